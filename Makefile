@@ -1,0 +1,44 @@
+# `make demo` and `make test` set up whatever they need, from a bare checkout with Python 3.11+, make and a C toolchain.
+PYTHON ?= python3
+BIN := .venv/bin
+# uv resolves differently and does not see locally provided wheels, so pip it is.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: install demo test lint format benchmark clean
+
+install: .venv/installed
+
+demo: .venv/installed
+	$(BIN)/kgqa evaluate
+
+test: .venv/installed-test
+	infra/install-virtuoso.sh
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/installed-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+benchmark: .venv/installed-test
+	$(BIN)/kgqa benchmark all
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) install --constraint constraints.txt --editable .
+	touch $@
+
+# torch first and alone: with it in place, nothing below can pull in a CUDA build.
+.venv/installed-test: .venv/installed
+	$(PIP) install --constraint constraints.txt torch
+	$(PIP) install --constraint constraints.txt --editable '.[test,notebooks]'
+	touch $@
