@@ -1,0 +1,1 @@
+"""Question answering over knowledge graphs with language models, at cluster scale."""

@@ -1,0 +1,138 @@
+"""The nouns of the project. Every other module speaks in these; this one imports nothing of ours.
+
+A dataset yields an `Example` (a `Question` and its `Gold`), a method sees only the `Question`, and returns an
+`Answer`. Identity in a graph is always the id; names are looked up, and may repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+EntityId: TypeAlias = str
+"""A graph vertex: a Freebase MID (`m.…`, `g.…`), a GRBench node id, or a name where the graph's nodes are names."""
+
+Direction: TypeAlias = Literal["out", "in"]
+"""`out` follows an edge from subject to object, `in` from object to subject."""
+
+Status: TypeAlias = Literal["ok", "no_topic_entity", "no_evidence", "budget_exhausted", "failed"]
+"""How a question ended (methods.md §2.2). `failed` is set by the engine alone, never by a method."""
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralNode:
+    """A literal vertex: a date, a number, a text. It has no outgoing relations."""
+
+    value: str
+    datatype: str | None = None
+    """The datatype IRI, or None for a plain string."""
+    lang: str | None = None
+    """The language tag, or None."""
+
+
+Node: TypeAlias = EntityId | LiteralNode
+
+
+class Relation(NamedTuple):
+    """A graph relation as seen from an entity: its name and the direction in which it is followed."""
+
+    name: str
+    direction: Direction
+
+
+class Triple(NamedTuple):
+    """One fact, always in the graph's own order, whatever the direction it was found in."""
+
+    head: Node
+    relation: str
+    tail: Node
+
+
+Chain: TypeAlias = tuple[Triple, ...]
+"""Connected facts, in the order they were walked from a topic entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity mentioned in a question, given by the dataset (no linking at test time)."""
+
+    id: EntityId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a method may know about a question (methods.md §2.1). It never holds gold."""
+
+    id: str
+    """Unique inside (dataset, split)."""
+    dataset: str
+    split: str
+    text: str
+    topic_entities: tuple[Entity, ...] = ()
+    meta: Mapping[str, Scalar] = field(default_factory=dict)
+    """What scores are broken down by: `type`, `level`, `hops`, … (methods.md §9.6). Never gold."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswer:
+    """One accepted answer: any of its names, or its id, counts."""
+
+    name: str
+    id: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """What only the scorer and the oracle may read."""
+
+    answers: tuple[GoldAnswer, ...] = ()
+    paths: Mapping[EntityId, tuple[tuple[Relation, ...], ...]] = field(default_factory=dict)
+    """Relation paths from a topic entity to the answers, best first, where the dataset knows them."""
+    sparql: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A row of a dataset."""
+
+    question: Question
+    gold: Gold
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One predicted answer."""
+
+    text: str
+    id: EntityId | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a method returns (methods.md §2.2)."""
+
+    predictions: tuple[Prediction, ...] = ()
+    """Ranked, best first; may be empty."""
+    raw: str = ""
+    """The last model text that the predictions were parsed from."""
+    evidence: tuple[Chain, ...] = ()
+    """The facts shown to the answering call."""
+    names: Mapping[EntityId, str | None] = field(default_factory=dict)
+    """Names of the entities in the evidence, as far as they were looked up."""
+    status: Status = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An input row that could not be read."""
+
+    file: str
+    line: int
+    """1-based; for Parquet the row number."""
+    reason: str
