@@ -1,0 +1,158 @@
+"""A user's own graph and questions: head-relation-tail lines, and JSON Lines (`id, question, topic_entities, answers`).
+
+A question holds, besides these four (as text, or as objects where a name differs from a node):
+
+| field | holds |
+| --- | --- |
+| `answers_alt` | other accepted names: aliases of the answer where there is one, otherwise answers of their own |
+| `answer_mids` | ids of the answers in no order: aliases where there is one answer, otherwise unused |
+| `sparql` | the gold query over Freebase names; paths are read off it |
+| `gold_relation_paths` | lists of relations from a topic entity to an answer, their directions unknown |
+| anything else | what `filter` and `meta` name |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.files import BadRow, Row, Text, delimited_triples, json_lines, read_examples
+from pipeline.datasets.gold_paths import SparqlPaths
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.kg.paths import RelationPath
+from pipeline.kg.terms import Terms
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, Scalar, Triple
+
+
+class _Node(Row):
+    """A topic entity or an answer. A topic's node in the graph is its id, else its name, else its MID."""
+
+    id: Text | None = None
+    label: Text | None = None
+    name: Text | None = None
+    mid: Text | None = None
+    aliases: tuple[str, ...] = ()
+
+    def node(self) -> str:
+        node = self.id or self.label or self.name or self.mid
+        if not node:
+            raise BadRow("a topic entity or answer has neither id, label, name nor mid")
+        return node
+
+    def title(self) -> str:
+        return self.label or self.name or self.node()
+
+
+class _Question(Row):
+    model_config = ConfigDict(extra="allow")
+
+    id: Text
+    question: Text
+    topic_entities: list[Text | _Node]
+    answers: list[Text | _Node]
+    answers_alt: tuple[str, ...] = ()
+    answer_mids: tuple[str, ...] = ()
+    sparql: str | None = None
+    gold_relation_paths: list[list[str]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Custom:
+    """Questions and a graph of the user's own."""
+
+    triples_file: Path = Field(alias="triples")
+    """Tab-separated `head`, `relation`, `tail`, no quoting, an optional header of these names; plain or gzip."""
+    questions: Path
+    """JSON Lines, plain or gzip."""
+    split: str = "test"
+    name: str = "custom"
+    meta: tuple[str, ...] = ()
+    """Scalar fields that become `Question.meta`, where the row has them. Not gold: methods can see them."""
+    filter: Mapping[str, Scalar] | None = None
+    """Keep only the questions in which each of these fields has this value; None keeps all."""
+
+    def examples(self, reject: Reject) -> Iterator[Example]:
+        """Read the questions that pass the filter. Raises UserError for a missing or wrong file."""
+        _check(self.questions, "questions")
+        examples = read_examples(self.questions, json_lines(self.questions), self._read, reject, what="questions")
+        return self._filtered(examples)
+
+    def triples(self) -> Iterator[Triple]:
+        """The user's facts. Raises UserError for a missing file or a bad line."""
+        _check(self.triples_file, "triples")
+        return delimited_triples(self.triples_file, "\t", header="head\trelation\ttail")
+
+    def _filtered(self, examples: Iterator[Example]) -> Iterator[Example]:
+        wanted = self.filter or {}
+        fields: set[str] = set()
+        for example in examples:
+            meta = example.question.meta
+            fields |= meta.keys()
+            if all(field in meta and meta[field] == value for field, value in wanted.items()):
+                yield example
+        if unknown := wanted.keys() - fields:
+            raise UserError(
+                f"dataset.filter: no question in {self.questions} has the field {', '.join(sorted(unknown))}"
+            )
+
+    def _read(self, line: bytes) -> Example:
+        row = _Question.model_validate_json(line)
+        topics = [_Node(id=topic) if isinstance(topic, str) else topic for topic in row.topic_entities]
+        entities = {topic.node(): Entity(topic.node(), topic.title()) for topic in topics}
+        return Example(
+            Question(
+                id=row.id,
+                dataset=self.name,
+                split=self.split,
+                text=row.question,
+                topic_entities=tuple(entities.values()),
+                meta=self._meta(row),
+            ),
+            Gold(
+                answers=_gold(row),
+                paths=SparqlPaths(
+                    (row.sparql,) if row.sparql else (),
+                    {topic.mid or topic.node(): topic.node() for topic in topics},
+                    unverified=_outwards(row.gold_relation_paths or ()),
+                ),
+                sparql=row.sparql,
+            ),
+        )
+
+    def _meta(self, row: _Question) -> dict[str, Scalar]:
+        present = {"id": row.id, **(row.model_extra or {})}
+        meta = {field: present[field] for field in (*self.meta, *(self.filter or ())) if field in present}
+        for field, value in meta.items():
+            if isinstance(value, list | dict):
+                raise BadRow(f"{field}: expected a text, a number, true, false or null")
+        return meta
+
+
+def _check(file: Path, key: str) -> None:
+    if not file.is_file():
+        raise UserError(f"dataset.{key}={file} is not a file")
+
+
+def _gold(row: _Question) -> tuple[GoldAnswer, ...]:
+    """An answer given by name has no id: it is looked up by its names in whatever graph is asked. A MID is an id."""
+    nodes = [_Node(name=answer) if isinstance(answer, str) else answer for answer in row.answers]
+    golds = [GoldAnswer(node.title(), id=node.id or _mid(node.title()), aliases=node.aliases) for node in nodes]
+    if len(golds) == 1:
+        golds = [replace(golds[0], aliases=(*golds[0].aliases, *row.answers_alt, *row.answer_mids))]
+    else:
+        golds += [GoldAnswer(name) for name in row.answers_alt]
+    return tuple(dict.fromkeys(golds))
+
+
+def _mid(name: str) -> str | None:
+    return name if Terms().own_name(name) is None else None
+
+
+def _outwards(paths: Iterable[Sequence[str]]) -> tuple[RelationPath, ...]:
+    """Every step outwards: whoever verifies a path over the graph may turn its steps around."""
+    return tuple(tuple(Relation(name, "out") for name in path) for path in paths if path)

@@ -1,0 +1,97 @@
+"""ComplexWebQuestions: the official JSON, and the copy that ToG distributes (methods.md §10.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.files import BadRow, Row, Text, json_array, locate, read_examples
+from pipeline.datasets.gold_paths import SparqlPaths, query_graph
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+
+
+class _Answer(Row):
+    answer: str | None = None
+    answer_id: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+class _Question(Row):
+    ID: Text
+    question: Text
+    compositionality_type: str | None = None
+    webqsp_ID: str | None = None  # noqa: N815
+    sparql: str | None = None
+    answers: tuple[_Answer, ...] = ()
+    answer: str | None = None
+    topic_entity: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class CWQ:
+    """ComplexWebQuestions over Freebase.
+
+    Topic entities come from the gold SPARQL, in ToG's copy and here: some do not occur in the question's text. ToG's
+    copy names them; where the official file is read, a topic's name is its id.
+    """
+
+    path: Path
+    """The folder or file as distributed: `ComplexWebQuestions_{split}.json`, or ToG's `cwq.json` (the test split)."""
+    split: str = "test"
+    name: str = "cwq"
+
+    def examples(self, reject: Reject) -> Iterator[Example]:
+        """Read the questions, in file order; one without answers is kept. Raises UserError for a wrong file."""
+        stem = f"ComplexWebQuestions_{self.split}"
+        official = (f"{stem}_wans.json", f"{stem}.json")
+        patterns = (*official, "cwq.json") if self.split == "test" else official
+        file = locate(self.path, patterns, what="CWQ questions")
+        return read_examples(file, json_array(file), self._example, reject, what="CWQ questions")
+
+    def triples(self) -> Iterator[Triple]:
+        """CWQ brings no graph."""
+        raise UserError("CWQ brings no graph of its own: use kg=sparql with a Freebase server")
+
+    def _example(self, row: object) -> Example:
+        question = _Question.model_validate(row)
+        topics = question.topic_entity
+        if topics is None:
+            topics = {mid: mid for mid in _topics(question.sparql)}
+        return Example(
+            Question(
+                id=question.ID,
+                dataset=self.name,
+                split=self.split,
+                text=question.question,
+                topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),
+                meta={"type": question.compositionality_type, "source": question.webqsp_ID},
+            ),
+            Gold(
+                answers=_gold(question),
+                paths=SparqlPaths((question.sparql,) if question.sparql else (), {mid: mid for mid in topics}),
+                sparql=question.sparql,
+            ),
+        )
+
+
+def _topics(sparql: str | None) -> tuple[str, ...]:
+    graph = query_graph(sparql) if sparql else None
+    return graph.topics() if graph else ()
+
+
+def _gold(question: _Question) -> tuple[GoldAnswer, ...]:
+    if question.answer is not None:
+        return (GoldAnswer(question.answer),)
+    return tuple(dict.fromkeys(_gold_answer(answer) for answer in question.answers))
+
+
+def _gold_answer(answer: _Answer) -> GoldAnswer:
+    name = answer.answer or answer.answer_id
+    if not name:
+        raise BadRow("an answer has neither a name nor an id")
+    return GoldAnswer(name, id=answer.answer_id, aliases=answer.aliases)

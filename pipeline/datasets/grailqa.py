@@ -1,0 +1,94 @@
+"""GrailQA: the official JSON, and the sample of 1,000 dev questions that ToG fixed (methods.md §10.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.files import Row, Text, json_array, locate, read_examples
+from pipeline.datasets.gold_paths import SparqlPaths
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+
+
+class _Answer(Row):
+    answer_type: Literal["Entity", "Value"]
+    answer_argument: Text
+    entity_name: str | None = None
+
+
+class _Node(Row):
+    node_type: str
+    id: Text
+    friendly_name: str | None = None
+
+
+class _Graph(Row):
+    nodes: tuple[_Node, ...] = ()
+
+
+class _Question(Row):
+    qid: Text
+    question: Text
+    answer: tuple[_Answer, ...] = ()
+    function: str | None = None
+    level: str | None = None
+    graph_query: _Graph = _Graph()
+    sparql_query: str | None = None
+    topic_entity: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class GrailQA:
+    """GrailQA questions over Freebase; topic entities are the entities of the query graph."""
+
+    path: Path
+    """The folder or file as distributed: `grailqa_v1.0_{split}.json`, or ToG's `graliqa.json` (a sample of dev)."""
+    split: str = "dev"
+    name: str = "grailqa"
+
+    def examples(self, reject: Reject) -> Iterator[Example]:
+        """Read the questions, in file order; one without answers is kept. Raises UserError for a wrong file."""
+        official = (f"grailqa_v1.0_{self.split}.json", f"GrailQA_v1.0/grailqa_v1.0_{self.split}.json")
+        patterns = (*official, "graliqa.json", "grailqa.json") if self.split == "dev" else official
+        file = locate(self.path, patterns, what="GrailQA questions")
+        return read_examples(file, json_array(file), self._example, reject, what="GrailQA questions")
+
+    def triples(self) -> Iterator[Triple]:
+        """GrailQA brings no graph."""
+        raise UserError("GrailQA brings no graph of its own: use kg=sparql with a Freebase server")
+
+    def _example(self, row: object) -> Example:
+        question = _Question.model_validate(row)
+        topics = question.topic_entity
+        if topics is None:
+            nodes = (node for node in question.graph_query.nodes if node.node_type == "entity")
+            topics = {node.id: node.friendly_name or node.id for node in nodes}
+        return Example(
+            Question(
+                id=question.qid,
+                dataset=self.name,
+                split=self.split,
+                text=question.question,
+                topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),
+                meta={"type": question.function, "level": question.level},
+            ),
+            Gold(
+                answers=tuple(dict.fromkeys(_gold(answer) for answer in question.answer)),
+                paths=SparqlPaths(
+                    (question.sparql_query,) if question.sparql_query else (), {mid: mid for mid in topics}
+                ),
+                sparql=question.sparql_query,
+            ),
+        )
+
+
+def _gold(answer: _Answer) -> GoldAnswer:
+    if answer.answer_type == "Value":
+        return GoldAnswer(answer.answer_argument)
+    return GoldAnswer(answer.entity_name or answer.answer_argument, id=answer.answer_argument)

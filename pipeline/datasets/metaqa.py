@@ -1,0 +1,109 @@
+"""MetaQA: the WikiMovies graph and its 1-, 2- and 3-hop questions (methods.md §10.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.files import BadRow, delimited_triples, find, lines, matching, read_examples
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.kg.paths import RelationPath
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, Triple
+
+_RELATIONS = {
+    "actor": "starred_actors",
+    "director": "directed_by",
+    "genre": "has_genre",
+    "imdbrating": "has_imdb_rating",
+    "imdbvotes": "has_imdb_votes",
+    "language": "in_language",
+    "tag": "has_tags",
+    "tags": "has_tags",
+    "writer": "written_by",
+    "year": "release_year",
+}
+"""What a question type calls the end of a relation that is not the movie; all relations start at a movie."""
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class MetaQA:
+    """MetaQA questions of one number of hops, and their graph. Nodes are names; the topic is marked in the question."""
+
+    path: Path
+    """The folder as distributed: `kb.txt` and `{hops}-hop/[vanilla/]qa_{split}.txt`, plain or gzip."""
+    hops: Literal[1, 2, 3]
+    split: str = "test"
+    name: str = "metaqa"
+
+    def examples(self, reject: Reject) -> Iterator[Example]:
+        """Read the questions; an id holds the 0-based line number. Raises UserError for a missing file.
+
+        Gold paths come from the parallel `{hops}-hop/qa_{split}_qtype.txt` where there is one.
+        """
+        what = f"{self.hops}-hop MetaQA questions"
+        stem = f"{self.hops}-hop/qa_{self.split}"
+        file = find(self.path, (f"{stem}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt"), what=what)[0]
+        types = next(iter(matching(self.path, (f"{stem}_qtype.txt",))), None)
+        return read_examples(file, _rows(file, types), self._example, reject, what=what)
+
+    def triples(self) -> Iterator[Triple]:
+        """The facts of `kb.txt`, repeated lines included. Raises UserError for a missing file or a bad line."""
+        return delimited_triples(find(self.path, ("kb.txt",), what="MetaQA graph")[0], "|")
+
+    def _example(self, row: tuple[int, bytes, bytes | None]) -> Example:
+        number, line, type_line = row
+        marked, tab, answers = line.decode().partition("\t")
+        before, opened, rest = marked.partition("[")
+        topic, closed, after = rest.rpartition("]")
+        if not tab or "\t" in answers:
+            raise BadRow("expected a question, one tab and the answers")
+        if not (opened and closed and topic):
+            raise BadRow("expected a topic entity in square brackets in the question")
+        names = dict.fromkeys(name for name in answers.split("|") if name)
+        type_ = type_line.decode() if type_line is not None else None
+        path = _path(type_) if type_ else ()
+        return Example(
+            Question(
+                id=f"{self.hops}hop-{self.split}-{number - 1}",
+                dataset=self.name,
+                split=self.split,
+                text=f"{before}{topic}{after}",
+                topic_entities=(Entity(topic, topic),),
+                meta={"hops": self.hops, "type": type_},
+            ),
+            Gold(
+                answers=tuple(GoldAnswer(name, id=name) for name in names),
+                paths={topic: (path,)} if path else {},
+            ),
+        )
+
+
+def _rows(file: Path, types: Path | None) -> Iterator[tuple[int, tuple[int, bytes, bytes | None]]]:
+    """The numbered lines, each with the line of the same number in the file of types, if there is one."""
+    if types is None:
+        yield from ((number, (number, line, None)) for number, line in lines(file))
+        return
+    for question, type_ in zip_longest(lines(file), lines(types)):
+        if question is None or type_ is None:
+            raise UserError(f"{types} must have one line for each line of {file}")
+        number, line = question
+        yield number, (number, line, type_[1])
+
+
+def _path(type_: str) -> RelationPath:
+    """The relation path of a type such as `actor_to_movie_to_year`; empty for one that is not made like this."""
+    path: list[Relation] = []
+    for here, there in pairwise(type_.split("_to_")):
+        if here == "movie" and there in _RELATIONS:
+            path.append(Relation(_RELATIONS[there], "out"))
+        elif there == "movie" and here in _RELATIONS:
+            path.append(Relation(_RELATIONS[here], "in"))
+        else:
+            return ()
+    return tuple(path)

@@ -1,0 +1,112 @@
+"""WebQSP: the official JSON, and the copy that ToG distributes (methods.md §10.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.files import Row, Text, json_array, locate, read_examples
+from pipeline.datasets.gold_paths import SparqlPaths
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+
+
+class _Answer(Row):
+    AnswerType: Literal["Entity", "Value"]
+    AnswerArgument: Text
+    EntityName: str | None = None
+
+
+class _Comment(Row):
+    ParseQuality: str | None = None
+    QuestionQuality: str | None = None
+
+
+class _Parse(Row):
+    Answers: list[_Answer]
+    Sparql: str | None = None
+    TopicEntityMid: str | None = None
+    TopicEntityName: str | None = None
+    InferentialChain: list[str] | None = None
+    Constraints: object = None
+    Time: object = None
+    Order: object = None
+    AnnotatorComment: _Comment = _Comment()
+
+
+class _Question(Row):
+    QuestionId: Text
+    RawQuestion: Text
+    Parses: list[_Parse]
+    topic_entity: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class WebQSP:
+    """WebQSP questions over Freebase."""
+
+    path: Path
+    """The folder or file as distributed: `WebQSP.{split}.json`, or ToG's `WebQSP.json`, which is the test split."""
+    split: str = "test"
+    name: str = "webqsp"
+    webqsp_gold: Literal["union", "best_parse"] = "union"
+    """`union`: the answers of all parses; `best_parse`: of the first that its annotator calls complete, else the first.
+
+    (The official scorer takes, after the fact, the parse that suits the prediction best.)
+    """
+
+    def examples(self, reject: Reject) -> Iterator[Example]:
+        """Read the questions, in file order; one without answers is kept. Raises UserError for a wrong file."""
+        official = (f"WebQSP.{self.split}.json", f"data/WebQSP.{self.split}.json")
+        patterns = (*official, "WebQSP.json") if self.split == "test" else official
+        file = locate(self.path, patterns, what="WebQSP questions")
+        return read_examples(file, json_array(file, key="Questions"), self._example, reject, what="WebQSP questions")
+
+    def triples(self) -> Iterator[Triple]:
+        """WebQSP brings no graph."""
+        raise UserError("WebQSP brings no graph of its own: use kg=sparql with a Freebase server")
+
+    def _example(self, row: object) -> Example:
+        question = _Question.model_validate(row)
+        best = next(filter(_is_complete, question.Parses), next(iter(question.Parses), None))
+        parses = question.Parses if self.webqsp_gold == "union" else [best] if best else []
+        topics = question.topic_entity or {
+            parse.TopicEntityMid: parse.TopicEntityName or parse.TopicEntityMid
+            for parse in parses
+            if parse.TopicEntityMid
+        }
+        queries = tuple(dict.fromkeys(parse.Sparql for parse in parses if parse.Sparql))
+        return Example(
+            Question(
+                id=question.QuestionId,
+                dataset=self.name,
+                split=self.split,
+                text=question.RawQuestion,
+                topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),
+                meta={
+                    "hops": len(best.InferentialChain) if best and best.InferentialChain else None,
+                    "constraints": bool(best and (best.Constraints or best.Time or best.Order)),
+                },
+            ),
+            Gold(
+                answers=tuple(dict.fromkeys(_gold(answer) for parse in parses for answer in parse.Answers)),
+                paths=SparqlPaths(queries, {mid: mid for mid in topics}),
+                sparql=best.Sparql if best else None,
+            ),
+        )
+
+
+def _is_complete(parse: _Parse) -> bool:
+    comment = parse.AnnotatorComment
+    return comment.ParseQuality == "Complete" and comment.QuestionQuality == "Good"
+
+
+def _gold(answer: _Answer) -> GoldAnswer:
+    if answer.AnswerType == "Value":
+        return GoldAnswer(answer.AnswerArgument)
+    return GoldAnswer(answer.EntityName or answer.AnswerArgument, id=answer.AnswerArgument)

@@ -1,0 +1,155 @@
+"""What the readers share: finding files, reading them plain or gzipped, rejecting rows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from pipeline.datasets.custom import Custom
+from pipeline.datasets.files import delimited_triples, find, json_array, lines, matching
+from pipeline.datasets.grbench import GRBench
+from pipeline.errors import UserError
+from pipeline.types import Rejected, Triple
+
+
+def _row(qid: object, **other: object) -> str:
+    return json.dumps({"qid": qid, "question": "Who?", "answer": "Ann", **other})
+
+
+def _read(folder: Path, text: str | bytes) -> tuple[list[str], list[Rejected]]:
+    file = folder / "data.json"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    rejected: list[Rejected] = []
+    examples = GRBench(path=file, domain="amazon").examples(rejected.append)
+    return [example.question.id for example in examples], rejected
+
+
+def test_a_bad_row_is_named_by_line_and_reason_and_reading_goes_on(tmp_path: Path) -> None:
+    rows = [
+        _row("0"),
+        "",
+        "{not json",
+        '{"qid": "1", "question": "Who?"}',
+        _row("2", question=["who"]),
+        _row("0"),
+        '["a", "list"]',
+        _row(""),
+        _row(3),
+    ]
+    ids, rejected = _read(tmp_path, "\n".join(rows))
+    assert ids == ["amazon-0", "amazon-3"]
+    assert {row.file for row in rejected} == {str(tmp_path / "data.json")}
+    assert [row.line for row in rejected] == [3, 4, 5, 6, 7, 8]
+    reasons = [row.reason for row in rejected]
+    assert reasons[0].startswith("Invalid JSON")
+    assert reasons[1] == "answer: Field required"
+    assert reasons[2] == "question: Input should be a valid string"
+    assert reasons[3] == "the id 'amazon-0' came before in this file"
+    assert "object" in reasons[4]
+    assert reasons[5].startswith("qid: String should have at least 1 character")
+
+
+def test_invalid_utf8_and_lone_surrogates_are_rejected(tmp_path: Path) -> None:
+    bad = [b'{"qid": "1", "question": "\xff", "answer": "x"}', b'{"qid": "2", "question": "\\ud800", "answer": "x"}']
+    ids, rejected = _read(tmp_path, b"\n".join([_row("0").encode(), *bad]))
+    assert ids == ["amazon-0"]
+    assert [row.line for row in rejected] == [2, 3]
+
+
+def test_windows_line_ends_and_other_separators_inside_a_text(tmp_path: Path) -> None:
+    ids, rejected = _read(tmp_path, (_row("0", question="a\u2028b\x85c") + "\r\n" + _row("1") + "\r\n").encode())
+    assert (ids, rejected) == (["amazon-0", "amazon-1"], [])
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "a plain text\nof two lines\n", "[1, 2]", "x\n" * 500])
+def test_a_file_of_another_format_is_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match="is not a file of GRBench questions of amazon: "):
+        _read(tmp_path, text)
+
+
+def test_a_file_of_another_format_is_given_up_early(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text("x\n" * 500 + _row("0"))
+    rejected: list[Rejected] = []
+    with pytest.raises(UserError, match="row 100"):
+        list(GRBench(path=tmp_path / "data.json", domain="amazon").examples(rejected.append))
+    assert len(rejected) == 100
+
+
+def test_bad_rows_after_a_good_one_never_end_the_reading(tmp_path: Path) -> None:
+    ids, rejected = _read(tmp_path, "\n".join([_row("0"), *["x"] * 500, _row("1")]))
+    assert (ids, len(rejected)) == (["amazon-0", "amazon-1"], 500)
+
+
+def test_gzip_is_told_by_content_and_a_torn_one_is_a_user_error(tmp_path: Path) -> None:
+    packed = gzip.compress(b"one\ntwo\n" * 1000)
+    (tmp_path / "whole").write_bytes(packed)
+    assert list(lines(tmp_path / "whole"))[-1] == (2000, b"two")
+    (tmp_path / "torn").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(UserError, match="torn cannot be read"):
+        list(lines(tmp_path / "torn"))
+
+
+def test_patterns_are_tried_in_order_plain_before_gzip(tmp_path: Path) -> None:
+    for name in ("b.txt", "b.txt.gz", "a2.gz", "a1.gz"):
+        (tmp_path / name).touch()
+    assert [file.name for file in matching(tmp_path, ("none", "a*", "b.txt"))] == ["a1.gz", "a2.gz"]
+    assert [file.name for file in matching(tmp_path, ("b.txt", "a*"))] == ["b.txt"]
+    assert matching(tmp_path, ("none",)) == []
+
+
+def test_a_missing_path_and_an_empty_folder_say_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"dataset.path=/nowhere is not a folder with fish: looked for a.txt or b.txt"):
+        find(Path("/nowhere"), ("a.txt", "b.txt"), what="fish")
+    with pytest.raises(UserError, match=f"dataset.path={tmp_path} holds no fish"):
+        find(tmp_path, ("a.txt",), what="fish")
+
+
+def test_json_arrays(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"Questions": ["a", "b"]}')
+    assert list(json_array(file, key="Questions")) == [(1, "a"), (2, "b")]
+    with pytest.raises(UserError, match="holds no JSON array"):
+        json_array(file)
+    file.write_text("[1,")
+    with pytest.raises(UserError, match="is not a JSON file"):
+        json_array(file)
+    file.write_text("[" * 100_000)
+    with pytest.raises(UserError, match="is not a JSON file"):
+        json_array(file)
+
+
+def test_triples_are_not_unquoted_and_a_header_is_optional(tmp_path: Path) -> None:
+    file = tmp_path / "t.tsv"
+    file.write_text('head\trelation\ttail\n"Weird Al" Yankovic\tplays\tAccordion\n')
+    header = "head\trelation\ttail"
+    assert list(delimited_triples(file, "\t", header=header)) == [Triple('"Weird Al" Yankovic', "plays", "Accordion")]
+    file.write_text("a\tr\tb\n" + header + "\n")
+    assert list(delimited_triples(file, "\t", header=header))[1] == Triple("head", "relation", "tail")
+
+
+@pytest.mark.parametrize("bad", [b"a\tb", b"a\tb\tc\td", b"a\t\tc", b"a\tb\t\xff", b""])
+def test_a_bad_triple_is_named_by_line(tmp_path: Path, bad: bytes) -> None:
+    file = tmp_path / "t.tsv"
+    file.write_bytes(b"a\tr\tb\n" + bad + b"\n")
+    with pytest.raises(UserError, match=r"t\.tsv, line 2: "):
+        list(delimited_triples(file, "\t"))
+
+
+def test_lines_are_streamed(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl.gz"
+    row = json.dumps({"question": "w" * 2000, "topic_entities": ["a"], "answers": ["b"]})
+    with gzip.open(questions, "wt") as out:
+        out.writelines(f'{{"id": {number}, {row[1:]}\n' for number in range(10_000))
+    dataset = Custom(triples=questions, questions=questions)
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in dataset.examples(pytest.fail))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 10_000
+    assert peak < 4e6, "20 MB of questions must not be held in memory"
