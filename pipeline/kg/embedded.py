@@ -1,0 +1,231 @@
+"""`kg=embedded`: a graph in this process, in memory or in an Oxigraph store on disk (methods.md §8.1).
+
+The same facts give the same answers as from a graph server, in the same order; here they are read straight from the
+store's indexes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+import pyoxigraph as ox
+from pydantic import ConfigDict, PositiveInt, SkipValidation
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.port import Dataset
+from pipeline.errors import UserError
+from pipeline.kg.candidates import Candidate, keep_first
+from pipeline.kg.fingerprint import fingerprint, rarest
+from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
+from pipeline.kg.port import Batch, Hop, Neighbours, batch
+from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.terms import FREEBASE, Terms
+from pipeline.types import Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_log = logging.getLogger(__name__)
+
+_DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class EmbeddedGraph:
+    """A graph in this process. The fields are described in `conf/kg/embedded.yaml`."""
+
+    dataset: Annotated[Any, SkipValidation] = None
+    store: Path | None = None
+    namespace: str = FREEBASE
+    opaque_ids: str = r"[mg]\."
+    keep_literals: bool = True
+    keep_user: bool = False
+    keep_notable_types: bool = False
+    memo_entries: PositiveInt = 200_000
+
+    async def __aenter__(self) -> Self:
+        """Open the store, or load the dataset's own graph. Raises UserError when there is neither."""
+        self._terms = Terms(self.namespace, self.opaque_ids)
+        self._filter = RelationFilter(self.keep_user, self.keep_notable_types)
+        await asyncio.to_thread(self._open)
+        remember = lru_cache(self.memo_entries)
+        self._relations_of: Callable[[EntityId], list[Relation]] = remember(self._read_relations)
+        self._neighbours_of: Callable[[Hop, int], Neighbours] = remember(self._read_neighbours)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        del self._store, self._relations_of, self._neighbours_of
+
+    def for_question(self, question: Question) -> Self:
+        return self
+
+    async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
+        """Distinct relations at each entity, both directions, after the relation filter (§8.4)."""
+        return _each(self._relations_of, ids)
+
+    async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+        """The first `limit` nodes of each hop in the byte order of their IRIs and texts, sorted as the port says."""
+        return _each(lambda hop: self._neighbours_of(hop, limit), hops)
+
+    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
+        """The name of each entity by the order of §8.5; a node that is a name carries itself."""
+        return _each(self._read_label, ids)
+
+    async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
+        """Whether each entity is a mediator by the rule of §8.5."""
+        return await find_mediators(self, ids, self._terms, self._mediator_types)
+
+    async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
+        """At most `limit` entities with this very name in English or in no language, or whose id is the name."""
+        return _each(lambda name: self._read_named(name)[:limit], names)
+
+    async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
+        """The types of each entity."""
+        return _each(self._read_types, ids)
+
+    async def vocabulary(self) -> list[str]:
+        """All relation names after the filter."""
+        return sorted(relation for relation in self._counts if self._filter.keeps(relation))
+
+    def _open(self) -> None:
+        if self.store is not None:
+            self._store = _open_store(self.store)
+        elif self.dataset is not None:
+            self._store = ox.Store()
+            self._store.bulk_extend(self._quads(self.dataset))
+        else:
+            raise UserError("kg=embedded has no graph: name a dataset that brings one, or set kg.store")
+        # Counted by the store's own query engine, which is many times faster than a loop in Python.
+        counted: Any = self._store.query("SELECT ?r (COUNT(*) AS ?n) WHERE { ?s ?r ?o } GROUP BY ?r")
+        names = ((self._terms.from_iri(row["r"].value), int(row["n"].value)) for row in counted)
+        self._counts = {relation: count for relation, count in names if relation is not None}
+        self._mediator_types = frozenset(
+            fact.head
+            for fact in self._facts(MEDIATOR)
+            if isinstance(fact.head, str) and is_true(fact.tail if isinstance(fact.tail, str) else fact.tail.value)
+        )
+        self.fingerprint: str = self._identify()
+
+    def _quads(self, dataset: Dataset) -> Iterator[ox.Quad]:
+        """The dataset's facts, without those that no store could hold."""
+        node = lru_cache(100_000)(self._named_node)
+        dropped = 0
+        for triple in dataset.triples():
+            if defect := self._terms.defect(triple):
+                dropped += 1
+                _log.warning("a fact of the graph of %s is left out: %s", dataset.name, defect)
+                continue
+            head, relation, tail = triple
+            assert isinstance(head, str)
+            yield ox.Quad(node(head), node(relation), node(tail) if isinstance(tail, str) else _literal(tail))
+
+    def _identify(self) -> str:
+        if self.store is not None:
+            facts = (fact for relation in rarest(self._counts) for fact in self._facts(relation))
+            return fingerprint(self._counts, map(self._terms.n_triple, facts))
+        # A graph of the user's own may be edited between two runs, so each of its facts counts.
+        total = sum(int.from_bytes(hashlib.blake2b(str(quad).encode(), digest_size=8).digest()) for quad in self._store)
+        return f"{sum(self._counts.values())}-{total % 2**64:016x}"
+
+    def _facts(self, relation: str) -> Iterator[Triple]:
+        for quad in self._match(None, relation, None):
+            yield Triple(self._node(quad.subject), relation, self._node(quad.object))
+
+    def _read_relations(self, id: EntityId) -> list[Relation]:
+        return sorted(
+            Relation(relation, direction)
+            for direction in _DIRECTIONS
+            for relation in self._used(id, direction)
+            if self._filter.keeps(relation)
+        )
+
+    def _used(self, id: EntityId, direction: Direction) -> set[str]:
+        """The relations at an entity. A hub is not read through; each relation is tried on it instead (§8.6)."""
+        head, tail = (id, None) if direction == "out" else (None, id)
+        predicates = set()
+        for number, quad in enumerate(self._match(head, None, tail)):
+            if number > 4 * len(self._counts):
+                return {relation for relation in self._counts if any(self._match(head, relation, tail))}
+            predicates.add(quad.predicate)
+        names = (self._terms.from_iri(predicate.value) for predicate in predicates)
+        return {name for name in names if name is not None}
+
+    def _read_neighbours(self, hop: Hop, limit: int) -> Neighbours:
+        id, (relation, direction) = hop
+        if direction == "out":
+            found = (_candidate(quad.object) for quad in self._match(id, relation, None))
+        else:
+            found = (_candidate(quad.subject) for quad in self._match(None, relation, id))
+        kept = (candidate for candidate in found if self.keep_literals or not candidate.is_literal)
+        return keep_first(kept, limit, self._terms)
+
+    def _read_label(self, id: EntityId) -> str | None:
+        texts = (
+            (relation, self._node(quad.object))
+            for relation in (NAME, ALIAS)
+            for quad in self._match(id, relation, None)
+        )
+        name = best_name((relation, text) for relation, text in texts if isinstance(text, LiteralNode))
+        return self._terms.own_name(id) if name is None else name
+
+    def _read_named(self, name: str) -> list[EntityId]:
+        texts = (LiteralNode(name, lang="en"), LiteralNode(name))
+        found = {self._node(quad.subject) for text in texts for quad in self._match(None, NAME, text)}
+        if self._terms.own_name(name) is not None and self._relations_of(name):
+            found.add(name)
+        return sorted(id for id in found if isinstance(id, str))
+
+    def _read_types(self, id: EntityId) -> list[str]:
+        types = (self._node(quad.object) for quad in self._match(id, TYPE, None))
+        return sorted({type for type in types if isinstance(type, str)})
+
+    def _match(self, head: EntityId | None, relation: str | None, tail: Node | None) -> Iterable[ox.Quad]:
+        """The facts of a pattern; none if it holds something that no store can."""
+        if any(term is not None and not self._terms.storable(term) for term in (head, relation, tail)):
+            return ()
+        return self._store.quads_for_pattern(
+            None if head is None else self._named_node(head),
+            None if relation is None else self._named_node(relation),
+            None if tail is None else self._named_node(tail) if isinstance(tail, str) else _literal(tail),
+        )
+
+    def _named_node(self, name: str) -> ox.NamedNode:
+        return ox.NamedNode(self._terms.to_iri(name))
+
+    def _node(self, term: Any) -> Node:
+        return _candidate(term).node(self._terms)
+
+
+def _each(read: Callable[[K], V], keys: Iterable[K]) -> Batch[K, V]:
+    answers = {key: read(key) for key in keys}
+    return batch(answers, queries=1 if answers else 0)
+
+
+def _open_store(path: Path) -> ox.Store:
+    if not path.is_dir():
+        raise UserError(
+            f"kg.store={path} is not a folder; make it with `kgqa graph load target=oxigraph output={path}`"
+        )
+    try:
+        # Read-only, so that the workers of one machine can share it.
+        return ox.Store.read_only(str(path))
+    except OSError as error:
+        raise UserError(f"kg.store={path} is not an Oxigraph store: {error}") from None
+
+
+def _candidate(term: Any) -> Candidate:
+    if isinstance(term, ox.Literal):
+        return Candidate.from_literal(term.value, term.datatype.value, term.language)
+    return Candidate(False, term.value)
+
+
+def _literal(node: LiteralNode) -> ox.Literal:
+    if node.lang:
+        return ox.Literal(node.value, language=node.lang)
+    return ox.Literal(node.value, datatype=ox.NamedNode(node.datatype) if node.datatype else None)

@@ -1,0 +1,107 @@
+"""`kg=grbench`: a GRBench graph behind the graph port, from an id-indexed SQLite store (methods.md §6.2, §10.6).
+
+The store is built once from the official `graph.json` by streaming, and opened read-only ever after; a graph of
+gigabytes needs neither the memory nor the wait again. Edge types are the relations; a hop `in` asks which nodes list
+this one. Ids that are listed as neighbours but are no nodes are kept: they have no name, type or features.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from pipeline.kg.grbench_file import find_graph
+from pipeline.kg.grbench_store import Store, open_store
+from pipeline.kg.port import Batch, Hop, Neighbours, batch
+from pipeline.types import EntityId, Question, Relation
+
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class GRBenchGraph:
+    """One domain of GRBench. The fields are described in `conf/kg/grbench.yaml`."""
+
+    path: Path
+    domain: str = ""
+    store: Path | None = None
+
+    async def __aenter__(self) -> Self:
+        """Build the store when it is missing or older than the graph, and open it. Raises UserError."""
+        # One thread owns the connection: lookups are short, and the event loop never waits for the disk.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="grbench")
+        self._store = await self._run(self._open)
+        self.fingerprint: str = self._store.fingerprint
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._run(self._store.close)
+        self._thread.shutdown()
+
+    def for_question(self, question: Question) -> Self:
+        return self
+
+    async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
+        """Distinct edge types at each node, both directions."""
+        return await self._each(self._store.relations, ids)
+
+    async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+        """At most `limit` distinct node ids that each hop leads to, sorted."""
+        return await self._each(lambda hop: self._store.neighbours(hop, limit), hops)
+
+    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
+        """The text of each node: title, name, … by its type."""
+        return await self._each(self._store.label, ids)
+
+    async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
+        """A node without a text that lists neighbours is a mediator (methods.md §8.5)."""
+        return await self._each(self._store.is_mediator, ids)
+
+    async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
+        """At most `limit` nodes whose text is exactly each name, in id order."""
+        return await self._each(lambda name: self._store.find_by_name(name, limit), names)
+
+    async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
+        """The node type, or nothing for an id that is no node."""
+        return await self._each(self._store.types, ids)
+
+    async def vocabulary(self) -> list[str]:
+        """All edge types, sorted."""
+        return sorted(self._store.edge_types)
+
+    async def features(self, id: EntityId) -> dict[str, Any] | None:
+        """The features of a node (None for one that the file gives as NaN), or None for an id that is no node."""
+        return await self._run(lambda: self._store.features(id))
+
+    async def degree(self, id: EntityId, edge_type: str) -> int | None:
+        """How many neighbours the node lists, repeats counted; None when it has no such edge type or is no node."""
+        return await self._run(lambda: self._store.degrees(id).get(edge_type))
+
+    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
+        """Each node that has a text, in the file's order, streamed: what a search index is built from.
+
+        Blocks; uses a connection of its own, so it may run in any thread.
+        """
+        with closing(self._open()) as store:
+            yield from store.text_nodes()
+
+    async def _each(self, look_up: Callable[[T], Any], arguments: Sequence[T]) -> Batch[T, Any]:
+        def answer() -> Batch[T, Any]:
+            answers = {argument: look_up(argument) for argument in arguments}
+            return batch(answers, queries=1 if answers else 0)
+
+        return await self._run(answer)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _open(self) -> Store:
+        graph = find_graph(self.path, self.domain)
+        return open_store(graph, self.store or graph.with_name(graph.name.removesuffix(".gz") + ".sqlite"))

@@ -1,0 +1,233 @@
+"""Converting any dataset's graph to N-Triples, an Oxigraph store or a Virtuoso server, as a stream of constant memory.
+
+A target exists whole or not at all: files and stores are written beside their place and renamed into it. A fact that no
+store could hold is rejected with its reason, never bent into one that can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import re
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pyoxigraph
+
+from pipeline.datasets.port import Dataset, Reject
+from pipeline.errors import UserError
+from pipeline.kg.terms import Terms
+from pipeline.kg.virtuoso import GRAPH
+from pipeline.types import Rejected, Triple
+
+Target: TypeAlias = Literal["ntriples", "oxigraph", "virtuoso"]
+
+Tick: TypeAlias = Callable[[int], None]
+"""Told, every now and then, how many triples have been read since it was told last."""
+
+_TICK = 5_000
+_BLOCK = 1 << 20
+"""Bytes that are written to a file, or handed to Oxigraph, at a time."""
+_REQUEST = 8 << 20
+"""Bytes per request to a server."""
+_EXACT = 1 << 19
+"""Distinct values that are counted exactly, in about 50 MB; more are estimated to within 0.3 %."""
+
+
+class Distinct:
+    """Counts distinct values: exactly while they are few, then by a sample of their hashes."""
+
+    def __init__(self) -> None:
+        self._kept: set[int] = set()
+        self._mask = 0
+        """A value is in the sample when these bits of its hash are zero."""
+
+    def add(self, value: Hashable) -> None:
+        """Count a value, once however often it comes."""
+        hashed = hash(value)
+        if hashed & self._mask:
+            return
+        self._kept.add(hashed)
+        if len(self._kept) > _EXACT:
+            self._mask = 2 * self._mask + 1
+            self._kept = {kept for kept in self._kept if not kept & self._mask}
+
+    @property
+    def count(self) -> int:
+        """The number of distinct values, or an estimate of it."""
+        return len(self._kept) * (self._mask + 1)
+
+    @property
+    def exact(self) -> bool:
+        """Whether `count` is no estimate."""
+        return self._mask == 0
+
+    def __str__(self) -> str:
+        return f"{self.count:,}" if self.exact else f"about {self.count:,}"
+
+
+@dataclass(slots=True)
+class Summary:
+    """What went into a graph: numbers of distinct values, estimated where `Distinct` says so."""
+
+    triples: Distinct = field(default_factory=Distinct)
+    entities: Distinct = field(default_factory=Distinct)
+    relations: Distinct = field(default_factory=Distinct)
+    literals: Distinct = field(default_factory=Distinct)
+    read: int = 0
+    """Triples that the dataset gave, repetitions and rejected ones included."""
+    rejected: int = 0
+
+    def add(self, triple: Triple) -> None:
+        """Count one fact."""
+        self.triples.add(triple)
+        self.relations.add(triple.relation)
+        for node in (triple.head, triple.tail):
+            (self.entities if isinstance(node, str) else self.literals).add(node)
+
+
+def load_graph(
+    dataset: Dataset,
+    target: Target,
+    output: Path | None,
+    *,
+    reject: Reject,
+    endpoints: Sequence[str] = (),
+    terms: Terms | None = None,
+    tick: Tick = lambda _: None,
+) -> Summary:
+    """Load the dataset's own graph into the file or folder `output`, or into the servers at `endpoints`.
+
+    Raises UserError when the target cannot be written, names no place, or is a store that is already there.
+    """
+    terms, summary = terms or Terms(), Summary()
+    lines = _lines(dataset, terms, summary, reject, tick)
+    if target == "virtuoso":
+        if not endpoints:
+            raise UserError("target=virtuoso needs the servers to load: kg.endpoints=[http://127.0.0.1:8890/sparql]")
+        post(lines, endpoints)
+    elif output is None:
+        raise UserError(f"target={target} needs output=, the {'file' if target == 'ntriples' else 'folder'} to write")
+    else:
+        {"ntriples": write_ntriples, "oxigraph": bulk_load}[target](lines, output)
+    return summary
+
+
+def write_ntriples(lines: Iterable[bytes], output: Path) -> None:
+    """Write an N-Triples file; a name that ends in `.gz` is compressed. An earlier file is replaced."""
+    with _beside(output) as partial, partial.open("wb") as raw:
+        if output.suffix == ".gz":
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=5, mtime=0) as stream:
+                stream.writelines(_blocks(lines, _BLOCK))
+        else:
+            raw.writelines(_blocks(lines, _BLOCK))
+
+
+def bulk_load(lines: Iterable[bytes], output: Path) -> None:
+    """Build an Oxigraph store in a folder that must not exist yet, or be empty."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output} is already there; remove it or name another output=")
+    with _beside(output) as partial:
+        store = pyoxigraph.Store(str(partial))
+        store.bulk_load(input=io.BufferedReader(_Stream(lines)), format=pyoxigraph.RdfFormat.N_TRIPLES)
+        store.flush()
+
+
+def post(lines: Iterable[bytes], endpoints: Sequence[str]) -> None:
+    """Add N-Triples to the graph `GRAPH` of running Virtuoso servers, over HTTP, all of them alike.
+
+    What a server already has stays; loading the same facts again changes nothing. The account is read from
+    `VIRTUOSO_USER` and `VIRTUOSO_PASSWORD` (`dba`/`dba` when unset, as on a fresh server).
+    """
+    for block in _blocks(lines, _REQUEST):
+        for endpoint in endpoints:
+            _post(block, endpoint)
+
+
+def _lines(dataset: Dataset, terms: Terms, summary: Summary, reject: Reject, tick: Tick) -> Iterator[bytes]:
+    """The lines of the graph that can be stored; the others are rejected under their number in the stream."""
+    for number, triple in enumerate(dataset.triples(), start=1):
+        summary.read = number
+        if number % _TICK == 0:
+            tick(_TICK)
+        if (reason := terms.defect(triple)) is None:
+            summary.add(triple)
+            yield terms.n_triple(triple).encode()
+        else:
+            summary.rejected += 1
+            reject(Rejected(f"graph of {dataset.name}", number, reason))
+    tick(summary.read % _TICK)
+
+
+@contextlib.contextmanager
+def _beside(output: Path) -> Iterator[Path]:
+    """A path beside `output` to write to, renamed into its place at the end; nothing stays when it fails."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as folder:
+            partial = Path(folder, output.name)
+            yield partial
+            partial.replace(output)
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error}") from None
+
+
+def _blocks(lines: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Whole lines in blocks of about `size` bytes."""
+    block, held = [], 0
+    for line in lines:
+        block.append(line)
+        held += len(line)
+        if held >= size:
+            yield b"".join(block)
+            block, held = [], 0
+    if block:
+        yield b"".join(block)
+
+
+class _Stream(io.RawIOBase):
+    """Lines as the binary file that Oxigraph reads."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        super().__init__()
+        self._blocks = _blocks(lines, _BLOCK)
+        self._block = io.BytesIO()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not (read := self._block.readinto(buffer)):
+            self._block = io.BytesIO(next(self._blocks, b""))
+            read = self._block.readinto(buffer)
+        return read
+
+
+def _post(block: bytes, endpoint: str) -> None:
+    """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's own words."""
+    store = urllib.parse.urljoin(endpoint, f"/sparql-graph-crud-auth?graph-uri={GRAPH}")
+    passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+    user, password = os.environ.get("VIRTUOSO_USER", "dba"), os.environ.get("VIRTUOSO_PASSWORD", "dba")
+    passwords.add_password(None, store, user, password)
+    opener = urllib.request.build_opener(urllib.request.HTTPDigestAuthHandler(passwords))
+    request = urllib.request.Request(  # noqa: S310 — the user's own server
+        store, block, {"Content-Type": "application/n-triples"}, method="POST"
+    )
+    try:
+        with opener.open(request) as response:
+            response.read()
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            raise UserError(f"{endpoint} refuses to be written to: set VIRTUOSO_USER and VIRTUOSO_PASSWORD") from None
+        said = " ".join(re.sub("<[^>]*>", " ", error.read().decode(errors="replace")).split())
+        raise UserError(f"{endpoint} could not load the graph: {said[:400]}") from None
+    except OSError as error:
+        raise UserError(f"{endpoint} cannot be reached: {error}") from None

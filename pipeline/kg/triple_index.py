@@ -1,0 +1,104 @@
+"""A small graph in memory, answering as every other backend does: what `kg=subgraph` makes of one question's facts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pipeline.kg.candidates import Candidate, keep_first
+from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE, Naming, best_name, is_true
+from pipeline.kg.port import Hop, Neighbours, node_order
+from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.terms import Terms, literal_node
+from pipeline.types import Direction, EntityId, LiteralNode, Node, Relation, Triple
+
+
+class TripleIndex:
+    """A directed multigraph: per node and direction, the sorted nodes that each relation leads to."""
+
+    def __init__(
+        self, triples: Iterable[Triple], *, terms: Terms, shown: RelationFilter, keep_literals: bool = True
+    ) -> None:
+        """Index the facts; a repeated one counts once, and one whose head is a literal is left out."""
+        self.terms = terms
+        self._shown = shown
+        self._keep_literals = keep_literals
+        edges: defaultdict[tuple[Node, Direction], defaultdict[str, set[Node]]]
+        edges = defaultdict(lambda: defaultdict(set))
+        for head, relation, tail in triples:
+            if isinstance(head, str):
+                end = tail if isinstance(tail, str) else literal_node(tail.value, tail.datatype, tail.lang)
+                edges[head, "out"][relation].add(end)
+                edges[end, "in"][relation].add(head)
+        self._edges: dict[tuple[Node, Direction], dict[str, tuple[Node, ...]]] = {
+            end: {relation: tuple(sorted(nodes, key=node_order)) for relation, nodes in relations.items()}
+            for end, relations in edges.items()
+        }
+
+    def relations(self, id: EntityId) -> list[Relation]:
+        """The relations at an entity, after the filter."""
+        directions: tuple[Direction, ...] = ("in", "out")
+        return sorted(
+            Relation(name, direction)
+            for direction in directions
+            for name in self._edges.get((id, direction), ())
+            if self._shown.keeps(name)
+        )
+
+    def neighbours(self, hop: Hop, limit: int) -> Neighbours:
+        """The first `limit` nodes that a hop leads to."""
+        id, (name, direction) = hop
+        nodes = self._nodes(id, direction, name)
+        if not self._keep_literals:
+            nodes = tuple(node for node in nodes if isinstance(node, str))
+        if len(nodes) <= limit:
+            return Neighbours(nodes)
+        return keep_first(map(self._candidate, nodes), limit, self.terms)
+
+    def label(self, id: EntityId) -> str | None:
+        """The name by the order of methods.md §8.5; a node that is a name carries itself."""
+        texts: list[Naming] = [
+            (relation, node)
+            for relation in (NAME, ALIAS)
+            for node in self._nodes(id, "out", relation)
+            if isinstance(node, LiteralNode)
+        ]
+        name = best_name(texts)
+        return self.terms.own_name(id) if name is None else name
+
+    def find_by_name(self, name: str, limit: int) -> list[EntityId]:
+        """The entities that carry this very name, in English or in no language, or whose id it is."""
+        found = {
+            id
+            for lang in ("en", None)
+            for id in self._nodes(LiteralNode(name, lang=lang), "in", NAME)
+            if isinstance(id, str)
+        }
+        if self.terms.own_name(name) is not None and self.relations(name):
+            found.add(name)
+        return sorted(found)[:limit]
+
+    def types(self, id: EntityId) -> list[str]:
+        """The types of an entity."""
+        return [node for node in self._nodes(id, "out", TYPE) if isinstance(node, str)]
+
+    def mediator_types(self) -> frozenset[str]:
+        """The types whose instances are mediators."""
+        return frozenset(
+            node
+            for (node, direction), relations in self._edges.items()
+            if direction == "out" and isinstance(node, str)
+            if any(is_true(flag if isinstance(flag, str) else flag.value) for flag in relations.get(MEDIATOR, ()))
+        )
+
+    def vocabulary(self) -> list[str]:
+        """All relation names after the filter."""
+        return sorted({name for relations in self._edges.values() for name in relations if self._shown.keeps(name)})
+
+    def _nodes(self, node: Node, direction: Direction, relation: str) -> tuple[Node, ...]:
+        return self._edges.get((node, direction), {}).get(relation, ())
+
+    def _candidate(self, node: Node) -> Candidate:
+        if isinstance(node, str):
+            return Candidate(False, self.terms.to_iri(node))
+        return Candidate.from_literal(node.value, node.datatype, node.lang)

@@ -1,0 +1,305 @@
+"""Local Virtuoso 7 servers: one database built by bulk load, and any number of replicas that serve copies of it.
+
+Servers bind to 127.0.0.1 only. They keep Virtuoso's well-known `dba`/`dba` account, which is reachable from this
+machine alone; SPARQL over HTTP is anonymous and cannot write. A server is stopped by its process id, and dies with the
+thread that started it, so nothing outlives a killed run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import pydantic.dataclasses
+from pydantic import ConfigDict, PositiveFloat, PositiveInt
+
+from pipeline.errors import UserError
+
+GRAPH = "urn:kgqa:graph"
+"""The named graph that holds the loaded triples. A query without a graph sees the server's system graphs as well."""
+
+DATABASE_FILE = "virtuoso.db"
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 600
+_STOP_SECONDS = 30
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class ServerSettings:
+    """What a server may use; the defaults suit a graph of a few million triples."""
+
+    memory_gb: PositiveFloat = 0.5
+    """Memory for page buffers. Give all replicas together two thirds of the machine (methods.md §8.8)."""
+    threads: PositiveInt = 16
+    """Requests answered at the same time."""
+    max_rows: PositiveInt = 100_000
+    """`ResultSetMaxRows`: longer results are cut by the server, which a client has to notice (methods.md §8.6)."""
+    query_timeout_s: PositiveInt = 120
+    """`MaxQueryExecutionTime`: after it the server returns what it has, marked as partial."""
+
+
+@dataclass(slots=True)
+class Server:
+    """One `virtuoso-t` process over the database in `folder`; a context manager that starts and stops it.
+
+    A stopped server can be started again and keeps its address. Raises UserError when Virtuoso is not installed.
+    """
+
+    folder: Path
+    """Holds the database file (made when missing), the generated `virtuoso.ini` and `server.log`."""
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    readable: tuple[Path, ...] = ()
+    """Folders that `load` may read files from (`DirsAllowed`)."""
+    http_port: int = 0
+    """Chosen from the free ports at the first start, as is `sql_port`."""
+    sql_port: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The SPARQL endpoint, as `kg.endpoints` takes it."""
+        return f"http://{_HOST}:{self.http_port}/sparql"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self.process is not None, "the server is not running"
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and return once it answers a query.
+
+        Raises UserError when another server runs in the same folder, or with the log's end.
+        """
+        _require_virtuoso()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        first_start = not self.http_port
+        for _ in range(5):
+            if first_start:
+                self.http_port, self.sql_port = _free_ports(2)
+            self._launch()
+            if self._wait_until_healthy():
+                return
+            if "Failed to start listening" not in self._log() or not first_start:
+                break
+        log = " ".join(self._log().split())
+        if running := re.search(r"already runn+ing \(pid (\d+)\)", log):
+            raise UserError(f"a Virtuoso server (process {running[1]}) already runs in {self.folder}; stop it first")
+        raise UserError(f"Virtuoso did not start; the end of {self.folder / 'server.log'}: {log[-600:]}")
+
+    def stop(self) -> None:
+        """Stop the server without a checkpoint; one that does not end in time is killed."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_STOP_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the server at once, as a fault would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def load(self, files: Sequence[Path], graph: str = GRAPH) -> None:
+        """Bulk load N-Triples files (plain or gzip) and write a checkpoint.
+
+        Raises UserError with Virtuoso's own words when a file cannot be loaded.
+        """
+        adds = "".join(f"ld_add('{_sql(str(file.resolve()))}', '{_sql(graph)}'); " for file in files)
+        self._isql(f"{adds}rdf_loader_run(); checkpoint;")
+        failed = self._isql(
+            "select concat(ll_file, ': ', coalesce(ll_error, 'not loaded')) from DB.DBA.load_list "
+            "where ll_state <> 2 or ll_error is not null;"
+        ).strip()
+        if failed:
+            raise UserError(f"Virtuoso could not load {failed}")
+
+    def _launch(self) -> None:
+        (self.folder / "virtuoso.ini").write_text(self._ini(), encoding="utf-8")
+        command = ["virtuoso-t", "-f", "+configfile", "virtuoso.ini"]
+        if shutil.which("setpriv"):
+            command = ["setpriv", "--pdeathsig", "TERM", *command]
+        with (self.folder / "server.log").open("wb") as log:
+            # A session of its own: Ctrl-C in a terminal must reach the command, which stops its servers in order.
+            self.process = subprocess.Popen(  # noqa: S603 — a fixed command
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _wait_until_healthy(self) -> bool:
+        assert self.process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                self.kill()
+                return False
+            # The log is looked at first: until it says so, another program may be the one that answers at this port.
+            if "Server online" in self._log() and is_healthy(self.endpoint):
+                return True
+            time.sleep(0.05)
+        self.kill()
+        return False
+
+    def _isql(self, sql: str) -> str:
+        arguments = [f"{_HOST}:{self.sql_port}", "dba", "dba", "VERBOSE=OFF", "BANNER=OFF", "PROMPT=OFF", f"exec={sql}"]
+        done = subprocess.run(["isql-vt", *arguments], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        if done.returncode or "*** Error" in done.stdout + done.stderr:
+            raise UserError(f"isql-vt failed: {(done.stderr + done.stdout).strip()[:600]}")
+        return done.stdout
+
+    def _log(self) -> str:
+        return (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
+
+    def _ini(self) -> str:
+        # 85,000 pages of 8 KB per GB of memory is the ratio that Virtuoso's own sample configuration uses.
+        buffers = int(85_000 * self.settings.memory_gb)
+        return _INI.format(
+            sql=f"{_HOST}:{self.sql_port}",
+            http=f"{_HOST}:{self.http_port}",
+            readable=", ".join(str(folder.resolve()) for folder in self.readable),
+            buffers=buffers,
+            dirty=buffers * 3 // 4,
+            threads=self.settings.threads,
+            connections=self.settings.threads + 4,
+            rows=self.settings.max_rows,
+            timeout=self.settings.query_timeout_s,
+        )
+
+
+def build_database(files: Sequence[Path], folder: Path, settings: ServerSettings | None = None) -> None:
+    """Load N-Triples files into a new database in `folder`, which then exists whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        partial = Path(temporary, "database")
+        with Server(partial, settings or ServerSettings(), tuple({file.parent for file in files})) as server:
+            server.load(files)
+        partial.replace(folder)
+
+
+@contextlib.contextmanager
+def replicas(
+    database: Path, count: int, folder: Path, settings: ServerSettings | None = None
+) -> Iterator[list[Server]]:
+    """Serve `count` copies of the database folder `database`, made below `folder`; all are stopped at the end.
+
+    A copy that an earlier call made from the same database file is used again.
+    """
+    with contextlib.ExitStack() as running:
+        servers = []
+        for number in range(1, count + 1):
+            copy = folder / f"replica-{number}"
+            _copy_database(database, copy)
+            servers.append(running.enter_context(Server(copy, settings or ServerSettings())))
+        yield servers
+
+
+def is_healthy(endpoint: str, timeout_s: float = 5) -> bool:
+    """Whether a SPARQL endpoint answers a trivial query."""
+    query = urllib.parse.urlencode({"query": "ASK {}"}).encode()
+    try:
+        with urllib.request.urlopen(endpoint, data=query, timeout=timeout_s) as response:  # noqa: S310 — http
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def _require_virtuoso() -> None:
+    for program in ("virtuoso-t", "isql-vt"):
+        if not shutil.which(program):
+            raise UserError(f"{program} is not installed; on Debian or Ubuntu: apt-get install virtuoso-opensource-7")
+
+
+def _copy_database(database: Path, copy: Path) -> None:
+    source = database / DATABASE_FILE
+    if not source.is_file():
+        raise UserError(f"{database} holds no {DATABASE_FILE}; load a graph into it first")
+    stat = source.stat()
+    origin = f"{source.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+    stamp = copy / "copied-from"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == origin:
+        return
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True)
+    # `cp` shares the blocks where the file system can, and skips the holes: these files may have tens of gigabytes.
+    subprocess.run(["cp", "--reflink=auto", "--sparse=always", source, copy / DATABASE_FILE], check=True)  # noqa: S603, S607
+    stamp.write_text(origin, encoding="utf-8")
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((_HOST, 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _sql(text: str) -> str:
+    return text.replace("'", "''")
+
+
+_INI = """\
+[Database]
+DatabaseFile = virtuoso.db
+ErrorLogFile = virtuoso.log
+LockFile = virtuoso.lck
+TransactionFile = virtuoso.trx
+xa_persistent_file = virtuoso.pxa
+FileExtend = 200
+MaxCheckpointRemap = 2000
+Striping = 0
+TempStorage = TempDatabase
+
+[TempDatabase]
+DatabaseFile = virtuoso-temp.db
+TransactionFile = virtuoso-temp.trx
+MaxCheckpointRemap = 2000
+Striping = 0
+
+[Parameters]
+ServerPort = {sql}
+DisableUnixSocket = 1
+MaxClientConnections = {connections}
+CheckpointInterval = 0
+CaseMode = 2
+AllowOSCalls = 0
+DirsAllowed = {readable}
+NumberOfBuffers = {buffers}
+MaxDirtyBuffers = {dirty}
+
+[HTTPServer]
+ServerPort = {http}
+ServerThreads = {threads}
+MaxClientConnections = {threads}
+KeepAliveTimeout = 60
+Charset = UTF-8
+
+[SPARQL]
+ResultSetMaxRows = {rows}
+MaxQueryExecutionTime = {timeout}
+"""

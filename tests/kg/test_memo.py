@@ -1,0 +1,126 @@
+"""Lookups are coalesced, asked once, remembered within bounds, and counted truthfully."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from pipeline.errors import ServiceError
+from pipeline.kg.memo import Fetched, Lookup
+
+
+class Server:
+    """Answers with the length of each key, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.answer = asyncio.Event()
+        self.answer.set()
+        self.broken = False
+
+    async def fetch(self, keys: Sequence[str]) -> Fetched[str, int]:
+        self.asked.append(list(keys))
+        await self.answer.wait()
+        if self.broken:
+            raise ServiceError("down")
+        return Fetched({key: len(key) for key in keys}, queries=1, endpoint="http://one")
+
+
+def lookup(server: Server, *, size: int = 100, wait_s: float = 0.01, entries: int = 1000) -> Lookup[str, int]:
+    return Lookup(server.fetch, size=size, wait_s=wait_s, entries=entries)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that is bound to happen."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_lookups_of_many_questions_become_one_query() -> None:
+    server = Server()
+    lengths = lookup(server)
+    batches = await asyncio.gather(*(lengths([f"{number:03}", "shared"]) for number in range(40)))
+    assert len(server.asked) == 1
+    assert sorted(server.asked[0]) == sorted({f"{number:03}" for number in range(40)} | {"shared"})
+    assert sum(batch.queries for batch in batches) == 1
+    assert all(batch["shared"] == 6 and batch.endpoint == "http://one" for batch in batches)
+
+
+async def test_a_full_bucket_does_not_wait() -> None:
+    server = Server()
+    batch = await asyncio.wait_for(lookup(server, size=3, wait_s=3600)(["a", "b", "c", "d", "e", "f"]), 10)
+    assert server.asked == [["a", "b", "c"], ["d", "e", "f"]]
+    assert batch.queries == 2
+
+
+async def test_answers_come_in_the_order_asked_and_once_each() -> None:
+    batch = await lookup(Server())(["bb", "a", "bb", "ccc"])
+    assert list(batch.items()) == [("bb", 2), ("a", 1), ("ccc", 3)]
+
+
+async def test_an_answer_under_way_is_not_asked_for_again() -> None:
+    server = Server()
+    server.answer.clear()
+    lengths = lookup(server)
+    first = asyncio.create_task(lengths(["a"]))
+    await until(lambda: server.asked)
+    second = asyncio.create_task(lengths(["a"]))
+    await asyncio.sleep(0.03)
+    server.answer.set()
+    assert (await first).queries == 1
+    assert (await second).queries == 0
+    assert server.asked == [["a"]]
+
+
+async def test_what_is_remembered_costs_no_query() -> None:
+    server = Server()
+    lengths = lookup(server)
+    await lengths(["", "a"])
+    again = await lengths(["a", ""])
+    assert (again, again.queries, again.endpoint) == ({"a": 1, "": 0}, 0, None)
+    assert len(server.asked) == 1
+
+
+async def test_the_memo_is_bounded_and_forgets_the_longest_unused() -> None:
+    server = Server()
+    lengths = lookup(server, entries=2)
+    await lengths(["a", "b"])
+    await lengths(["a"])
+    await lengths(["c"])
+    assert (await lengths(["a", "c"])).queries == 0
+    assert (await lengths(["b"])).queries == 1
+
+
+async def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
+    server = Server()
+    server.broken = True
+    lengths = lookup(server)
+    results = await asyncio.gather(lengths(["a"]), lengths(["a", "b"]), return_exceptions=True)
+    assert all(isinstance(result, ServiceError) for result in results)
+    server.broken = False
+    assert await lengths(["a"]) == {"a": 1}
+
+
+async def test_a_question_that_gives_up_takes_no_answer_from_the_others() -> None:
+    server = Server()
+    server.answer.clear()
+    lengths = lookup(server)
+    leaving, staying = asyncio.create_task(lengths(["a"])), asyncio.create_task(lengths(["a"]))
+    await asyncio.sleep(0.03)
+    leaving.cancel()
+    server.answer.set()
+    assert await staying == {"a": 1}
+
+
+async def test_closing_ends_what_is_under_way() -> None:
+    server = Server()
+    server.answer.clear()
+    lengths = lookup(server)
+    waiting = asyncio.create_task(lengths(["a"]))
+    await asyncio.sleep(0.03)
+    await lengths.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

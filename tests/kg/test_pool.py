@@ -1,0 +1,269 @@
+"""Balancing, failover, probes, hedging and refusals, against scripted HTTP servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer, unused_port
+
+from pipeline.errors import ServiceError, UserError
+from pipeline.kg import pool as pool_module
+from pipeline.kg.pool import Pool
+
+RESULT = '"x"\n1\n'
+
+
+@dataclass
+class Replica:
+    """A server whose answers a test decides."""
+
+    name: str
+    status: int = 200
+    text: str = RESULT
+    delay: float = 0.0
+    gate: asyncio.Event | None = None
+    """Real queries wait for it; probes do not."""
+    hangs: bool = False
+    """Not even probes are answered."""
+    asked: int = 0
+    probed: int = 0
+    url: str = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        query = (await request.post())["query"]
+        if self.hangs:
+            await asyncio.sleep(3600)
+        if query == pool_module._PROBE:
+            self.probed += 1
+            return web.Response(text=RESULT)
+        self.asked += 1
+        if self.gate:
+            await self.gate.wait()
+        await asyncio.sleep(self.delay)
+        return web.Response(status=self.status, text=self.text)
+
+
+ReplicaFactory = Callable[..., Awaitable[Replica]]
+
+
+@pytest.fixture
+async def replica() -> AsyncIterator[ReplicaFactory]:
+    servers: list[TestServer] = []
+
+    async def start(name: str, *, port: int | None = None, **options: Any) -> Replica:
+        one = Replica(name, **options)
+        app = web.Application()
+        app.router.add_post("/sparql", one.answer)
+        server = TestServer(app, port=port)
+        servers.append(server)
+        await server.start_server(shutdown_timeout=0.1)
+        one.url = str(server.make_url("/sparql"))
+        return one
+
+    yield start
+    await asyncio.gather(*(server.close() for server in servers))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of a test's size."""
+    monkeypatch.setattr(pool_module, "_BACKOFF_S", (0.01, 0.05))
+    monkeypatch.setattr(pool_module, "_PROBE_EVERY_S", 0.02)
+    monkeypatch.setattr(pool_module, "_PROBE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(pool_module, "_FIRST_HEDGE_S", 0.1)
+
+
+def pool(*urls: str, max_inflight: int = 8, timeout_s: float = 5, retries: int = 8, hedge: float | None = None) -> Pool:
+    return Pool(urls, max_inflight=max_inflight, timeout_s=timeout_s, retries=retries, hedge=hedge)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that is bound to happen."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_requests_go_where_the_fewest_are_under_way(replica: ReplicaFactory) -> None:
+    gate = asyncio.Event()
+    one, two = await replica("one", gate=gate), await replica("two", gate=gate)
+    async with pool(one.url, two.url) as both:
+        asking = [asyncio.create_task(both.ask("q")) for _ in range(12)]
+        await until(lambda: one.asked + two.asked == 12)
+        assert (one.asked, two.asked) == (6, 6)
+        gate.set()
+        replies = await asyncio.gather(*asking)
+    assert {reply.endpoint for reply in replies} == {one.url, two.url}
+
+
+async def test_no_more_requests_are_under_way_than_allowed(replica: ReplicaFactory) -> None:
+    gate = asyncio.Event()
+    one = await replica("one", gate=gate)
+    async with pool(one.url, max_inflight=3) as alone:
+        asking = [asyncio.create_task(alone.ask("q")) for _ in range(9)]
+        await asyncio.sleep(0.1)
+        assert one.asked == 3
+        gate.set()
+        await asyncio.gather(*asking)
+    assert one.asked == 9
+
+
+async def test_a_dead_replica_costs_no_answer_and_is_used_again_when_it_is_back(replica: ReplicaFactory) -> None:
+    port = unused_port()
+    one = await replica("one")
+    dead = f"http://127.0.0.1:{port}/sparql"
+    async with pool(one.url, dead) as both:
+        assert [endpoint.healthy for endpoint in both.endpoints] == [True, False]
+        replies = await asyncio.gather(*(both.ask("q") for _ in range(20)))
+        assert {reply.endpoint for reply in replies} == {one.url}
+        back = await replica("back", port=port)
+        await until(lambda: both.endpoints[1].healthy)
+        await asyncio.gather(*(both.ask("q") for _ in range(20)))
+    assert back.asked
+
+
+async def test_an_outage_of_all_replicas_is_ridden_out(
+    replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "_BACKOFF_S", (0.05, 5.0))
+    port = unused_port()
+    one = await replica("one", status=503)
+    async with pool(one.url, f"http://127.0.0.1:{port}/sparql", retries=8) as both:
+        asking = [asyncio.create_task(both.ask("q")) for _ in range(5)]
+        await asyncio.sleep(0.3)
+        assert not any(task.done() for task in asking)
+        await replica("two", port=port)
+        assert len(await asyncio.wait_for(asyncio.gather(*asking), 20)) == 5
+
+
+async def test_a_server_error_is_repeated_on_another_replica(replica: ReplicaFactory) -> None:
+    broken, sound = (
+        await replica("broken", status=500, text="Virtuoso 40001 Error SR172: deadlock"),
+        await replica("ok"),
+    )
+    async with pool(broken.url, sound.url) as both:
+        for _ in range(8):
+            assert (await both.ask("q")).endpoint == sound.url
+    assert broken.asked
+
+
+async def test_a_failure_that_stays_is_reported_with_the_servers_words(replica: ReplicaFactory) -> None:
+    broken = await replica("broken", status=500, text="Virtuoso 40001 Error SR172: deadlock")
+    async with pool(broken.url, retries=3) as alone:
+        with pytest.raises(ServiceError, match="SR172"):
+            await alone.ask("q")
+    assert broken.asked == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Virtuoso 37000 Error SP030: SPARQL compiler, line 1: syntax error"),
+        (500, "Virtuoso 22023 Error SR353: Sorted TOP clause specifies more then 17000 rows to sort."),
+        (401, "who are you?"),
+    ],
+)
+async def test_a_refused_query_is_not_repeated(replica: ReplicaFactory, status: int, text: str) -> None:
+    one, two = await replica("one", status=status, text=text), await replica("two", status=status, text=text)
+    async with pool(one.url, two.url) as both:
+        with pytest.raises(ServiceError, match=text[:20]):
+            await both.ask("q")
+        assert all(endpoint.healthy for endpoint in both.endpoints)
+    assert one.asked + two.asked == 1
+
+
+async def test_a_hung_replica_is_put_aside_until_it_answers_probes(replica: ReplicaFactory) -> None:
+    hung, sound = await replica("hung"), await replica("sound")
+    async with pool(hung.url, sound.url, timeout_s=0.2) as both:
+        hung.hangs = True
+        replies = await asyncio.gather(*(both.ask("q") for _ in range(10)))
+        assert {reply.endpoint for reply in replies} == {sound.url}
+        assert not both.endpoints[0].healthy
+        hung.hangs = False
+        await until(lambda: both.endpoints[0].healthy)
+
+
+async def test_a_query_that_is_too_slow_everywhere_is_tried_twice(replica: ReplicaFactory) -> None:
+    one, two = await replica("one", delay=30), await replica("two", delay=30)
+    async with pool(one.url, two.url, timeout_s=0.1) as both:
+        with pytest.raises(ServiceError, match="did not answer within"):
+            await both.ask("q")
+    assert one.asked + two.asked == 2
+
+
+async def test_a_slow_request_is_sent_to_a_second_replica(replica: ReplicaFactory) -> None:
+    slow, fast = await replica("slow", gate=asyncio.Event()), await replica("fast")
+    async with pool(slow.url, fast.url, hedge=0.9) as both:
+        replies = await asyncio.wait_for(asyncio.gather(*(both.ask("q") for _ in range(6))), 10)
+        assert {reply.endpoint for reply in replies} == {fast.url}
+        assert slow.asked
+        assert not both.endpoints[0].outstanding
+
+
+async def test_hedging_follows_the_latencies(replica: ReplicaFactory) -> None:
+    one, two = await replica("one"), await replica("two")
+    async with pool(one.url, two.url, hedge=0.9) as both:
+        for _ in range(300):
+            await both.ask("q")
+        both._latencies.extend(range(200))
+        assert both._hedge_delay(0.9) == 179
+        assert both._hedge_delay(0.5) == 99
+
+
+async def test_without_hedging_a_slow_request_is_waited_for(replica: ReplicaFactory) -> None:
+    one, two = await replica("one", delay=0.3), await replica("two", delay=0.3)
+    async with pool(one.url, two.url, hedge=None) as both:
+        await both.ask("q")
+    assert one.asked + two.asked == 1
+
+
+async def test_marks_of_cut_results_are_passed_on() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        mark = str((await request.post())["query"])
+        return web.Response(text=RESULT, headers={mark: "1"} if mark.startswith("X-") else {})
+
+    app = web.Application()
+    app.router.add_post("/sparql", answer)
+    async with TestServer(app) as server, pool(str(server.make_url("/sparql"))) as alone:
+        cut, late, whole = [await alone.ask(query) for query in ("X-SPARQL-MaxRows", "X-SQL-State", "q")]
+    assert [(reply.cut, reply.interrupted) for reply in (cut, late, whole)] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+async def test_no_server_at_all_is_the_users_mistake() -> None:
+    with pytest.raises(UserError, match="kgqa graph serve"):
+        await pool(f"http://127.0.0.1:{unused_port()}/sparql").__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("url", "mend"),
+    [
+        ("127.0.0.1:8890/sparql", "is not an address"),
+        ("ftp://127.0.0.1/sparql", "is not an address"),
+        ("http://dba:secret@127.0.0.1:8890/sparql", "VIRTUOSO_PASSWORD"),
+    ],
+)
+def test_addresses_are_checked(url: str, mend: str) -> None:
+    with pytest.raises(UserError, match=mend) as error:
+        pool(url)
+    assert "secret" not in str(error.value)
+
+
+async def test_a_cancelled_request_leaves_nothing_behind(replica: ReplicaFactory) -> None:
+    one = await replica("one", gate=asyncio.Event())
+    async with pool(one.url, hedge=0.5) as alone:
+        asking = asyncio.create_task(alone.ask("q"))
+        await until(lambda: one.asked)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.sleep(0.01)
+        assert alone.endpoints[0].outstanding == 0

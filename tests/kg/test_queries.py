@@ -1,0 +1,143 @@
+"""The three styles ask the same, and both dialects of results read back exactly."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pyoxigraph as ox
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipeline.errors import ServiceError
+from pipeline.kg.naming import ALIAS, NAME, TYPE
+from pipeline.kg.queries import IN, OUT, Queries, Query, Style, node_cells, parse_tsv
+from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.terms import XSD, Terms
+from pipeline.types import LiteralNode, Relation, Triple
+
+TERMS = Terms()
+STYLES: tuple[Style, ...] = get_args(Style)
+FACTS = [
+    Triple("m.1", "r.a.b", "m.2"),
+    Triple("m.1", "r.a.b", "m.3"),
+    Triple("m.1", "r.c.d", LiteralNode("1999", XSD + "gYear")),
+    Triple("m.2", "r.a.b", "m.1"),
+    Triple("m.1", NAME, LiteralNode("One", lang="en")),
+    Triple("m.2", NAME, LiteralNode("Zwei", lang="de")),
+    Triple("m.2", ALIAS, LiteralNode("Two", lang="en")),
+    Triple("m.1", TYPE, "people.person"),
+]
+
+
+@pytest.fixture(scope="module")
+def store() -> ox.Store:
+    store = ox.Store()
+    store.load("".join(map(TERMS.n_triple, FACTS)).encode(), format=ox.RdfFormat.N_TRIPLES)
+    return store
+
+
+def rows(store: ox.Store, query: Query) -> list[tuple[str, ...]]:
+    solutions: Any = store.query(query.text(1000))
+    found = parse_tsv(solutions.serialize(format=ox.QueryResultsFormat.TSV))
+    solutions = store.query(query.page(1000, 0))
+    assert sorted(found) == sorted(set(parse_tsv(solutions.serialize(format=ox.QueryResultsFormat.TSV))))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_relations_of_both_directions(store: ox.Store, style: Style) -> None:
+    found = rows(store, Queries(TERMS, style).relations(["m.1", "m.3", "m.9"]))
+    iri = TERMS.to_iri
+    assert found == sorted(
+        [
+            (iri("m.1"), iri("r.a.b"), OUT),
+            (iri("m.1"), iri("r.c.d"), OUT),
+            (iri("m.1"), iri("r.a.b"), IN),
+            (iri("m.3"), iri("r.a.b"), IN),
+        ]
+    )
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_neighbours_of_both_directions(store: ox.Store, style: Style) -> None:
+    hops = [
+        ("m.1", Relation("r.a.b", "out")),
+        ("m.2", Relation("r.a.b", "out")),
+        ("m.1", Relation("r.a.b", "in")),
+        ("m.1", Relation("r.c.d", "out")),
+        ("m.9", Relation("r.c.d", "in")),
+    ]
+    found = [
+        (TERMS.from_iri(entity), TERMS.from_iri(relation), direction, node_cells(node).node(TERMS))
+        for entity, relation, direction, *node in rows(store, Queries(TERMS, style).neighbours(hops))
+    ]
+    assert sorted(found, key=str) == sorted(
+        [
+            ("m.1", "r.a.b", OUT, "m.2"),
+            ("m.1", "r.a.b", OUT, "m.3"),
+            ("m.2", "r.a.b", OUT, "m.1"),
+            ("m.1", "r.a.b", IN, "m.2"),
+            ("m.1", "r.c.d", OUT, LiteralNode("1999", XSD + "gYear")),
+        ],
+        key=str,
+    )
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_names_and_types(store: ox.Store, style: Style) -> None:
+    queries = Queries(TERMS, style)
+    iri = TERMS.to_iri
+    assert rows(store, queries.english_names(["m.1", "m.2"])) == [(iri("m.1"), "One", "en")]
+    assert rows(store, queries.other_names(["m.2", "m.3"])) == [
+        (iri("m.2"), "Two", "en", iri(ALIAS), "true"),
+        (iri("m.2"), "Zwei", "de", iri(NAME), "true"),
+    ]
+    assert rows(store, queries.types(["m.1", "m.2"])) == [(iri("m.1"), iri("people.person"), "false")]
+    assert rows(store, queries.named([(7, "One"), (8, "Zwei")])) == [("7", iri("m.1"))]
+
+
+def test_the_graph_and_the_servers_options_are_named() -> None:
+    query = Queries(TERMS, virtuoso=True, graph="urn:g").relations(["m.1"])
+    assert query.text(5).startswith('define sql:select-option "order" SELECT')
+    assert "FROM <urn:g> WHERE" in query.text(5)
+    assert "FROM <urn:g> WHERE" in query.page(5, 10)
+    plain = Queries(TERMS).relations(["m.1"]).text(5)
+    assert "define" not in plain
+    assert "FROM" not in plain
+
+
+def test_what_a_server_leaves_out_follows_the_filter() -> None:
+    assert "user" in Queries(TERMS).relations(["m.1"]).where
+    assert "user" not in Queries(TERMS, hidden=RelationFilter(keep_user=True)).relations(["m.1"]).where
+
+
+HOSTILE = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
+
+
+@given(st.lists(st.tuples(HOSTILE, HOSTILE, st.sampled_from([None, "en"])), min_size=1, max_size=4))
+@example([('a\tb\n"c\\n\\u0041', "\\", None)])
+def test_the_w3c_dialect_reads_back(cells: list[tuple[str, str, str | None]]) -> None:
+    store = ox.Store()
+    for name, text, lang in cells:
+        fact = Triple(name, "r", LiteralNode(text, lang=lang))
+        store.load(TERMS.n_triple(fact).encode(), format=ox.RdfFormat.N_TRIPLES)
+    solutions: Any = store.query("SELECT ?s ?o (LANG(?o) AS ?l) ?unbound { ?s ?r ?o }")
+    found = parse_tsv(solutions.serialize(format=ox.QueryResultsFormat.TSV))
+    assert set(found) == {(TERMS.to_iri(name), text, lang or "", "") for name, text, lang in cells}
+
+
+@given(st.lists(st.tuples(HOSTILE, HOSTILE), max_size=4))
+@example([('"\t"', '\n"x"\t\n')])
+def test_virtuosos_dialect_reads_back(cells: list[tuple[str, str]]) -> None:
+    lines = ['"s"\t"o"\t"d"\n']
+    for first, second in cells:
+        one, two = (text.replace('"', '""') for text in (first, second))
+        lines.append(f'"{one}"\t"{two}"\t1\n')
+    assert parse_tsv("".join(lines).encode()) == [(first, second, "1") for first, second in cells]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>502</html>", b'"a"\t"b"\n"x"\n'])
+def test_another_form_is_an_error(body: bytes) -> None:
+    with pytest.raises(ServiceError, match="tab-separated"):
+        parse_tsv(body)

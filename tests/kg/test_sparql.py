@@ -1,0 +1,200 @@
+"""What is particular to graph servers: queries are shared, row limits are noticed, servers are questioned first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pipeline.errors import ServiceError, UserError
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.naming import NAME
+from pipeline.kg.sparql import SparqlGraph
+from pipeline.types import LiteralNode, Relation, Triple
+
+OUT = Relation("r.out", "out")
+IN = Relation("r.out", "in")
+
+
+class Facts:
+    """A dataset that is only a graph."""
+
+    name = "facts"
+
+    def __init__(self, facts: Iterable[Triple]) -> None:
+        self.facts = list(facts)
+
+    def triples(self) -> Iterator[Triple]:
+        return iter(self.facts)
+
+
+def star(hub: str, leaves: int, relation: str = "r.out") -> list[Triple]:
+    return [Triple(hub, relation, f"m.{hub[2:]}_{number:04}") for number in range(leaves)]
+
+
+HUBS = [*star("m.a", 3), *star("m.b", 700), *star("m.c", 40), *star("m.d", 41), *star("m.e", 0), *star("m.f", 900)]
+
+
+def graph(*endpoints: Any, **options: Any) -> SparqlGraph:
+    return SparqlGraph(endpoints=tuple(endpoint.url for endpoint in endpoints), **options)
+
+
+async def test_lookups_of_many_questions_share_queries(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+    async with graph(endpoint, coalesce_ms=20) as kg:
+        endpoint.queries.clear()
+        batches = await asyncio.gather(*(kg.relations([f"m.a_{number:04}", "m.a"]) for number in range(50)))
+        assert len(endpoint.queries) == 1
+        assert sum(batch.queries for batch in batches) == 1
+        assert all(batch["m.a"] == [OUT] for batch in batches)
+        again = await kg.relations(["m.a"])
+        assert (again.queries, again.endpoint, len(endpoint.queries)) == (0, None, 1)
+
+
+async def test_a_frontier_is_one_query_per_chunk(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+    async with graph(endpoint, values_chunk=100) as kg:
+        endpoint.queries.clear()
+        hops = [(f"m.b_{number:04}", IN) for number in range(350)]
+        found = await kg.neighbours(hops, 10)
+        assert (found.queries, len(endpoint.queries), found.endpoint) == (4, 4, endpoint.url)
+        assert all(found[hop].nodes == ("m.b",) for hop in hops)
+
+
+async def test_an_answer_is_remembered_for_its_limit_only(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+    async with graph(endpoint) as kg:
+        hop = ("m.c", OUT)
+        few, all_ = await asyncio.gather(kg.neighbours([hop], 5), kg.neighbours([hop], 50))
+        assert (len(few[hop].nodes), few[hop].truncated) == (5, True)
+        assert (len(all_[hop].nodes), all_[hop].truncated) == (40, False)
+        assert few.queries + all_.queries == 1
+
+
+async def test_named_nodes_cost_no_query_for_their_names(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint([Triple("Heat", "directed_by", "Michael Mann")])
+    async with graph(endpoint) as kg:
+        endpoint.queries.clear()
+        assert (await kg.labels(["Heat"])).queries == 0
+        assert endpoint.queries == []
+
+
+@pytest.mark.parametrize("tells_cuts", [True, False])
+@pytest.mark.parametrize("max_rows", [2, 10, 40, 41, 1000])
+async def test_a_servers_row_limit_changes_no_answer(oxigraph_endpoint: Any, max_rows: int, tells_cuts: bool) -> None:
+    names = [
+        Triple(f"m.a_{number:04}", NAME, LiteralNode(f"name {number % 2} {lang}", lang=lang))
+        for number in range(3)
+        for lang in ("en", "de", "fr")
+    ]
+    many = [Triple("m.many", f"r.{number:02}", "m.a") for number in range(45)]
+    facts = [*HUBS, *names, *many]
+    endpoint = await oxigraph_endpoint(facts, max_rows=max_rows, tells_cuts=tells_cuts)
+    ids = ["m.a", "m.b", "m.c", "m.d", "m.e", "m.f", "m.many", *(f"m.a_{number:04}" for number in range(3))]
+    hops = [*((id, OUT) for id in ids), *((id, IN) for id in ids)]
+    async with graph(endpoint, max_neighbours=20) as kg, EmbeddedGraph(dataset=Facts(facts)) as known:
+        for limit in (1, 40, 100, 2000):
+            assert await kg.neighbours(hops, limit) == await known.neighbours(hops, limit)
+        assert await kg.relations(ids) == await known.relations(ids)
+        assert await kg.labels(ids) == await known.labels(ids)
+        assert await kg.mediators(ids) == await known.mediators(ids)
+        wanted = ["name 0 en", "name 1 en", "name 1 de"]
+        assert await kg.find_by_name(wanted, 5) == await known.find_by_name(wanted, 5)
+        assert await kg.vocabulary() == await known.vocabulary()
+
+
+async def test_a_large_hop_is_fetched_alone_and_the_rest_together(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS, max_rows=600)
+    async with graph(endpoint, max_neighbours=500) as kg:
+        endpoint.queries.clear()
+        found = await kg.neighbours([(f"m.{letter}", OUT) for letter in "abcde"], 100)
+        assert found.queries == len(endpoint.queries) == 3
+        assert sum("ORDER BY" in query for query in endpoint.queries) == 1
+        assert [len(hop.nodes) for hop in found.values()] == [3, 100, 40, 41, 0]
+        assert [hop.truncated for hop in found.values()] == [False, True, False, False, False]
+
+
+async def test_a_result_cut_by_time_is_never_taken_for_an_answer(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+
+    async def out_of_time(query: str) -> web.Response | None:
+        return web.Response(text='"e"\t"r"\t"d"\n', headers={"X-SQL-State": "S1TAT"}) if "m.f" in query else None
+
+    async with graph(endpoint) as kg:
+        endpoint.fault = out_of_time
+        assert await kg.relations(["m.a"]) == {"m.a": [OUT]}
+        with pytest.raises(ServiceError, match="ran out of time"):
+            await kg.relations(["m.c", "m.f"])
+        endpoint.fault = None
+        assert await kg.relations(["m.f"]) == {"m.f": [OUT]}
+
+
+@pytest.mark.parametrize("banned", ["VALUES", "VALUES| IN "])
+async def test_a_style_that_fails_is_not_used(oxigraph_endpoint: Any, banned: str) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+
+    async def refuse(query: str) -> web.Response | None:
+        return web.Response(status=400) if any(word in query for word in banned.split("|")) else None
+
+    endpoint.fault = refuse
+    async with graph(endpoint) as kg:
+        assert await kg.relations(["m.a", "m.c", "m.e"]) == {"m.a": [OUT], "m.c": [OUT], "m.e": []}
+        found = await kg.neighbours([("m.a", OUT), ("m.a_0001", IN), ("m.c", OUT)], 50)
+        assert [len(hop.nodes) for hop in found.values()] == [3, 1, 40]
+
+
+async def test_a_style_that_answers_wrongly_is_not_used(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+
+    async def empty(query: str) -> web.Response | None:
+        return web.Response(text="?e\t?r\t?d\n") if "VALUES" in query and "DISTINCT" in query else None
+
+    endpoint.fault = empty
+    async with graph(endpoint) as kg:
+        assert await kg.relations(["m.a", "m.e"]) == {"m.a": [OUT], "m.e": []}
+
+
+async def test_a_server_that_understands_nothing_is_named(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+
+    async def refuse(query: str) -> web.Response | None:
+        return web.Response(status=400) if "UNION" in query else None
+
+    endpoint.fault = refuse
+    with pytest.raises(UserError, match="answers no style"):
+        await graph(endpoint).__aenter__()
+
+
+async def test_replicas_must_hold_the_same_graph(oxigraph_endpoint: Any) -> None:
+    one, two = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(HUBS[1:])
+    with pytest.raises(UserError, match="different graphs") as error:
+        await graph(one, two).__aenter__()
+    assert one.url in str(error.value)
+    assert two.url in str(error.value)
+
+
+async def test_a_snapshots_name_saves_the_fingerprint(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+    async with graph(endpoint, snapshot="freebase-2015") as kg:
+        assert kg.fingerprint == "freebase-2015"
+        assert await kg.vocabulary() == ["r.out"]
+
+
+async def test_a_refused_query_fails_its_lookup_with_the_servers_words(oxigraph_endpoint: Any) -> None:
+    endpoint = await oxigraph_endpoint(HUBS)
+
+    async def refuse(query: str) -> web.Response | None:
+        return web.Response(status=400, text="not today")
+
+    async with graph(endpoint) as kg:
+        endpoint.fault = refuse
+        with pytest.raises(ServiceError, match="not today"):
+            await kg.relations(["m.a"])
+
+
+async def test_an_address_is_needed() -> None:
+    with pytest.raises(ValueError, match="endpoints"):
+        SparqlGraph(endpoints=())
