@@ -1,0 +1,489 @@
+"""A served model: what is sent, what comes back, and what is done when servers misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from pipeline.errors import ContextOverflow, ServiceError, UserError
+from pipeline.llm.endpoint import EndpointModel, estimate_choices
+from pipeline.llm.oracle import Oracle
+from pipeline.llm.prompt import Call, Message, Prompt, Sampling, Template
+
+TEMPLATE = Template(system="Answer briefly.", user="{{question}}")
+GREEDY = Sampling()
+
+
+@dataclass(frozen=True)
+class Plain(Prompt[str]):
+    """A minimal prompt."""
+
+    role = "test.plain"
+    question: str
+
+    @property
+    def template(self) -> Template:
+        return TEMPLATE
+
+    def inputs(self) -> dict[str, str]:
+        return {"question": self.question}
+
+    def parse(self, text: str) -> str:
+        return text
+
+    def fallback(self, text: str) -> str:
+        return ""
+
+    def write_as_oracle(self, truth: object, slip: object) -> str:
+        return ""
+
+    def write_by_similarity(self, encoder: object) -> str:
+        return ""
+
+
+def call(question: str = "Who?", sampling: Sampling = GREEDY, *, seed: int = 7, choices: tuple[str, ...] = ()) -> Call:
+    prompt = Plain(question)
+    return Call(prompt, prompt.messages(), sampling, key="k", seed=seed, choices=choices)
+
+
+def model(*servers: Any, **options: Any) -> EndpointModel:
+    """A model for tests: rounds follow each other at once."""
+    quick = {"backoff_s": 0.01, "timeout_s": 60.0, "max_retries": 3, "breaker_reset_s": 60.0}
+    return EndpointModel(base_urls=tuple(server.url for server in servers), **(quick | options))
+
+
+class TestConversation:
+    async def test_sends_everything_that_decides_the_answer(self, server: Any) -> None:
+        sampling = Sampling(temperature=0.3, max_tokens=50, top_p=0.9, stop=("\n", "END"))
+        async with model(server, extra_body={"top_k": 20}) as llm:
+            await llm.complete(call("Who wrote it?", sampling, seed=123))
+        assert server.bodies == [
+            {
+                "model": "llama",
+                "messages": [
+                    {"role": "system", "content": "Answer briefly."},
+                    {"role": "user", "content": "Who wrote it?"},
+                ],
+                "temperature": 0.3,
+                "top_p": 0.9,
+                "max_tokens": 50,
+                "stop": ["\n", "END"],
+                "seed": 123,
+                "top_k": 20,
+            }
+        ]
+
+    async def test_reads_text_finish_reason_and_usage(self, server: Any) -> None:
+        server.default = server.say("Ada", finish_reason="length")
+        async with model(server) as llm:
+            completion = await llm.complete(call())
+        assert (completion.text, completion.finish_reason) == ("Ada", "length")
+        assert (completion.prompt_tokens, completion.completion_tokens) == (12, 3)
+        assert completion.logprobs is None
+
+    async def test_reads_logprobs_with_the_generated_token_first(self, server: Any) -> None:
+        position = {
+            "token": "b",
+            "logprob": -1.0,
+            "top_logprobs": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1.0}],
+        }
+        server.default = server.say("b", logprobs={"content": [position]})
+        async with model(server) as llm:
+            completion = await llm.complete(call(sampling=Sampling(logprobs=2)))
+        assert server.bodies[0]["logprobs"] is True
+        assert server.bodies[0]["top_logprobs"] == 2
+        assert [list(logprobs.items()) for logprobs in completion.logprobs or ()] == [[("b", -1.0), ("a", -0.5)]]
+
+    async def test_continues_an_unfinished_assistant_message(self, server: Any) -> None:
+        started = call()
+        messages = (*started.messages, Message("assistant", "[Retrieve Relation]"))
+        async with model(server) as llm:
+            await llm.complete(Call(started.prompt, messages, GREEDY, key="k", seed=1))
+            await llm.complete(started)
+        assert server.bodies[0]["continue_final_message"] is True
+        assert server.bodies[0]["add_generation_prompt"] is False
+        assert "continue_final_message" not in server.bodies[1]
+
+    async def test_a_reply_without_content_is_an_empty_text(self, server: Any) -> None:
+        server.default = server.say(None)
+        async with model(server) as llm:
+            assert (await llm.complete(call())).text == ""
+
+    @pytest.mark.parametrize("body", [b"<html>busy</html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'])
+    async def test_an_answer_without_a_completion_is_a_service_error(self, server: Any, body: bytes) -> None:
+        server.default = server.answer_with(body)
+        async with model(server) as llm:
+            with pytest.raises(ServiceError, match=r"no completion|no JSON object"):
+                await llm.complete(call())
+        assert len(server.bodies) == 1
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("status", "message"),
+        [
+            (400, "This model's maximum context length is 2048 tokens. However, you requested 2500 tokens."),
+            (400, "Input length (5000) exceeds model's maximum context length (4096)."),
+            (400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."),
+            (400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."),
+            (400, "the request exceeds the available context size, try increasing it"),
+            (413, "Prompt is too long"),
+        ],
+    )
+    async def test_a_prompt_that_does_not_fit_is_a_context_overflow(
+        self, server: Any, status: int, message: str
+    ) -> None:
+        server.default = server.fail(status, message)
+        async with model(server) as llm:
+            with pytest.raises(ContextOverflow, match=f"answered {status}"):
+                await llm.complete(call())
+        assert len(server.bodies) == 1
+
+    async def test_another_refusal_is_final_and_quotes_the_server(self, server: Any) -> None:
+        server.default = server.fail(400, "top_p must be in (0, 1]")
+        async with model(server) as llm:
+            with pytest.raises(ServiceError, match=r"top_p must be in \(0, 1\]") as caught:
+                await llm.complete(call())
+        assert not isinstance(caught.value, ContextOverflow)
+        assert len(server.bodies) == 1
+
+
+class TestFailures:
+    @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+    async def test_transient_answers_are_retried(self, server: Any, status: int) -> None:
+        server.behaviours = [server.fail(status), server.fail(status)]
+        async with model(server) as llm:
+            assert (await llm.complete(call())).text == "hello"
+        assert len(server.bodies) == 3
+
+    async def test_lost_connections_and_silence_are_retried(self, server: Any) -> None:
+        server.behaviours = [server.hang_up, server.hang]
+        async with model(server, timeout_s=1.0) as llm:
+            assert (await llm.complete(call())).text == "hello"
+        assert len(server.bodies) == 3
+
+    async def test_retries_are_bounded_and_the_error_says_what_was_wrong(self, server: Any) -> None:
+        server.default = server.fail(500, "out of memory")
+        async with model(server, max_retries=2) as llm:
+            with pytest.raises(ServiceError, match=r"in 3 rounds; at last .* answered 500: out of memory"):
+                await llm.complete(call())
+        assert len(server.bodies) == 3
+
+    @pytest.mark.parametrize("as_date", [False, True])
+    async def test_retry_after_is_honoured(self, server: Any, monkeypatch: pytest.MonkeyPatch, as_date: bool) -> None:
+        pauses: list[float] = []
+        sleep = asyncio.sleep
+
+        async def note(seconds: float) -> None:
+            pauses.append(seconds)
+            await sleep(0)
+
+        when = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True) if as_date else "90"
+        server.behaviours = [server.fail(429, "slow down", Retry_After=when)]
+        async with model(server) as llm:
+            monkeypatch.setattr("pipeline.llm.http_pool.asyncio.sleep", note)
+            await llm.complete(call())
+        assert max(pauses) == pytest.approx(90, abs=5)
+
+    async def test_fails_over_at_once_without_losing_a_call(self, servers: list[Any]) -> None:
+        broken, *_ = servers
+        broken.default = broken.hang_up
+        async with model(*servers, backoff_s=60.0) as llm:
+            completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(60)))
+        assert [completion.text for completion in completions] == ["hello"] * 60
+
+    async def test_an_open_circuit_spares_the_sick_server(self, servers: list[Any]) -> None:
+        broken, *_ = servers
+        broken.default = broken.fail(500)
+        async with model(*servers, breaker_failures=3) as llm:
+            for number in range(60):
+                await llm.complete(call(str(number)))
+        assert len(broken.bodies) == 3
+
+    async def test_a_recovered_server_is_probed_once_and_then_used_again(self, servers: list[Any]) -> None:
+        broken, other, _ = servers
+        broken.default = broken.fail(500)
+        async with model(broken, other, breaker_failures=2, breaker_reset_s=0.2) as llm:
+            for number in range(20):
+                await llm.complete(call(str(number)))
+            released = asyncio.Event()
+            broken.default = broken.hold(released)
+            other.default = other.hold(released)
+            broken.bodies.clear()
+            other.bodies.clear()
+            await asyncio.sleep(0.25)
+            calls = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(10)]
+            await other.asked(9)
+            assert len(broken.bodies) == 1
+            released.set()
+            await asyncio.gather(*calls)
+            await asyncio.gather(*(llm.complete(call(str(number))) for number in range(40)))
+        assert len(broken.bodies) > 10
+
+    async def test_survives_a_restart_of_the_only_server(self, server: Any) -> None:
+        async with model(server, max_retries=8, backoff_s=0.05, breaker_reset_s=0.1) as llm:
+            await llm.complete(call())
+            await server.stop()
+            calls = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(20)]
+            await asyncio.sleep(0.3)
+            await server.start()
+            assert {completion.text for completion in await asyncio.gather(*calls)} == {"hello"}
+
+    async def test_a_cancelled_call_gives_its_place_back(self, servers: list[Any]) -> None:
+        first, second, _ = servers
+        first.default = first.hang
+        second.default = second.hang
+        async with model(first, second) as llm:
+            calls = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(20)]
+            await asyncio.sleep(0.1)
+            for task in calls:
+                task.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            assert [server.in_flight for server in llm._pool._servers] == [0, 0]
+
+
+class TestBalancing:
+    async def test_load_is_spread_evenly(self, servers: list[Any]) -> None:
+        for server in servers:
+            server.default = server.say("hello", delay_s=0.1)
+        async with model(*servers) as llm:
+            await asyncio.gather(*(llm.complete(call(f"question {number}")) for number in range(300)))
+        shares = [len(server.bodies) for server in servers]
+        assert sum(shares) == 300
+        assert min(shares) >= 75
+
+    async def test_a_slow_server_gets_less(self, servers: list[Any]) -> None:
+        slow, *quick = servers
+        slow.default = slow.say("hello", delay_s=0.2)
+        for server in quick:
+            server.default = server.say("hello", delay_s=0.01)
+
+        async def worker(llm: EndpointModel, name: int) -> None:
+            for number in range(10):
+                await llm.complete(call(f"{name}/{number}"))
+
+        async with model(*servers) as llm:
+            await asyncio.gather(*(worker(llm, name) for name in range(12)))
+        assert len(slow.bodies) < min(len(server.bodies) for server in quick)
+
+    async def test_equal_beginnings_go_to_the_same_server_while_it_is_not_busier(self, servers: list[Any]) -> None:
+        async with model(*servers) as llm:
+            for name in "abcdefgh":
+                start = name * 1024
+                for number in range(5):
+                    await llm.complete(call(f"{start} {number}"))
+        for name in "abcdefgh":
+            holders = [s for s in servers if any(name * 1024 in str(body["messages"]) for body in s.bodies)]
+            assert len(holders) == 1
+        assert sum(bool(server.bodies) for server in servers) > 1
+
+    async def test_connections_are_kept_and_not_capped(self, server: Any) -> None:
+        released = asyncio.Event()
+        server.default = server.hold(released)
+        async with model(server) as llm:
+            calls = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(200)]
+            await server.asked(200)  # aiohttp of its own accord would stop at 100 connections
+            released.set()
+            await asyncio.gather(*calls)
+            for _ in range(20):
+                await llm.complete(call())
+        assert len(server.connections) == 200
+
+
+class TestOpening:
+    async def test_takes_the_only_model(self, server: Any) -> None:
+        async with model(server) as llm:
+            assert llm.identity == "llama"
+            assert llm.label is None
+
+    async def test_identity_names_checkpoint_base_and_additions_but_no_address(self, server: Any) -> None:
+        server.cards = [{"id": "srp", "root": "adapters/srp-7", "parent": "llama-3"}]
+        async with model(server, extra_body={"top_k": 5}) as llm:
+            assert llm.identity == 'srp of adapters/srp-7 of llama-3 {"top_k":5}'
+
+    async def test_several_models_need_a_choice(self, server: Any) -> None:
+        server.cards = [{"id": "llama"}, {"id": "qwen"}]
+        with pytest.raises(UserError, match=r"serves 2 models \(llama, qwen\): set llm.model"):
+            await model(server).__aenter__()
+        async with model(server, model="qwen") as llm:
+            await llm.complete(call())
+        assert server.bodies[0]["model"] == "qwen"
+
+    async def test_a_misspelt_model_is_named(self, server: Any) -> None:
+        with pytest.raises(UserError, match=r"serves llama, not llm.model=lama. Did you mean 'llama'\?"):
+            await model(server, model="lama").__aenter__()
+
+    async def test_an_unreachable_server_is_a_users_error_that_names_it(self, server: Any) -> None:
+        await server.stop()
+        with pytest.raises(UserError, match=f"no model server is up: {server.url}/ failed.*set llm.base_urls"):
+            await model(server).__aenter__()
+
+    async def test_a_server_that_is_still_loading_is_not_up(self, server: Any) -> None:
+        server.models_status = 503
+        with pytest.raises(UserError, match=r"no model server is up: .* answered 503"):
+            await model(server).__aenter__()
+
+    async def test_one_server_of_several_may_be_down(self, servers: list[Any], caplog: Any) -> None:
+        await servers[0].stop()
+        async with model(*servers) as llm:
+            for number in range(30):
+                assert (await llm.complete(call(str(number)))).text == "hello"
+        assert servers[0].url in caplog.text
+
+    async def test_a_missing_prefix_is_explained(self, server: Any) -> None:
+        url = server.url.removesuffix("/v1")
+        with pytest.raises(UserError, match="must end in the API's prefix, usually /v1"):
+            await EndpointModel(base_urls=(url,)).__aenter__()
+
+    async def test_servers_of_different_models_are_refused(self, servers: list[Any]) -> None:
+        servers[1].cards = [{"id": "llama", "root": "/checkpoints/old"}]
+        with pytest.raises(UserError, match=r"serve different models: llama at .*, llama of /checkpoints/old at"):
+            await model(*servers[:2]).__aenter__()
+
+    @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http://", ""])
+    def test_an_address_that_is_none_is_refused(self, url: str) -> None:
+        with pytest.raises(UserError, match="write it as http://HOST:PORT/v1"):
+            EndpointModel(base_urls=(url,))
+
+    @pytest.mark.parametrize("options", [{"base_urls": ()}, {"timeout_s": 0}, {"max_retries": -1}, {"colour": "red"}])
+    def test_wrong_values_are_refused(self, options: Mapping[str, Any]) -> None:
+        with pytest.raises(ValidationError):
+            EndpointModel(**({"base_urls": ("http://127.0.0.1:1/v1",)} | options))
+
+    def test_pickles_before_it_is_opened(self) -> None:
+        llm = EndpointModel(base_urls=("http://127.0.0.1:1/v1",), model="llama", extra_body={"top_k": 1})
+        assert pickle.loads(pickle.dumps(llm)) == llm
+
+
+class TestSecrets:
+    KEY = "sk-planted-1234567890"
+
+    async def test_the_key_is_sent_but_appears_nowhere_else(
+        self, server: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        monkeypatch.setenv("MY_KEY", f"{self.KEY}\n")
+        caplog.set_level("DEBUG")
+        seen: list[object] = []
+        async with model(server, api_key_env="MY_KEY", max_retries=1, timeout_s=0.5) as llm:
+            for behaviour in (
+                server.fail(401, f"invalid key: Bearer {self.KEY}"),
+                server.answer_with(f"<p>{self.KEY}</p>".encode()),
+                server.fail(500, f"crashed on {self.KEY}"),
+                server.hang_up,
+                server.hang,
+            ):
+                server.default = behaviour
+                with pytest.raises(ServiceError) as caught:
+                    await llm.complete(call())
+                error: BaseException | None = caught.value
+                while error is not None:
+                    seen += [repr(error), str(error), error.args, vars(error)]
+                    error = error.__cause__ or error.__context__
+            seen += [repr(llm), llm.identity, vars(llm), repr(llm._pool), caplog.text]
+        assert any(headers.get("Authorization") == f"Bearer {self.KEY}" for headers in server.headers)
+        assert self.KEY not in repr(seen)
+
+    async def test_a_refused_key_is_a_users_error_that_names_the_variable(
+        self, server: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MY_KEY", self.KEY)
+        server.models_status = 401
+        with pytest.raises(UserError, match="a valid key into the variable MY_KEY") as caught:
+            await model(server, api_key_env="MY_KEY").__aenter__()
+        assert self.KEY not in str(caught.value)
+
+    def test_credentials_in_an_address_are_refused_unseen(self) -> None:
+        with pytest.raises(UserError, match=r"take the credentials out of the address of example.org") as caught:
+            EndpointModel(base_urls=("http://me:hunter2@example.org/v1",))
+        assert "hunter2" not in repr(caught.value)
+
+
+RELEVANCE = ("[Fully Relevant]", "[Partially Relevant]", "[Unrelevant]")
+
+
+def listed(**logprobs: float) -> dict[str, Any]:
+    """The `logprobs` field of one position; the first token is the generated one."""
+    entries = [{"token": token, "logprob": logprob} for token, logprob in logprobs.items()]
+    return {"content": [{**entries[0], "top_logprobs": entries}]}
+
+
+class TestChoosing:
+    async def test_exact_choices_are_the_softmax_over_their_tokens(self, server: Any) -> None:
+        server.vocabulary = {"[Fully Relevant]": 901, "[Partially Relevant]": 902, "[Unrelevant]": 903}
+        logprobs = {"token_id:17": -0.1, "token_id:901": -3.0, "token_id:903": -4.0, "token_id:902": -5.0}
+        server.default = server.say("anything", logprobs=listed(**logprobs))
+        async with model(server) as llm:
+            completion = await llm.choose(call(choices=RELEVANCE))
+            await llm.choose(call(choices=RELEVANCE))
+        body = server.bodies[0]
+        assert body["logprob_token_ids"] == [901, 902, 903]
+        assert (body["logprobs"], body["return_tokens_as_token_ids"], body["max_tokens"]) == (True, True, 1)
+        total = math.exp(-3) + math.exp(-4) + math.exp(-5)
+        expected = {choice: math.exp(-3 - rank) / total for choice, rank in zip(RELEVANCE, (0, 2, 1), strict=True)}
+        assert completion.probabilities == pytest.approx(expected)
+        assert completion.text == "[Fully Relevant]"
+        assert sorted(server.tokenised) == sorted(RELEVANCE)  # once each, however many calls
+
+    async def test_a_choice_of_several_tokens_is_refused(self, server: Any) -> None:
+        async with model(server) as llm:
+            with pytest.raises(UserError, match="'maybe' is 5 tokens for llama, and only single tokens"):
+                await llm.choose(call(choices=("maybe", "a")))
+
+    async def test_a_server_that_ignores_listed_tokens_is_named(self, server: Any) -> None:
+        server.default = server.say("a", logprobs=listed(a=-0.1))
+        async with model(server) as llm:
+            with pytest.raises(UserError, match=r"did not report .*llm.approximate_choices=true"):
+                await llm.choose(call(choices=("a", "b")))
+
+    async def test_estimates_come_from_the_reported_tokens_and_say_so(self, server: Any) -> None:
+        server.default = server.say("Yes", logprobs=listed(**{"Yes": math.log(0.6), " yes": -9.0, "No": math.log(0.2)}))
+        async with model(server, approximate_choices=True) as llm:
+            assert llm.label == "approximate choices"
+            completion = await llm.choose(call(choices=("Yes", "No")))
+        assert completion.probabilities == pytest.approx({"Yes": 0.75, "No": 0.25})
+        assert server.bodies[0]["top_logprobs"] == 20
+        assert not server.tokenised
+
+    async def test_no_logprobs_at_all_is_a_service_error(self, server: Any) -> None:
+        async with model(server, approximate_choices=True) as llm:
+            with pytest.raises(ServiceError, match="no log-probabilities"):
+                await llm.choose(call(choices=("Yes", "No")))
+
+    def test_an_unreported_choice_gets_at_most_the_lowest_reported_value(self) -> None:
+        estimates = estimate_choices(("Yes", "No"), {"Yes": -0.1, "Well": -4.0})
+        assert estimates == pytest.approx({"Yes": -0.1, "No": -4.0})
+
+    def test_tokens_that_begin_a_choice_count_for_it_unless_they_begin_two(self) -> None:
+        estimates = estimate_choices(("[Fully]", "[Partially]"), {"[": -0.1, "[Full": -1.0, "[Part": -2.0})
+        assert estimates == pytest.approx({"[Fully]": -1.0, "[Partially]": -2.0})
+        with pytest.raises(ServiceError, match="none of the 1 reported tokens"):
+            estimate_choices(("[Fully]", "[Partially]"), {"[": -0.1})
+
+    def test_a_whole_choice_wins_over_a_beginning(self) -> None:
+        assert estimate_choices(("1", "10"), {"1": -0.5, "10": -1.0}) == pytest.approx({"1": -0.5, "10": -1.0})
+
+
+@pytest.mark.parametrize(("name", "model_class"), [("endpoint", EndpointModel), ("oracle", Oracle)])
+def test_every_key_of_the_configuration_is_the_default_and_explained(name: str, model_class: Any) -> None:
+    text = (Path(__file__).parents[2] / "conf" / "llm" / f"{name}.yaml").read_text()
+    keys = yaml.safe_load(text)
+    assert keys.pop("_target_") == f"{model_class.__module__}.{model_class.__name__}"
+    assert keys.keys() == {field.name for field in dataclasses.fields(model_class)}
+    required = {key: keys[key] for key in ("base_urls",) if key in keys}
+    assert model_class(**keys) == model_class(**required)
+    lines = text.splitlines()
+    for key in keys:
+        position = next(number for number, line in enumerate(lines) if line.startswith(f"{key}:"))
+        assert lines[position - 1].startswith("#")
