@@ -1,0 +1,71 @@
+"""The model alone: chain of thought without a graph (methods.md §6.13)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, model_validator
+from pydantic.dataclasses import dataclass
+
+from pipeline.errors import BudgetExhausted
+from pipeline.llm.prompt import Sampling
+from pipeline.methods.answering import AnswerAlone, Answers
+from pipeline.methods.concurrency import concurrently
+from pipeline.methods.port import Tools
+from pipeline.text import normalise
+from pipeline.types import Answer, Prediction, Question
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class CoT:
+    """One call: worked examples, the question, step-by-step reasoning, the answer in braces."""
+
+    name: str = "cot"
+    samples: PositiveInt = 1
+    """More than one is self-consistency: the answers that most samples give."""
+    temperature: NonNegativeFloat = 0.0
+    max_tokens: PositiveInt = 2048
+    parse_retries: int = 2
+
+    @model_validator(mode="after")
+    def _check(self) -> CoT:
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError("samples > 1 needs temperature > 0, or every sample is the same")
+        return self
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        """Draw the samples and return what most of them say. Only the first is drawn when a cap has been hit."""
+        drawn = await concurrently(self._draw(question, tools, last=place == 0) for place in range(self.samples))
+        samples = [sample for sample in drawn if sample is not None]
+        predictions = majority(samples)
+        voters = (sample for sample in samples if predictions and predictions[0].text in sample.texts)
+        tools.record("answered", answers=[prediction.text for prediction in predictions], samples=len(samples))
+        return Answer(
+            predictions=predictions,
+            raw=next(voters, samples[0]).raw,
+            status="ok" if len(samples) == self.samples else "budget_exhausted",
+        )
+
+    async def _draw(self, question: Question, tools: Tools, *, last: bool) -> Answers | None:
+        sampling = Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
+        try:
+            return await tools.llm.ask(AnswerAlone(question), sampling, retries=self.parse_retries, last=last)
+        except BudgetExhausted:
+            return None
+
+
+def majority(samples: Sequence[Answers]) -> tuple[Prediction, ...]:
+    """The answers that more than half of the samples give, else those that most give; scored by their share.
+
+    Answers are the same when their normal forms are. The most frequent comes first, then the one given first.
+    """
+    votes: Counter[str] = Counter()
+    written: dict[str, str] = {}
+    for sample in samples:
+        for text in sample.texts:
+            written.setdefault(normalise(text), text)
+        votes.update(dict.fromkeys(map(normalise, sample.texts)).keys())
+    least = min(max(votes.values(), default=0), len(samples) // 2 + 1)
+    ranked = [(form, count) for form, count in votes.most_common() if count >= least]
+    return tuple(Prediction(written[form], score=count / len(samples)) for form, count in ranked)

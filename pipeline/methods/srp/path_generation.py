@@ -1,0 +1,194 @@
+"""`srp.path_generation`: the first relation paths of all topic entities, in one call (methods.md §3.5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
+
+from pipeline.errors import ParseError
+from pipeline.llm.prompt import Prompt, Template
+from pipeline.methods.instance import Path
+from pipeline.methods.parsing import Value, after_last, loose, read_literal, split_path, twice
+from pipeline.methods.rendering import as_question, one_line, print_path
+from pipeline.methods.simulation import gold_paths, rank_relations, spoilt
+from pipeline.methods.srp.references import print_references
+from pipeline.retrieval.port import Reference
+from pipeline.types import Entity, EntityId, Question
+
+if TYPE_CHECKING:
+    from pipeline.llm.oracle import Truth
+    from pipeline.retrieval.lexical import LexicalEncoder
+
+_INSTRUCTION = """\
+You plan a search in a knowledge graph. A relation path starts at an entity of the question and
+names the relations to follow, one after the other, until the answer is reached:
+`entity -> relation -> relation`. Relations can be followed in either direction. A fact with several
+parts, such as a role in a film, is an unnamed node of its own, so that it takes two relations to
+cross.
+
+First write `Thought:` and think about the way from each topic entity to the answer. Then write
+`Path:` and a dictionary that gives every topic entity a list of paths, the best first. A path holds
+no entity but the one that it starts from."""
+_ON_RELATIONS = """
+The valuable relations of an entity are those that exist there: let its paths begin with one of them."""
+
+
+@dataclass(frozen=True)
+class _Example:
+    question: str
+    relations: dict[str, list[str]]
+    thought: str
+    paths: dict[str, list[str]]
+
+    def print(self, *, with_relations: bool) -> str:
+        lines = [f"Question: {self.question}", f"Topic entities: {json.dumps(list(self.paths))}"]
+        if with_relations:
+            lines.append(f"Valuable relations: {json.dumps(self.relations)}")
+        return "\n".join([*lines, f"Thought: {self.thought}", f"Path: {json.dumps(self.paths)}"])
+
+
+_EXAMPLES = (
+    _Example(
+        question="what do people speak in the country that Tavin Orsa comes from?",
+        relations={"Tavin Orsa": ["people.person.nationality", "people.person.place_of_birth"]},
+        thought="The question asks for the languages of a country, and that country is the nationality of "
+        "Tavin Orsa. So I go from him to his country and on to the languages spoken there.",
+        paths={"Tavin Orsa": ["Tavin Orsa -> people.person.nationality -> location.country.languages_spoken"]},
+    ),
+    _Example(
+        question="what movies has Lirae Dobson played in?",
+        relations={"Lirae Dobson": ["film.actor.film", "award.award_nominee.award_nominations"]},
+        thought="A role is a fact of its own: it joins the actor, the film and the character. The first relation "
+        "leads from Lirae Dobson to her roles, the second from a role to its film.",
+        paths={"Lirae Dobson": ["Lirae Dobson -> film.actor.film -> film.performance.film"]},
+    ),
+    _Example(
+        question="who drew up the plans for the Ondrel Bridge?",
+        relations={"Ondrel Bridge": ["architecture.structure.architect", "transportation.bridge.bridge_type"]},
+        thought="Whoever drew the plans of a structure is its architect, one relation away.",
+        paths={"Ondrel Bridge": ["Ondrel Bridge -> architecture.structure.architect"]},
+    ),
+    _Example(
+        question="which novel by Ysolde Crane is set in Port Hallow?",
+        relations={
+            "Ysolde Crane": ["book.author.works_written", "people.person.place_of_birth"],
+            "Port Hallow": ["fictional_universe.fictional_setting.works_set_here"],
+        },
+        thought="Two conditions meet in the novel: Ysolde Crane wrote it, and it is set in Port Hallow. Each entity "
+        "has its own way to it, and what both ways reach is the answer.",
+        paths={
+            "Ysolde Crane": ["Ysolde Crane -> book.author.works_written"],
+            "Port Hallow": ["Port Hallow -> fictional_universe.fictional_setting.works_set_here"],
+        },
+    ),
+)
+_EXAMPLES_SHOWN = {"webqsp": 3}
+"""Few-shot examples by dataset (§3.3); all of them elsewhere."""
+
+
+def _template(examples: int, *, with_relations: bool) -> Template:
+    shown = [example.print(with_relations=with_relations) for example in _EXAMPLES[:examples]]
+    offer = "Valuable relations: {{relations}}\n" * with_relations
+    return Template(
+        system="\n\n".join([_INSTRUCTION + _ON_RELATIONS * with_relations, "Examples", *shown]),
+        user="{{references}}Question: {{question}}\nTopic entities: {{entities}}\n" + offer + "Thought:",
+    )
+
+
+PATH_GENERATION = {
+    (examples, with_relations): _template(examples, with_relations=with_relations)
+    for examples in (3, 4)
+    for with_relations in (True, False)
+}
+
+
+@dataclass(frozen=True)
+class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
+    """Relation paths for all topic entities; an entity that got none is missing from the value."""
+
+    role: ClassVar[str] = "srp.path_generation"
+
+    question: Question
+    relations: Mapping[EntityId, tuple[str, ...]] | None
+    """What the relation check has picked, best first; None when it is switched off."""
+    references: tuple[Reference, ...] = ()
+    paths_per_entity: int = 1
+    max_path_len: int = 4
+
+    @property
+    def template(self) -> Template:
+        examples = _EXAMPLES_SHOWN.get(self.question.dataset, len(_EXAMPLES))
+        return PATH_GENERATION[examples, self.relations is not None]
+
+    def inputs(self) -> dict[str, str]:
+        names = [one_line(entity.name) for entity in self.question.topic_entities]
+        inputs = {
+            "references": print_references(self.references),
+            "question": as_question(self.question.text),
+            "entities": json.dumps(names, ensure_ascii=False),
+        }
+        if self.relations is not None:
+            offered = zip(names, self._offered(), strict=True)
+            inputs["relations"] = json.dumps(dict(offered), ensure_ascii=False)
+        return inputs
+
+    def parse(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+        return twice(self._read, text)
+
+    def fallback(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+        """No path: the method then gives each entity its best single relation."""
+        return {}
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        gold = {entity.id: gold_paths(truth, entity.id) for entity in self.question.topic_entities}
+        pool = {relation for paths in gold.values() for path in paths for relation in path}.union(*self._offered())
+        plan: dict[str, list[Path]] = {}
+        for entity, offered in zip(self.question.topic_entities, self._offered(), strict=True):
+            paths = gold[entity.id]
+            if self.relations is not None:
+                paths = [path for path in paths if path[0] in offered] or [(relation,) for relation in offered[:1]]
+            plan[entity.name] = [spoilt(path, pool, slip) for path in paths[:1]] if slip else paths
+        return self._write(plan)
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        """One hop along the most similar relation: what lies behind it is for the editor to find."""
+        plan = {}
+        for entity, offered in zip(self.question.topic_entities, self._offered(), strict=True):
+            best = rank_relations(offered, self.question.text, encoder)[:1]
+            plan[entity.name] = [(relation,) for relation in best]
+        return self._write(plan)
+
+    def _offered(self) -> list[tuple[str, ...]]:
+        relations = self.relations or {}
+        return [tuple(relations.get(entity.id, ())) for entity in self.question.topic_entities]
+
+    def _read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+        plan = read_literal(after_last(text, "Path:"), "{")
+        assert isinstance(plan, dict), "a literal that opens with a brace is a dictionary"
+        lists = {loose(name): paths for name, paths in plan.items()}
+        named = [entity for entity in self.question.topic_entities if loose(entity.name) in lists]
+        if not named:
+            raise ParseError("the dictionary after 'Path:' names no topic entity")
+        read = {entity.id: self._read_paths(entity, lists[loose(entity.name)]) for entity in named}
+        return {id: paths for id, paths in read.items() if paths}
+
+    def _read_paths(self, entity: Entity, listed: Value) -> tuple[Path, ...]:
+        texts = listed if isinstance(listed, list) else [listed]
+        offered = (self.relations or {}).get(entity.id, ())
+        read = (_relations_of(text, entity.name, offered) for text in texts if isinstance(text, str))
+        distinct = dict.fromkeys(path[: self.max_path_len] for path in read if path)
+        return tuple(distinct)[: self.paths_per_entity]
+
+    def _write(self, plan: Mapping[str, Sequence[Path]]) -> str:
+        paths = {one_line(name): [print_path(name, path) for path in paths] for name, paths in plan.items()}
+        return f"I follow the facts from each entity to the answer.\nPath: {json.dumps(paths, ensure_ascii=False)}"
+
+
+def _relations_of(text: str, name: str, offered: Sequence[str]) -> Path:
+    """The relations of `name -> r1 -> r2`; a name may hold arrows, and a path may start without its entity."""
+    text, name = text.strip(), one_line(name)
+    parts = split_path(f"*{text[len(name) :]}" if text.startswith(name) else text)
+    return tuple(parts if parts and parts[0] in offered else parts[1:])

@@ -1,0 +1,117 @@
+"""`srp.relation_check`: which relations of a topic entity to begin with (methods.md §3.5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
+
+from pipeline.errors import ParseError
+from pipeline.llm.prompt import Prompt, Template
+from pipeline.methods.parsing import read_string, twice
+from pipeline.methods.rendering import as_question, one_line, quoted
+from pipeline.methods.simulation import gold_paths, rank_relations
+from pipeline.methods.srp.references import print_references
+from pipeline.retrieval.port import Reference
+from pipeline.types import Entity, Question
+
+if TYPE_CHECKING:
+    from pipeline.llm.oracle import Truth
+    from pipeline.retrieval.lexical import LexicalEncoder
+
+RELATION_CHECK = Template(
+    system="""\
+You plan a search in a knowledge graph. You are given a question, an entity that it mentions, and
+the relations that lead away from this entity or towards it. Pick the relations with which a path
+from the entity to the answer most probably begins.
+
+Pick exactly as many relations as you are told to, and copy them letter by letter from the list.
+Give each a score between 0 and 1; the scores add up to 1. When similar solved questions are shown,
+a relation with which one of their paths begins deserves a higher score. Write one line for each
+relation: ('relation', score), a colon, your reason.
+
+Example
+
+Question: Which river runs through the town where Odo Marrick was born?
+Entity: Odo Marrick
+Relations: film.actor.film; people.person.children; people.person.nationality; people.person.place_of_birth
+Number of relations to pick: 3
+Picked:
+('people.person.place_of_birth', 0.8): the river is sought by way of his birthplace.
+('people.person.nationality', 0.15): his country narrows the place down, but only roughly.
+('people.person.children', 0.05): his children may have been born there too.""",
+    user="""\
+{{references}}Question: {{question}}
+Entity: {{entity}}
+Relations: {{relations}}
+Number of relations to pick: {{top_k}}
+Picked:""",
+)
+
+_PAIR = re.compile(
+    r"\(\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')\s*,\s*([+-]?(?:[0-9]{1,9}\.?[0-9]{0,9}|\.[0-9]{1,9}))",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class RelationCheck(Prompt[dict[str, float]]):
+    """The best relations of one topic entity with their scores, best first."""
+
+    role: ClassVar[str] = "srp.relation_check"
+
+    question: Question
+    entity: Entity
+    relations: tuple[str, ...]
+    """The candidates, sorted."""
+    top_k: int
+    references: tuple[Reference, ...] = ()
+
+    @property
+    def template(self) -> Template:
+        return RELATION_CHECK
+
+    def inputs(self) -> dict[str, str]:
+        return {
+            "references": print_references(self.references),
+            "question": as_question(self.question.text),
+            "entity": one_line(self.entity.name),
+            "relations": "; ".join(self.relations),
+            "top_k": str(self.top_k),
+        }
+
+    def parse(self, text: str) -> dict[str, float]:
+        return twice(self._read, text)
+
+    def fallback(self, text: str) -> dict[str, float]:
+        """Nothing: the method then ranks the candidates with the sentence encoder."""
+        return {}
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        good = {path[0] for path in gold_paths(truth, self.entity.id)}
+        if slip:
+            wrong = [relation for relation in self.relations if relation not in good]
+            slip.shuffle(wrong)
+            return self._write([*wrong, *self.relations])
+        return self._write([*(relation for relation in self.relations if relation in good), *self.relations])
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        return self._write(rank_relations(self.relations, self.question.text, encoder))
+
+    def _read(self, text: str) -> dict[str, float]:
+        scores: dict[str, float] = {}
+        for string, score in _PAIR.findall(text):
+            relation = read_string(string)
+            if relation in self.relations:
+                scores.setdefault(relation, float(score))
+        if not scores:
+            raise ParseError("there is no ('relation', score) pair with a relation of the list")
+        return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[: self.top_k])
+
+    def _write(self, ranking: Iterable[str]) -> str:
+        picked = list(dict.fromkeys(ranking))[: self.top_k]
+        weights = range(len(picked), 0, -1)
+        pairs = zip(picked, weights, strict=True)
+        return "\n".join(f"({quoted(relation)}, {weight / sum(weights):.3f}): chosen" for relation, weight in pairs)

@@ -1,0 +1,39 @@
+"""BM25 over short texts, with the parameters of the index that the papers searched (methods.md §8.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import bm25s
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.retrieval.lexical import STOP_WORDS, stem, words
+
+
+class Bm25:
+    """Scores texts by the words they share with a query; words are stemmed and stop words dropped."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Index the texts."""
+        self._size = len(texts)
+        self._index = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
+        documents = [_terms(text) for text in texts]
+        if any(documents):
+            self._index.index(documents, show_progress=False)
+            self._known: frozenset[str] = frozenset().union(*documents)
+        else:
+            self._known = frozenset()
+
+    def scores(self, query: str) -> npt.NDArray[np.floating[Any]]:
+        """The score of each text, 0 where no word is shared; shape (texts,)."""
+        terms = [term for term in _terms(query) if term in self._known]
+        if not terms:
+            return np.zeros(self._size, np.float32)
+        scores: npt.NDArray[np.floating[Any]] = self._index.get_scores(terms)
+        return scores
+
+
+def _terms(text: str) -> list[str]:
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]

@@ -1,0 +1,26 @@
+"""One way to order by score, so that every ranking is the same on every machine (methods.md §2.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_DECIMALS = 5
+"""Scores that agree to this many decimals are ties: below lies the rounding of a matrix product."""
+
+
+def best(scores: npt.NDArray[np.floating[Any]], k: int) -> list[int]:
+    """Positions of the k largest scores, the largest first, ties by position."""
+    if k <= 0:
+        return []
+    rounded = np.round(scores, _DECIMALS)
+    if k < len(rounded):
+        threshold = np.partition(rounded, len(rounded) - k)[len(rounded) - k]
+        candidates = np.flatnonzero(rounded >= threshold)
+    else:
+        candidates = np.arange(len(rounded))
+    order = candidates[np.argsort(-rounded[candidates], kind="stable")][:k]
+    positions: list[int] = order.tolist()
+    return positions

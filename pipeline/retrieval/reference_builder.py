@@ -1,0 +1,161 @@
+"""Building a reference base from training questions: cluster, draw, solve on the graph (methods.md §7.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from pipeline.kg.paths import gold_paths
+from pipeline.kg.port import KnowledgeGraph
+from pipeline.retrieval.port import Encoder, Reference, Vectors
+from pipeline.retrieval.references import ReferenceBase, mask
+from pipeline.text import normalise
+from pipeline.types import Entity, Example
+
+MAX_HOPS = 4
+MAX_ANSWERS = 10
+
+
+@dataclass(slots=True)
+class BuildReport:
+    """What became of the training questions."""
+
+    questions: int = 0
+    eligible: int = 0
+    """Questions with a topic entity and an answer that are not held out. Their paths are sought when drawn."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Reason → questions."""
+    clusters: int = 0
+
+
+async def build_references(
+    examples: Iterable[Example],
+    kg: KnowledgeGraph,
+    encoder: Encoder,
+    *,
+    held_out: Collection[str] = (),
+    clusters: int = 50,
+    per_cluster: int = 2,
+    seed: int = 0,
+    on_drawn: Callable[[Reference | None], None] = lambda _: None,
+) -> tuple[ReferenceBase, BuildReport]:
+    """Cluster the eligible questions and draw the same number of solvable ones from each cluster.
+
+    A question equal to one of `held_out`, after normalisation, is never drawn. Relation paths are sought only for the
+    questions drawn, until one has been found for each place. `on_drawn` is told of each, solved or not.
+    """
+    report = BuildReport()
+    forbidden = {normalise(text) for text in held_out}
+    eligible = []
+    for example in examples:
+        report.questions += 1
+        if reason := _unfit(example, forbidden):
+            report.rejected[reason] += 1
+        else:
+            eligible.append(example)
+    report.eligible = len(eligible)
+    eligible = await asyncio.gather(*(_with_names(example, kg) for example in eligible))
+
+    async def solve(position: int) -> Reference | None:
+        reference = await solved(eligible[position], kg)
+        if reference is None:
+            report.rejected["no path to an answer"] += 1
+        on_drawn(reference)
+        return reference
+
+    masked = [mask(example.question.text, example.question.topic_entities) for example in eligible]
+    groups = await asyncio.to_thread(group_similar, await encoder.encode(masked), clusters, seed)
+    report.clusters = len(groups)
+    base = ReferenceBase(await draw(groups, per_cluster, places=clusters * per_cluster, seed=seed, solve=solve))
+    await base.prepare(encoder)
+    return base, report
+
+
+async def solved(example: Example, kg: KnowledgeGraph) -> Reference | None:
+    """The question with a verified path from each topic entity that has one; None when none has."""
+    question = example.question
+    graph = kg.for_question(question)
+    topics = question.topic_entities
+    gold = example.gold
+    found = await asyncio.gather(
+        *(
+            gold_paths(graph, topic.id, gold.paths.get(topic.id, ()), gold.answers, max_hops=MAX_HOPS)
+            for topic in topics
+        )
+    )
+    paths = {topic.name: paths[0] for topic, paths in zip(topics, found, strict=True) if paths}
+    if not paths:
+        return None
+    return Reference(
+        question=question.text,
+        masked_question=mask(question.text, topics),
+        paths={name: " -> ".join([name, *(relation.name for relation in path)]) for name, path in paths.items()},
+        answers=tuple(answer.name for answer in example.gold.answers[:MAX_ANSWERS]),
+        topic_entities={topic.id: topic.name for topic in topics},
+    )
+
+
+def group_similar(vectors: Vectors, clusters: int, seed: int) -> list[list[int]]:
+    """K-means: the positions in each cluster that has any, the largest cluster first."""
+    if not len(vectors):
+        return []
+    centres = min(clusters, len(np.unique(vectors, axis=0)))
+    _, labels = kmeans2(vectors.astype(np.float64), centres, iter=25, minit="++", missing="warn", seed=seed)
+    groups = [np.flatnonzero(labels == label).tolist() for label in range(centres)]
+    return sorted(filter(None, groups), key=lambda group: (-len(group), group[0]))
+
+
+async def draw(
+    groups: Sequence[Sequence[int]],
+    per_cluster: int,
+    *,
+    places: int,
+    seed: int,
+    solve: Callable[[int], Awaitable[Reference | None]],
+) -> list[Reference]:
+    """Draw `per_cluster` solvable members of each group; places left over pass to the largest groups in turn."""
+    random = Random(seed)
+    members = [iter(random.sample(group, len(group))) for group in groups]
+
+    async def take(group: int, wanted: int) -> list[Reference]:
+        taken: list[Reference] = []
+        while len(taken) < wanted and (position := next(members[group], None)) is not None:
+            if (reference := await solve(position)) is not None:
+                taken.append(reference)
+        return taken
+
+    drawn = await asyncio.gather(*(take(group, per_cluster) for group in range(len(groups))))
+    references = [reference for taken in drawn for reference in taken]
+    open_groups = list(range(len(groups)))
+    while open_groups and len(references) < places:
+        for group in list(open_groups):
+            more = await take(group, 1) if len(references) < places else []
+            if not more:
+                open_groups.remove(group)
+            references += more
+    return references
+
+
+def _unfit(example: Example, forbidden: Collection[str]) -> str | None:
+    if not example.question.topic_entities:
+        return "no topic entity"
+    if not example.gold.answers:
+        return "no answer"
+    return "held out" if normalise(example.question.text) in forbidden else None
+
+
+async def _with_names(example: Example, kg: KnowledgeGraph) -> Example:
+    """The example with the names of topics of which the dataset has only the id."""
+    question = example.question
+    unnamed = [topic.id for topic in question.topic_entities if topic.name == topic.id]
+    if not unnamed:
+        return example
+    names = await kg.for_question(question).labels(unnamed)
+    topics = tuple(Entity(topic.id, names.get(topic.id) or topic.name) for topic in question.topic_entities)
+    return replace(example, question=replace(question, topic_entities=topics))

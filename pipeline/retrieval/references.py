@@ -1,0 +1,102 @@
+"""The reference base: solved training questions that a method shows to the model (methods.md §7.1)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from pipeline.errors import UserError
+from pipeline.retrieval.port import Encoder, Reference, Vectors
+from pipeline.retrieval.ranking import best
+from pipeline.retrieval.stored import are_current, load_vectors, save_vectors
+from pipeline.text import normalise
+from pipeline.types import Entity, Question
+
+_ROW = TypeAdapter(Reference)
+
+
+class ReferenceBase:
+    """References and their embeddings, searched by exact nearest neighbours."""
+
+    def __init__(self, references: Sequence[Reference], vectors: Vectors | None = None) -> None:
+        """Hold references; `vectors` (references, dimensions) of the masked questions are made anew when missing."""
+        self.references = tuple(references)
+        self._vectors = vectors
+        self._current: str | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> ReferenceBase:
+        """Read `path` (JSON lines) and the `.npy` beside it. Raises UserError for a missing file or a wrong line."""
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as error:
+            raise UserError(
+                f"there is no reference base at {path} ({error.strerror}); `kgqa references` makes one"
+            ) from None
+        return cls([_read(path, number, line) for number, line in enumerate(lines, 1)], load_vectors(_beside(path)))
+
+    def save(self, path: Path) -> None:
+        """Write the references to `path` and their vectors to the `.npy` beside it, each whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self._vectors is not None:
+            save_vectors(_beside(path), self._vectors)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside.write_bytes(b"".join(orjson.dumps(reference) + b"\n" for reference in self.references))
+        beside.replace(path)
+
+    async def nearest(self, question: Question, k: int, encoder: Encoder) -> list[Reference]:
+        """The k references nearest to the masked question (L2 on unit vectors), never the question itself."""
+        await self.prepare(encoder)
+        if not self.references or self._vectors is None:
+            return []
+        query = (await encoder.encode([mask(question.text, question.topic_entities)]))[0]
+        nearest_first = best(self._vectors @ query, len(self.references))  # on unit vectors the order of L2
+        return list(islice(self._others(question, nearest_first), k))
+
+    def sample(self, question: Question, k: int) -> list[Reference]:
+        """Draw k references at random, seeded by the question, never the question itself."""
+        order = list(range(len(self.references)))
+        Random(f"{question.dataset}/{question.split}/{question.id}").shuffle(order)
+        return list(islice(self._others(question, order), k))
+
+    async def prepare(self, encoder: Encoder) -> None:
+        """Make the vectors those of this encoder, if they are not."""
+        if self._current == encoder.name or not self.references:
+            return
+        texts = [reference.masked_question for reference in self.references]
+        if self._vectors is None or not await are_current(self._vectors, encoder, texts):
+            self._vectors = await encoder.encode(texts)
+        self._current = encoder.name
+
+    def _others(self, question: Question, order: Iterable[int]) -> Iterable[Reference]:
+        asked = normalise(question.text)
+        return (self.references[at] for at in order if normalise(self.references[at].question) != asked)
+
+
+def mask(text: str, topics: Iterable[Entity]) -> str:
+    """The text with the names of its topic entities replaced by `*`, in any case, longest names first."""
+    for name in sorted({topic.name for topic in topics if topic.name}, key=lambda name: (-len(name), name)):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "*", text, flags=re.IGNORECASE)
+    return text
+
+
+def _read(path: Path, number: int, line: bytes) -> Reference:
+    try:
+        return _ROW.validate_json(line)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise UserError(
+            f"{path} line {number} is not a reference ({place}: {problem['msg']}); `kgqa references` makes it anew"
+        ) from None
+
+
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".npy")

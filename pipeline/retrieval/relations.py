@@ -1,0 +1,118 @@
+"""The relation index: hybrid search over the relation names of a graph (methods.md §8.7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.kg.port import KnowledgeGraph
+from pipeline.retrieval.bm25 import Bm25
+from pipeline.retrieval.lru import Lru
+from pipeline.retrieval.port import Encoder, Vectors
+from pipeline.retrieval.ranking import best
+from pipeline.retrieval.stored import encode_stored, file_name
+
+Fusion: TypeAlias = Literal["weighted", "rrf"]
+Scores: TypeAlias = Mapping[int, float]
+"""Position of a relation → score."""
+
+DEPTH = 10
+"""How many relations each side contributes, so a search finds 10 to 20 at most (methods.md §8.7)."""
+_BM25_WEIGHT = 0.1
+_RRF_CONSTANT = 60
+_REMEMBERED = 10_000
+
+
+class RelationIndex:
+    """Finds the relations of one graph that a text may mean. Built by the first search."""
+
+    def __init__(
+        self, kg: KnowledgeGraph, encoder: Encoder, *, fusion: Fusion = "weighted", cache_dir: Path | None = None
+    ) -> None:
+        """Nothing is read or encoded yet. `cache_dir` keeps the vectors for later runs."""
+        self._kg = kg
+        self._encoder = encoder
+        self._fuse = _FUSIONS[fusion]
+        self._cache_dir = cache_dir
+        self._built: _Built | None = None
+        self._building = asyncio.Lock()
+        self._found: Lru[str, list[str]] = Lru(_REMEMBERED)
+
+    async def search(self, query: str, k: int) -> list[str]:
+        """At most k relation names, the best first, ties by name; the query may itself be a relation name."""
+        text = as_text(query)
+        if (found := self._found.get(text)) is None:
+            index = await self._index()
+            vector = (await self._encoder.encode([text]))[0]
+            found = await asyncio.to_thread(self._search, index, text, vector)
+            self._found.put(text, found)
+        return found[:k]
+
+    def _search(self, index: _Built, text: str, vector: Vectors) -> list[str]:
+        if not index.names:
+            return []
+        dense = _top(index.vectors @ vector)
+        sparse = {position: score for position, score in _top(index.bm25.scores(text)).items() if score > 0}
+        fused = self._fuse(dense, sparse)
+        order = sorted(fused, key=lambda position: (-round(fused[position], 5), position))
+        return [index.names[position] for position in order]
+
+    async def _index(self) -> _Built:
+        async with self._building:
+            if self._built is None:
+                names = await self._kg.vocabulary()
+                texts = [as_text(name) for name in names]
+                bm25 = await asyncio.to_thread(Bm25, texts)
+                self._built = _Built(names, await self._encode(texts), bm25)
+        return self._built
+
+    async def _encode(self, texts: list[str]) -> Vectors:
+        if self._cache_dir is None or not texts:
+            return await self._encoder.encode(texts)
+        path = self._cache_dir.expanduser() / f"relations-{file_name(self._encoder, texts)}"
+        return await encode_stored(self._encoder, texts, path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    names: list[str]
+    """Sorted."""
+    vectors: Vectors
+    bm25: Bm25
+
+
+def as_text(relation: str) -> str:
+    """A relation name as words: dots and underscores become spaces."""
+    return " ".join(relation.replace(".", " ").replace("_", " ").split())
+
+
+def fuse_weighted(dense: Scores, sparse: Scores) -> dict[int, float]:
+    """`dense + 0.1 · bm25`; a relation missing on one side gets that side's smallest score."""
+    least_dense, least_sparse = min(dense.values(), default=0.0), min(sparse.values(), default=0.0)
+    return {
+        position: dense.get(position, least_dense) + _BM25_WEIGHT * sparse.get(position, least_sparse)
+        for position in dense.keys() | sparse.keys()
+    }
+
+
+def fuse_rrf(dense: Scores, sparse: Scores) -> dict[int, float]:
+    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the sides that found the relation."""
+    fused: dict[int, float] = {}
+    for side in (dense, sparse):
+        for rank, position in enumerate(side, start=1):
+            fused[position] = fused.get(position, 0.0) + 1 / (_RRF_CONSTANT + rank)
+    return fused
+
+
+_FUSIONS = {"weighted": fuse_weighted, "rrf": fuse_rrf}
+
+
+def _top(scores: npt.NDArray[np.floating[Any]]) -> dict[int, float]:
+    """The best `DEPTH` positions with their scores, the best first."""
+    return {position: float(scores[position]) for position in best(scores, DEPTH)}

@@ -1,0 +1,212 @@
+"""Test doubles for methods: a graph in two dictionaries, and a model that follows a script or plays the oracle."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from pipeline.errors import BudgetExhausted, ParseError
+from pipeline.kg.port import Batch, Hop, Neighbours, batch, node_order
+from pipeline.llm.oracle import Truth
+from pipeline.llm.prompt import Completion, Prompt, Sampling
+from pipeline.methods.port import Tools
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.retrieval.port import Reference
+from pipeline.retrieval.relations import as_text
+from pipeline.types import Direction, Entity, EntityId, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
+
+T = TypeVar("T")
+Fact = tuple[str, str, Node]
+
+
+class DictionaryGraph:
+    """The graph port over facts in memory. Ids that start with `m.` are unnamed unless `names` has them."""
+
+    fingerprint = "dictionary"
+
+    def __init__(self, facts: Iterable[Fact], names: Mapping[str, str] | None = None) -> None:
+        self.names = names or {}
+        self.lookups: Counter[str] = Counter()
+        self.max_lookups = 10**9
+        self._edges: dict[Node, dict[Relation, list[Node]]] = defaultdict(lambda: defaultdict(list))
+        for head, relation, tail in facts:
+            self._edges[head][Relation(relation, "out")].append(tail)
+            self._edges[tail][Relation(relation, "in")].append(head)
+
+    async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
+        self._count("relations", ids)
+        return batch({id: sorted(self._edges[id]) if id in self._edges else [] for id in ids})
+
+    async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+        self._count("neighbours", hops)
+        found = {hop: sorted(set(self._edges[hop[0]][hop[1]]), key=node_order) for hop in hops}
+        return batch({hop: Neighbours(tuple(nodes[:limit]), len(nodes) > limit) for hop, nodes in found.items()})
+
+    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
+        self._count("labels", ids)
+        return batch({id: self._name(id) for id in ids})
+
+    async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
+        self._count("find_by_name", names)
+        ids = sorted(node for node in self._edges if isinstance(node, str))
+        return batch({name: [id for id in ids if self._name(id) == name][:limit] for name in names})
+
+    async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
+        self._count("mediators", ids)
+        return batch({id: self._name(id) is None for id in ids})
+
+    async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
+        self._count("types", ids)
+        return batch({id: [] for id in ids})
+
+    def vocabulary(self) -> list[str]:
+        return sorted({relation.name for edges in self._edges.values() for relation in edges})
+
+    def _name(self, id: EntityId) -> str | None:
+        return self.names.get(id, None if id.startswith("m.") else id)
+
+    def _count(self, operation: str, arguments: Sequence[Any]) -> None:
+        if not arguments:
+            return
+        if self.lookups.total() >= self.max_lookups:
+            raise BudgetExhausted("max_kg_queries reached")
+        self.lookups[operation] += 1
+
+
+class ScriptedModel:
+    """The model port as a script: replies by role, in order, the last one for ever; or text written by the prompt."""
+
+    def __init__(self, replies: Mapping[str, str | Sequence[str]], write: Callable[[Prompt[Any]], str] | None) -> None:
+        self.replies = {role: [reply] if isinstance(reply, str) else list(reply) for role, reply in replies.items()}
+        self.write = write
+        self.prompts: list[Prompt[Any]] = []
+        self.samplings: list[Sampling] = []
+        self.complaints: list[str] = []
+        self.max_calls = 10**9
+
+    @property
+    def roles(self) -> list[str]:
+        """The role of every call made, in order, those that were asked again included."""
+        return [prompt.role for prompt in self.prompts]
+
+    def last(self, role: str) -> Prompt[Any]:
+        return next(prompt for prompt in reversed(self.prompts) if prompt.role == role)
+
+    async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
+        text = ""
+        for _ in range(retries + 1):
+            text = (await self._complete(prompt, sampling, last=last)).text
+            try:
+                return prompt.parse(text)
+            except ParseError as error:
+                self.complaints.append(str(error))
+        return prompt.fallback(text)
+
+    async def complete(self, prompt: Prompt[Any], sampling: Sampling) -> Completion:
+        return await self._complete(prompt, sampling, last=False)
+
+    async def choose(self, prompt: Prompt[Any], choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
+        raise NotImplementedError
+
+    async def _complete(self, prompt: Prompt[Any], sampling: Sampling, *, last: bool) -> Completion:
+        if len(self.prompts) >= self.max_calls and not last:
+            raise BudgetExhausted("max_llm_calls reached")
+        prompt.messages()
+        self.prompts.append(prompt)
+        self.samplings.append(sampling)
+        if replies := self.replies.get(prompt.role):
+            return Completion(replies.pop(0) if len(replies) > 1 else replies[0])
+        assert self.write is not None, f"the script has no reply to {prompt.role}"
+        return Completion(self.write(prompt))
+
+
+@dataclass
+class PlainRetrieval:
+    """The retrieval port with an exact binding: a relation is bound to itself, or to what `bound` says."""
+
+    bound: Mapping[str, list[str]] = field(default_factory=dict)
+    base: Sequence[Reference] = ()
+    encoder: LexicalEncoder = field(default_factory=LexicalEncoder)
+    asked: list[tuple[int, bool]] = field(default_factory=list)
+
+    async def rank(self, query: str, texts: Sequence[str]) -> list[int]:
+        scores = self.encoder.similarities(query, texts)
+        return sorted(range(len(texts)), key=lambda place: (-scores[place], place))
+
+    async def relations(self, query: str, k: int) -> list[str]:
+        return self.bound.get(query, [query])[:k]
+
+    async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
+        self.asked.append((k, random))
+        return list(self.base[:k])
+
+
+@dataclass
+class VocabularyRetrieval(PlainRetrieval):
+    """Binds a relation to the most similar ones of a vocabulary."""
+
+    vocabulary: Sequence[str] = ()
+
+    async def relations(self, query: str, k: int) -> list[str]:
+        ranking = await self.rank(as_text(query), [as_text(name) for name in self.vocabulary])
+        return [self.vocabulary[place] for place in ranking[:k]]
+
+
+@dataclass(frozen=True)
+class FixedCaps:
+    max_evidence_triples: int = 300
+    max_frontier: int = 2000
+
+
+class ScriptedTools:
+    """Everything a method is given, made of doubles, and what it did with it."""
+
+    def __init__(
+        self,
+        graph: DictionaryGraph,
+        replies: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        write: Callable[[Prompt[Any]], str] | None = None,
+        retrieval: PlainRetrieval | None = None,
+        caps: FixedCaps | None = None,
+    ) -> None:
+        self.graph = graph
+        self.model = ScriptedModel(replies or {}, write)
+        self.retrieval = retrieval or PlainRetrieval()
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.tools = Tools(
+            llm=self.model,
+            kg=graph,
+            retrieval=self.retrieval,
+            record=lambda event, /, **payload: self.events.append((event, payload)),
+            rng=lambda role, turn=0, /: Random(f"{role}|{turn}"),
+            caps=caps or FixedCaps(),
+        )
+
+    def payloads(self, event: str) -> list[dict[str, Any]]:
+        return [payload for name, payload in self.events if name == event]
+
+
+def question(text: str, *topics: str, dataset: str = "test", names: Mapping[str, str] | None = None) -> Question:
+    """A question about entities whose ids are their names, unless `names` says otherwise."""
+    entities = tuple(Entity(id, (names or {}).get(id, id)) for id in topics)
+    return Question("q", dataset, "test", text, entities)
+
+
+def truth(
+    asked: Question, answers: Iterable[str], paths: Mapping[str, Sequence[str]], direction: Direction = "out"
+) -> Truth:
+    """What the oracle knows: answers by name, and per topic entity its gold paths, written `r1 -> r2`."""
+    gold = Gold(tuple(GoldAnswer(name) for name in answers))
+    relations = {
+        id: tuple(tuple(Relation(name, direction) for name in path.split(" -> ")) for path in listed)
+        for id, listed in paths.items()
+    }
+    return Truth(asked, gold, relations)
+
+
+def literal(value: str) -> LiteralNode:
+    return LiteralNode(value)

@@ -1,0 +1,87 @@
+"""`kgqa references`, from the command line to the file that a run loads."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs import build_references, cli
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.retrieval.references import ReferenceBase
+from pipeline.retrieval.search import Search
+from pipeline.text import normalise
+from pipeline.types import Question
+
+SMALL = ["dataset.triples=2000", "dataset.questions=60", "references.clusters=5"]
+
+
+class NoGraph:
+    fingerprint = "none"
+
+
+async def nearest(base: Path, text: str) -> str:
+    question = Question(id="1", dataset="d", split="test", text=text)
+    async with Search(encoder=LexicalEncoder(), reference_base=base) as search:
+        [reference] = await search.for_graph(NoGraph()).references(question, 1)
+    return reference.question
+
+
+def test_builds_a_base_from_the_sample_world_that_a_run_can_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert build_references.main(SMALL) == 0
+    file = Path("references/sample.jsonl")
+    base = ReferenceBase.load(file)
+    assert len(base.references) == 10
+    assert file.with_suffix(".npy").is_file()
+    assert "10 references in references/sample.jsonl" in capsys.readouterr().out
+    for known in base.references:
+        assert asyncio.run(nearest(file, f"{known.masked_question}, please")) == known.question
+
+
+def test_real_questions_that_are_tested_do_not_become_references(tmp_path: Path, shared_data: Path) -> None:
+    folder = shared_data / "freebase-slice"
+    with gzip.open(folder / "webqsp.test.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [line for line, _ in zip(file, range(100), strict=False)]
+    train, test, output = tmp_path / "train.jsonl", tmp_path / "test.jsonl", tmp_path / "webqsp.jsonl"
+    train.write_text("".join(rows))
+    test.write_text("".join(rows[:70]))
+
+    words = [
+        "dataset=custom",
+        f"dataset.triples={folder / 'triples.tsv.gz'}",
+        f"dataset.questions={train}",
+        f"+references.held_out.questions={test}",
+        "references.clusters=10",
+        f"references.output={output}",
+    ]
+    assert build_references.main(words) == 0
+
+    tested = {normalise(json.loads(row)["question"]) for row in rows[:70]}
+    built = {normalise(known.question) for known in ReferenceBase.load(output).references}
+    assert len(built) == 20
+    assert not built & tested
+
+
+def test_mistakes_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, sentence in [
+        (["references.clusters=0"], "references.clusters=0 is wrong: input should be greater than 0"),
+        (["references.cluster=3"], "unknown key 'references.cluster'. Did you mean 'references.clusters'?"),
+        (["references.held_out.split=train"], "none of 60 questions can be a reference (60 held out)"),
+    ]:
+        assert cli.main(["references", *SMALL, *words]) == 2
+        assert sentence in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build_references.main(["--help"]) == 0
+    assert "per_cluster: 2" in capsys.readouterr().out

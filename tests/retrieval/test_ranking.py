@@ -1,0 +1,23 @@
+"""Ordering by score."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.retrieval.ranking import best
+
+
+def test_ties_go_by_position_even_at_the_cut() -> None:
+    assert best(np.array([0.5, 0.9, 0.5, 0.5, 0.1]), 3) == [1, 0, 2]
+
+
+def test_differences_of_rounding_are_ties() -> None:
+    assert best(np.array([0.3, 0.3000001]), 1) == [0]
+
+
+@given(st.lists(st.integers(-3, 3), max_size=30), st.integers(0, 40))
+def test_equals_a_full_stable_sort(scores: list[int], k: int) -> None:
+    expected = sorted(range(len(scores)), key=lambda position: (-scores[position], position))[:k]
+    assert best(np.array(scores, dtype=np.float32), k) == expected
