@@ -1,0 +1,72 @@
+"""Scores of GRBench answers, which are one string each (methods.md §9.4).
+
+ROUGE-L is that of Graph-CoT without the resampling noise of its wrapper. What it does not say by itself: order
+matters (three authors in reverse order score 1/3), an ISO date against a written one scores 1/3, and an answer without
+ASCII letters or digits scores 0.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable
+
+_TOKEN = re.compile(r"[a-z0-9]+")
+_DROPPED_WORD = re.compile(r"\b(?:a|an|the|usd)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NUMBER = re.compile(r"\$?([+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)(?:\.[0-9]+|(?<=[0-9])))(?: ?usd)?")
+
+
+def join_answers(answers: Iterable[str]) -> str:
+    """One string, as GRBench writes a list."""
+    return ", ".join(answers)
+
+
+def rouge_l(prediction: str, reference: str) -> float:
+    """F-measure in [0, 1] of the longest common subsequence of tokens.
+
+    Tokens are runs of lower-cased ASCII letters and digits, not stemmed.
+    """
+    predicted, expected = _TOKEN.findall(prediction.lower()), _TOKEN.findall(reference.lower())
+    common = _common_subsequence(predicted, expected)
+    return 2 * common / (len(predicted) + len(expected)) if common else 0.0
+
+
+def exact_match(prediction: str, reference: str) -> bool:
+    """Equality of two answers: as numbers where the reference is one, else without punctuation and articles."""
+    return _comparable(prediction) == _comparable(reference)
+
+
+def set_f1(prediction: str, reference: str) -> float:
+    """F1 of the sets of items between commas, numbers compared as numbers."""
+    predicted, expected = _items(prediction), _items(reference)
+    common = len(predicted & expected)
+    return 2 * common / (len(predicted) + len(expected)) if common else 0.0
+
+
+def _items(text: str) -> set[str | float]:
+    whole = _comparable(text)
+    items = [whole] if isinstance(whole, float) else map(_comparable, text.split(","))
+    return {item for item in items if item != ""}
+
+
+def _comparable(text: str) -> str | float:
+    if number := _NUMBER.fullmatch(text.lower().strip()):
+        return float(number[1].replace(",", ""))
+    return " ".join(_DROPPED_WORD.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def _common_subsequence(first: list[str], second: list[str]) -> int:
+    """Length of the longest common subsequence; a whole row of the table is one integer (Hyyrö 2004).
+
+    Bit i of `row` is 0 where the row's value grows from i to i + 1 tokens of `first`.
+    """
+    positions: dict[str, int] = {}
+    for index, token in enumerate(first):
+        positions[token] = positions.get(token, 0) | 1 << index
+    full = (1 << len(first)) - 1
+    row = full
+    for token in second:
+        matches = row & positions.get(token, 0)
+        row = ((row + matches) | (row - matches)) & full
+    return len(first) - row.bit_count()

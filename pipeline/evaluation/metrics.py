@@ -1,0 +1,123 @@
+"""All that is measured of one question (methods.md §9.2–9.5), from its answer and its gold alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.evaluation import compat, grbench
+from pipeline.evaluation.matching import Candidate, GoldGroups, distinct, group_gold, matching_size
+from pipeline.evaluation.reliability import collect_evidence
+from pipeline.evaluation.settings import DEFAULT, Evaluation
+from pipeline.types import Answer, Gold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """The score columns of a trace row, in [0, 1] unless said otherwise; a None is left out of the mean."""
+
+    hits_at_1: float | None = None
+    """The first answer is a gold answer."""
+    hits_any: float | None = None
+    """Some answer is a gold answer."""
+    precision: float | None = None
+    """Size of a maximum one-to-one matching of answers and gold answers, over the number of answers."""
+    recall: float | None = None
+    """The same over the number of gold answers."""
+    f1: float | None = None
+    exact_match: float | None = None
+    """The answers are the gold answers, no more and no less."""
+    compat_tog_em: float | None = None
+    compat_readi_hit: float | None = None
+    compat_rog_hit: float | None = None
+    compat_rog_f1: float | None = None
+    """May exceed 1."""
+    compat_arg_hit3: float | None = None
+    compat_arg_f1: float | None = None
+    rouge_l: float | None = None
+    """GRBench only, like the next two."""
+    grbench_em: float | None = None
+    grbench_f1: float | None = None
+    answer_in_evidence: float | None = None
+    """Searching success: some gold answer is among the nodes of the evidence."""
+    answer_supported: float | None = None
+    """Reliable answering: the first answer is among the nodes of the evidence; None unless it is correct."""
+    faithfulness: float | None = None
+    """Share of the answers, correct or not, among the nodes of the evidence; None without answers."""
+
+
+def score_question(answer: Answer, gold: Gold, *, dataset: str = "", settings: Evaluation = DEFAULT) -> Scores:
+    """Score one question; a failed one is wrong, whatever it left behind.
+
+    A question without gold answers has no scores, unless `settings.empty_gold` is `strict_empty`. The GRBench scores
+    are given where `dataset` starts with `grbench`.
+    """
+    if answer.status == "failed":
+        answer = Answer(status="failed")
+    candidates = distinct(answer.predictions, strip_accents=settings.strip_accents)
+    groups = group_gold(gold, strip_accents=settings.strip_accents)
+    if not groups.count:
+        return _without_gold(bool(candidates), settings)
+    return Scores(
+        **_standard(candidates, groups),
+        **_compatible(answer, gold),
+        **(_grbench(answer, gold) if dataset.startswith("grbench") else {}),
+        **_reliability(answer, candidates, groups, settings),
+    )
+
+
+def _standard(candidates: tuple[Candidate, ...], groups: GoldGroups) -> dict[str, float]:
+    matches = [groups.of(candidate) for candidate in candidates]
+    size = matching_size(matches)
+    return {
+        "hits_at_1": float(bool(matches and matches[0])),
+        "hits_any": float(any(matches)),
+        "precision": size / len(candidates) if candidates else 0.0,
+        "recall": size / groups.count,
+        "f1": 2 * size / (len(candidates) + groups.count),
+        "exact_match": float(size == len(candidates) == groups.count),
+    }
+
+
+def _compatible(answer: Answer, gold: Gold) -> dict[str, float]:
+    labels = [prediction.text for prediction in answer.predictions]
+    names = [gold_answer.name for gold_answer in gold.answers]
+    accepted = [*names, *(alias for gold_answer in gold.answers for alias in gold_answer.aliases)]
+    text = compat.answer_text(answer.raw, labels)
+    rog_hit, rog_f1 = compat.rog_hit_and_f1(labels, names)
+    return {
+        "compat_tog_em": float(compat.tog_em(text, accepted)),
+        "compat_readi_hit": float(compat.readi_hit(text, accepted)),
+        "compat_rog_hit": float(rog_hit),
+        "compat_rog_f1": rog_f1,
+        "compat_arg_hit3": float(compat.arg_hit3(labels, names)),
+        "compat_arg_f1": compat.arg_f1(labels, names),
+    }
+
+
+def _grbench(answer: Answer, gold: Gold) -> dict[str, float]:
+    prediction = grbench.join_answers(prediction.text for prediction in answer.predictions)
+    reference = grbench.join_answers(gold_answer.name for gold_answer in gold.answers)
+    return {
+        "rouge_l": grbench.rouge_l(prediction, reference),
+        "grbench_em": float(grbench.exact_match(prediction, reference)),
+        "grbench_f1": grbench.set_f1(prediction, reference),
+    }
+
+
+def _reliability(
+    answer: Answer, candidates: tuple[Candidate, ...], groups: GoldGroups, settings: Evaluation
+) -> dict[str, float | None]:
+    evidence = collect_evidence(answer, strip_accents=settings.strip_accents)
+    correct = bool(candidates and groups.of(candidates[0]))
+    return {
+        "answer_in_evidence": float(evidence.holds_gold(groups)),
+        "answer_supported": float(evidence.holds(candidates[0])) if correct else None,
+        "faithfulness": evidence.share(candidates),
+    }
+
+
+def _without_gold(answered: bool, settings: Evaluation) -> Scores:
+    if settings.empty_gold == "exclude":
+        return Scores()
+    score = float(not answered)
+    return Scores(hits_at_1=score, hits_any=score, precision=score, recall=score, f1=score, exact_match=score)

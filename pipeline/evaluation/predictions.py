@@ -1,0 +1,181 @@
+"""Scores anybody's predictions: a JSON Lines file of `id`, `answers` and optionally `raw`, against a dataset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+from pydantic import ValidationError
+
+from pipeline.datasets.files import Row, Text, json_lines
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.evaluation.rescore import rescore
+from pipeline.evaluation.settings import DEFAULT, Evaluation
+from pipeline.types import Answer, Example, Prediction, Rejected
+
+
+class _Linked(Row):
+    text: str
+    id: str | None = None
+
+
+class _Line(Row):
+    id: Text
+    answers: list[str | _Linked]
+    raw: str | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a file of predictions holds."""
+
+    lines: Sequence[tuple[str, Answer]]
+    """The readable lines in file order: the id of a question, and its answer."""
+
+    @cached_property
+    def by_id(self) -> dict[str, Answer]:
+        """The answer to each question; where it was predicted again, the first one counts."""
+        by_id: dict[str, Answer] = {}
+        for id, answer in self.lines:
+            by_id.setdefault(id, answer)
+        return by_id
+
+    @property
+    def repeated(self) -> list[str]:
+        """Ids of the lines that do not count because their question came before."""
+        return list((Counter(id for id, _ in self.lines) - Counter(self.by_id.keys())).elements())
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Predictions, matched to the questions of a dataset."""
+
+    frame: pl.DataFrame
+    """One row per question of the dataset, with the columns of a trace row that answers and scores need."""
+    lines: Sequence[tuple[Example, Answer]]
+    """The file's lines with their questions, repeated ones included: what a peer's script would loop over."""
+    missing: Sequence[str]
+    """Ids of questions without a prediction; they count as wrong."""
+    unknown: Sequence[str]
+    """Predicted ids that are no question of the dataset; they are left out."""
+    repeated: Sequence[str]
+    """Ids of lines whose question came before; they are left out."""
+
+    def remarks(self) -> list[str]:
+        """One line for each way in which the file and the dataset do not fit, to print under the table."""
+        ids = {
+            "questions have no prediction and count as wrong": self.missing,
+            "predictions are for no question of the dataset and were left out": self.unknown,
+            "predictions came again for a question and were left out": self.repeated,
+        }
+        return [f"{len(some)} {what}: {_shortened(some)}" for what, some in ids.items() if some]
+
+
+def read_predictions(file: Path, reject: Reject) -> Predictions:
+    """Read the predictions, plain or gzip; an answer is a text, or an object of `text` and `id`.
+
+    A line that cannot be read goes to `reject` with its number and the reason. Raises UserError for a missing file and
+    for one without a single prediction.
+    """
+    if not file.is_file():
+        raise UserError(f"predictions={file} is not a file: give a JSON Lines file of `id`, `answers` and maybe `raw`")
+    read: list[tuple[str, Answer]] = []
+    refusal = "it is empty"
+    for number, text in json_lines(file):
+        try:
+            line = _Line.model_validate_json(text)
+        except ValidationError as error:
+            refusal = f"line {number}: {_reason(error)}"
+            reject(Rejected(str(file), number, _reason(error)))
+        else:
+            read.append((line.id, _answer(line)))
+    if not read:
+        raise UserError(f"predictions={file} holds no prediction: {refusal}")
+    return Predictions(read)
+
+
+def score_predictions(
+    predictions: Predictions, examples: Iterable[Example], *, method: str, settings: Evaluation = DEFAULT
+) -> Scored:
+    """Score every question of a dataset, printed under the name `method`; one that was not predicted is wrong.
+
+    Raises UserError when not one prediction is for a question of the dataset.
+    """
+    by_id = {example.question.id: example for example in examples}
+    unknown = [id for id in predictions.by_id if id not in by_id]
+    if len(unknown) == len(predictions.by_id):
+        raise UserError(
+            f"no prediction is for a question of the dataset: it has ids like {min(by_id, default='(none)')!r}, "
+            f"the predictions like {min(unknown)!r}"
+        )
+    unanswered = Answer(status="failed")
+    rows = [_row(example, predictions.by_id.get(id, unanswered), method) for id, example in by_id.items()]
+    scored = rescore(pl.DataFrame(rows, schema=_SCHEMA), settings=settings)
+    return Scored(
+        frame=scored.with_columns(pl.lit(None, pl.Float32).alias(name) for name in _UNKNOWN),
+        lines=[(by_id[id], answer) for id, answer in predictions.lines if id in by_id],
+        missing=[id for id in by_id if id not in predictions.by_id],
+        unknown=unknown,
+        repeated=predictions.repeated,
+    )
+
+
+_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "point": pl.Int32,
+    "question_id": pl.String,
+    "dataset": pl.String,
+    "method": pl.String,
+    "status": pl.String,
+    "question": pl.String,
+    "meta": pl.String,
+    "answers": pl.List(pl.String),
+    "answer_ids": pl.List(pl.String),
+    "raw_answer": pl.String,
+    "gold": pl.List(pl.String),
+    "gold_ids": pl.List(pl.String),
+    "gold_aliases": pl.List(pl.List(pl.String)),
+    "evidence": pl.List(pl.Null),
+}
+_UNKNOWN = ("answer_in_evidence", "answer_supported", "faithfulness")
+"""Scores that need the evidence, which a file of predictions does not hold."""
+
+
+def _row(example: Example, answer: Answer, method: str) -> dict[str, Any]:
+    question, gold = example.question, example.gold.answers
+    return {
+        "point": 0,
+        "question_id": question.id,
+        "dataset": question.dataset,
+        "method": method,
+        "status": answer.status,
+        "question": question.text,
+        "meta": orjson.dumps(dict(question.meta)).decode(),
+        "answers": [prediction.text for prediction in answer.predictions],
+        "answer_ids": [prediction.id for prediction in answer.predictions],
+        "raw_answer": answer.raw,
+        "gold": [gold_answer.name for gold_answer in gold],
+        "gold_ids": [gold_answer.id for gold_answer in gold],
+        "gold_aliases": [list(gold_answer.aliases) for gold_answer in gold],
+        "evidence": [],
+    }
+
+
+def _answer(line: _Line) -> Answer:
+    linked = (_Linked(text=answer) if isinstance(answer, str) else answer for answer in line.answers)
+    return Answer(tuple(Prediction(answer.text, answer.id) for answer in linked), raw=line.raw or "")
+
+
+def _shortened(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

@@ -1,0 +1,54 @@
+"""Scores recomputed from what a trace row holds, without a model or a graph (methods.md §13.4)."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, fields
+from typing import Any
+
+import polars as pl
+
+from pipeline.evaluation.metrics import Scores, score_question
+from pipeline.evaluation.settings import DEFAULT, Evaluation
+from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Triple
+
+SCORES = tuple(score.name for score in fields(Scores))
+"""The names of the score columns."""
+
+_READ = (
+    "dataset",
+    "status",
+    "answers",
+    "answer_ids",
+    "raw_answer",
+    "gold",
+    "gold_ids",
+    "gold_aliases",
+    "evidence",
+)
+
+
+def rescore(frame: pl.DataFrame, *, settings: Evaluation = DEFAULT) -> pl.DataFrame:
+    """Return the trace rows with every score column computed anew from the answers, gold and evidence columns."""
+    rows = frame.select(_READ).iter_rows(named=True)
+    scores = [
+        astuple(score_question(_answer(row), _gold(row), dataset=row["dataset"], settings=settings)) for row in rows
+    ]
+    schema = dict.fromkeys(SCORES, pl.Float32)
+    return frame.with_columns(pl.DataFrame(scores, schema=schema, orient="row").get_columns())
+
+
+def _answer(row: dict[str, Any]) -> Answer:
+    facts = row["evidence"] or ()
+    names = {fact[end]: fact[f"{end}_name"] for fact in facts for end in ("head", "tail")}
+    return Answer(
+        predictions=tuple(Prediction(text, id) for text, id in zip(row["answers"], row["answer_ids"], strict=True)),
+        raw=row["raw_answer"] or "",
+        evidence=(tuple(Triple(fact["head"], fact["relation"], fact["tail"]) for fact in facts),),
+        names=names,
+        status=row["status"],
+    )
+
+
+def _gold(row: dict[str, Any]) -> Gold:
+    answers = zip(row["gold"], row["gold_ids"], row["gold_aliases"], strict=True)
+    return Gold(answers=tuple(GoldAnswer(name, id, tuple(aliases)) for name, id, aliases in answers))

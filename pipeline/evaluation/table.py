@@ -1,0 +1,134 @@
+"""Results as terminal tables: percentages with their intervals, and never a number without its label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.evaluation.compat import printed_beside
+from pipeline.evaluation.peers import RuleMean
+from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.summary import Group, PointSummary
+
+_STANDARD = {"hits_at_1": "Hits@1", "f1": "F1"}
+_GRBENCH = {"grbench_em": "EM", "grbench_f1": "item F1"}
+_RELIABILITY = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits in evidence"}
+_COSTS = {"llm_calls": "calls", "tokens": "tokens"}
+_ABSENT = "–"
+_INTERVAL_WIDTH = len("00.0–00.0")
+
+
+def score_table(points: Sequence[PointSummary]) -> Table:
+    """One row per point: the compatible score of its method's paper, then the standard ones, then what it cost."""
+    scores = _STANDARD | (_GRBENCH if any(map(_is_grbench, points)) else {}) | _RELIABILITY
+    table = _table(None, _caption(points))
+    table.add_column("method", overflow="fold")
+    for heading in ("as its paper counts", *scores.values()):
+        table.add_column(heading, justify="right", min_width=_INTERVAL_WIDTH)
+    table.add_column("per question", justify="right")
+    for point in points:
+        table.add_row(
+            _description(point),
+            _compatible(point),
+            *(_cell(point.scores.get(name)) for name in scores),
+            _cost(point),
+        )
+    return table
+
+
+def breakdown_table(point: PointSummary) -> Table:
+    """The scores of each kind of question, one row per field and value."""
+    table = _table(f"{point.method} on {point.dataset}, by kind of question")
+    for heading in ("field", "value"):
+        table.add_column(heading)
+    for heading in ("questions", "Hits@1", "F1"):
+        table.add_column(heading, justify="right")
+    for field, groups in point.breakdown.items():
+        for group in groups:
+            table.add_row(*_group_cells(field, group))
+        table.add_section()
+    return table
+
+
+def rules_table(means: Sequence[RuleMean]) -> Table:
+    """What each code base would report for the same predictions, and over how many lines."""
+    table = _table("the same predictions, as each code base counts")
+    for heading in ("code base", "metric", "correct is"):
+        table.add_column(heading)
+    for heading in ("%", "lines counted"):
+        table.add_column(heading, justify="right")
+    for mean in means:
+        value = _ABSENT if mean.mean is None else _percent(mean.mean)
+        table.add_row(*map(Text, (mean.rule.peer, mean.rule.metric, mean.rule.counts, value, str(mean.counted))))
+    return table
+
+
+def _table(title: str | None, caption: str | None = None) -> Table:
+    return Table(
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def _description(point: PointSummary) -> Text:
+    """Method and label, dataset and size, what is not a plain answer, and what tells the point from the others."""
+    text = Text(point.method, style="bold")
+    if point.label:
+        text.append(f" ({point.label})", style="yellow")
+    text.append(f"\n{point.dataset}, {point.questions} questions", style="not bold")
+    exceptions = {"failed": point.failed, "not run": point.not_run, "without gold": point.empty_gold}
+    for what, count in exceptions.items():
+        if count:
+            text.append(f"\n{count} {what}", style="not bold red" if what == "failed" else "not bold dim")
+    for override in point.overrides:
+        text.append(f"\n{override}", style="not bold dim")
+    return text
+
+
+def _compatible(point: PointSummary) -> Text:
+    """The scores that the method's paper reports, each with its name beneath."""
+    names = ("rouge_l",) if _is_grbench(point) else printed_beside(point.method)
+    cells = [_cell(point.scores.get(name)).append(f"\n{name.removeprefix('compat_')}", "dim") for name in names]
+    return Text("\n").join(cells) if cells else Text(_ABSENT)
+
+
+def _cell(score: Estimate | None) -> Text:
+    """A mean in percent, its interval beneath."""
+    if score is None:
+        return Text(_ABSENT)
+    return Text(_percent(score.mean)).append(f"\n{_percent(score.low)}–{_percent(score.high)}", "dim")
+
+
+def _percent(share: float) -> str:
+    return "100" if share == 1 else f"{100 * share:.1f}"
+
+
+def _cost(point: PointSummary) -> Text:
+    answered = point.questions - point.not_run
+    totals = ((point.counters.get(name), what) for name, what in _COSTS.items())
+    return Text("\n".join(f"{total / answered:,.1f} {what}" for total, what in totals if total is not None) or _ABSENT)
+
+
+def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
+    scores = (_cell(group.scores.get(name)) for name in ("hits_at_1", "f1"))
+    return Text(field), Text(group.value), Text(str(group.questions)), *scores
+
+
+def _caption(points: Sequence[PointSummary]) -> str:
+    coverage = " / ".join(sorted({f"{100 * point.confidence:g} %" for point in points}))
+    lines = [f"percent, {coverage} bootstrap intervals beneath; failed questions count as wrong"]
+    labels = sorted({point.label for point in points if point.label})
+    if labels:
+        lines.append(f"not the answers of a language model: {', '.join(labels)}")
+    return "\n".join(lines)
+
+
+def _is_grbench(point: PointSummary) -> bool:
+    return point.dataset.startswith("grbench")

@@ -1,0 +1,172 @@
+"""Every score of one question, with known answers (methods.md §9.2–9.5)."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.evaluation.metrics import Scores, score_question
+from pipeline.evaluation.settings import Evaluation
+from pipeline.types import Answer, Gold, GoldAnswer, LiteralNode, Prediction, Triple
+
+
+def answer(*texts: str, raw: str = "") -> Answer:
+    return Answer(tuple(map(Prediction, texts)), raw=raw)
+
+
+def gold(*names: str) -> Gold:
+    return Gold(answers=tuple(map(GoldAnswer, names)))
+
+
+def test_the_standard_metrics_of_a_partly_right_answer() -> None:
+    scores = score_question(answer("Paris", "Lyon", "the lyon", "Nice"), gold("Lyon", "Nice", "Lille", "Brest"))
+    assert scores.hits_at_1 == 0
+    assert scores.hits_any == 1
+    assert scores.precision == pytest.approx(2 / 3)
+    assert scores.recall == pytest.approx(2 / 4)
+    assert scores.f1 == pytest.approx(4 / 7)
+    assert scores.exact_match == 0
+
+
+def test_the_same_answers_in_another_order_are_an_exact_set() -> None:
+    scores = score_question(answer("NICE", "lyon."), gold("Lyon", "Nice"))
+    assert (scores.hits_at_1, scores.f1, scores.exact_match) == (1, 1, 1)
+
+
+def test_nothing_answered_scores_nothing() -> None:
+    scores = score_question(answer("", "  "), gold("Lyon"))
+    assert (scores.hits_at_1, scores.hits_any, scores.precision, scores.recall, scores.f1) == (0, 0, 0, 0, 0)
+    assert scores.compat_tog_em == scores.compat_rog_f1 == scores.compat_arg_f1 == 0
+    assert scores.faithfulness is None
+
+
+def test_a_failed_question_is_wrong_whatever_it_left_behind() -> None:
+    left = Answer((Prediction("Lyon"),), raw="{Lyon}", status="failed")
+    scores = score_question(left, gold("Lyon"))
+    assert scores.hits_at_1 == scores.f1 == scores.compat_tog_em == scores.answer_in_evidence == 0
+    assert score_question(Answer((Prediction("Lyon"),), status="budget_exhausted"), gold("Lyon")).hits_at_1 == 1
+
+
+def test_one_answer_cannot_count_for_two() -> None:
+    shared = Gold(answers=(GoldAnswer("Georgia (state)", aliases=("Georgia",)), GoldAnswer("Georgia")))
+    assert score_question(answer("Georgia"), shared).recall == 0.5
+
+
+def test_an_id_is_enough() -> None:
+    by_id = Answer((Prediction("Big Apple", "m.02_286"),))
+    assert score_question(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),))).exact_match == 1
+
+
+def test_without_gold_there_is_no_score() -> None:
+    assert set(astuple(score_question(answer("Lyon"), gold()))) == {None}
+
+
+def test_without_gold_saying_nothing_can_be_right() -> None:
+    strict = Evaluation(empty_gold="strict_empty")
+    silent, loud = (
+        score_question(answer(), gold(), settings=strict),
+        score_question(answer("x"), gold(), settings=strict),
+    )
+    assert (silent.hits_at_1, silent.f1, silent.exact_match, silent.compat_tog_em) == (1, 1, 1, None)
+    assert (loud.hits_at_1, loud.f1, loud.exact_match) == (0, 0, 0)
+
+
+def test_accents_matter_when_asked() -> None:
+    strict = Evaluation(strip_accents=False)
+    assert score_question(answer("Beyonce"), gold("Beyoncé")).hits_at_1 == 1
+    assert score_question(answer("Beyonce"), gold("Beyoncé"), settings=strict).hits_at_1 == 0
+
+
+def test_the_compatible_scores_read_what_the_papers_read() -> None:
+    scores = score_question(answer("Lyon", "Paris", raw="{Yes} so it is {Lyon; Paris}."), gold("Lyon"))
+    assert (scores.compat_tog_em, scores.compat_readi_hit) == (1, 1)
+    assert (scores.compat_rog_hit, scores.compat_rog_f1) == (1, pytest.approx(2 / 3))
+    assert (scores.compat_arg_hit3, scores.compat_arg_f1) == (1, pytest.approx(2 / 3))
+    lower = score_question(answer("lyon"), gold("Lyon"))
+    assert (lower.hits_at_1, lower.compat_arg_hit3) == (1, 0)
+
+
+def test_grbench_scores_are_for_grbench() -> None:
+    reply, expected = answer("C. Mayer", "B. Lee", "A. Smith"), gold("A. Smith, B. Lee, C. Mayer")
+    assert score_question(reply, expected, dataset="webqsp").rouge_l is None
+    scores = score_question(reply, expected, dataset="grbench")
+    assert scores.rouge_l == pytest.approx(1 / 3)
+    assert (scores.grbench_em, scores.grbench_f1) == (0, 1)
+
+
+def with_evidence(*texts: str) -> Answer:
+    chain = (
+        Triple("m.f", "film.film.directed_by", "m.d"),
+        Triple("m.d", "people.person.date_of_birth", LiteralNode("1950-03-07T00:00:00Z", "xsd:dateTime")),
+    )
+    predictions = tuple(Prediction(text, "m.d" if text == "the director" else None) for text in texts)
+    return Answer(predictions, evidence=(chain,), names={"m.f": "Some Film", "m.d": "Ann Director"})
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected", "in_evidence", "supported", "faithful"),
+    [
+        (["Ann Director"], "Ann Director", 1, 1, 1),
+        (["the director"], "Somebody Else", 0, None, 1),
+        (["1950-03-07"], "1950-03-07", 1, 1, 1),
+        (["Somebody", "Some Film"], "Somebody", 0, 0, 0.5),
+        (["Nobody"], "Ann Director", 1, None, 0),
+        ([], "Ann Director", 1, None, None),
+    ],
+)
+def test_reliability(
+    texts: list[str], expected: str, in_evidence: float, supported: float | None, faithful: float | None
+) -> None:
+    scores = score_question(with_evidence(*texts), gold(expected))
+    assert scores.answer_in_evidence == in_evidence
+    assert scores.answer_supported == supported
+    assert scores.faithfulness == faithful
+
+
+NAMES = st.sampled_from(["Ann", "ann", "The Ann", "Bob", "Bob B.", "Cy", "", "5", "5.0", "-5", "{Dan}", "Yes"])
+ANSWERS = st.builds(
+    Answer,
+    st.lists(st.builds(Prediction, NAMES, st.sampled_from([None, "m.1", "m.2"])), max_size=5).map(tuple),
+    raw=st.text(st.sampled_from("{}AnBob yes"), max_size=12),
+)
+GOLDS = st.builds(
+    Gold,
+    st.lists(
+        st.builds(GoldAnswer, NAMES, st.sampled_from([None, "m.1", "m.3"]), st.lists(NAMES, max_size=2).map(tuple)),
+        max_size=4,
+    ).map(tuple),
+)
+
+
+@given(ANSWERS, GOLDS)
+def test_bounds(answer: Answer, gold: Gold) -> None:
+    scores = score_question(answer, gold, dataset="grbench")
+    values = {name: getattr(scores, name) for name in Scores.__dataclass_fields__}
+    if scores.hits_at_1 is None:
+        assert set(values.values()) == {None}
+        return
+    assert all(value >= 0 for value in values.values() if value is not None)
+    assert all(value <= 1 for name, value in values.items() if value is not None and name != "compat_rog_f1")
+    assert scores.hits_at_1 <= scores.hits_any
+    assert scores.exact_match <= scores.f1
+    assert min(scores.precision, scores.recall) <= scores.f1 <= max(scores.precision, scores.recall)
+    assert (scores.f1 > 0) == (scores.hits_any == 1)
+    assert scores.compat_readi_hit <= scores.compat_tog_em
+
+
+@given(ANSWERS, GOLDS)
+def test_only_hits_at_1_depends_on_the_order(answer: Answer, gold: Gold) -> None:
+    reversed_answer = Answer(answer.predictions[::-1], raw=answer.raw)
+    one, other = score_question(answer, gold), score_question(reversed_answer, Gold(answers=gold.answers[::-1]))
+    for name in ("hits_any", "precision", "recall", "f1", "exact_match"):
+        assert getattr(one, name) == getattr(other, name)
+
+
+@given(st.lists(NAMES, max_size=5), st.lists(NAMES, max_size=5))
+def test_f1_is_symmetric(first: list[str], second: list[str]) -> None:
+    one = score_question(answer(*first), gold(*second)).f1
+    other = score_question(answer(*second), gold(*first)).f1
+    assert one is None or other is None or one == other

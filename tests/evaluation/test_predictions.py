@@ -1,0 +1,161 @@
+"""Scoring a file of anybody's predictions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.datasets.port import Reject
+from pipeline.errors import UserError
+from pipeline.evaluation.peers import compare_rules
+from pipeline.evaluation.predictions import read_predictions, score_predictions
+from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.summary import aggregate
+from pipeline.types import Example, Gold, GoldAnswer, Question, Rejected
+
+EXAMPLES = [
+    Example(Question("q1", "webqsp", "test", "?", meta={"hops": 1}), Gold(answers=(GoldAnswer("Lyon", "m.1"),))),
+    Example(
+        Question("q2", "webqsp", "test", "?", meta={"hops": 2}), Gold(answers=(GoldAnswer("Ann"), GoldAnswer("Bob")))
+    ),
+    Example(Question("q3", "webqsp", "test", "?", meta={"hops": 2}), Gold(answers=(GoldAnswer("7"),))),
+    Example(Question("q4", "webqsp", "test", "?", meta={"hops": 2}), Gold()),
+]
+QUICK = Evaluation(bootstrap_resamples=500)
+
+
+def write(folder: Path, *rows: object) -> Path:
+    file = folder / "predictions.jsonl"
+    file.write_text("\n".join(row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows))
+    return file
+
+
+def rejecting(rejected: list[Rejected] | None = None) -> Reject:
+    return (rejected if rejected is not None else []).append
+
+
+def test_scores_and_table_rows(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        {"id": "q1", "answers": ["lyon"], "raw": "So: {Lyon}", "model": "ignored"},
+        {"id": "q2", "answers": [{"text": "Ann"}, {"text": "Cy", "id": "m.9"}]},
+        "",
+        {"id": "q3", "answers": [7]},
+    )
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="somebody", settings=QUICK)
+    (point,) = aggregate(scored.frame, settings=QUICK)
+    assert (point.method, point.questions, point.failed, point.empty_gold) == ("somebody", 4, 1, 1)
+    assert point.scores["hits_at_1"].mean == 1
+    assert point.scores["f1"].mean == pytest.approx((1 + 0.5 + 1) / 3)
+    assert point.scores["compat_tog_em"].mean == 1
+    assert "answer_in_evidence" not in point.scores
+    assert [group.value for group in point.breakdown["hops"]] == ["1", "2"]
+
+
+def test_an_id_in_a_prediction_counts(tmp_path: Path) -> None:
+    file = write(tmp_path, {"id": "q1", "answers": [{"text": "Lugdunum", "id": "m.1"}]})
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x")
+    assert scored.frame["hits_at_1"].to_list() == [1]
+
+
+def test_a_missing_prediction_is_wrong(tmp_path: Path) -> None:
+    file = write(tmp_path, {"id": "q1", "answers": ["Lyon"]})
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="x", settings=QUICK)
+    assert scored.frame["hits_at_1"].to_list() == [1, 0, 0, None]
+    assert scored.missing == ["q2", "q3", "q4"]
+    assert scored.remarks() == ["3 questions have no prediction and count as wrong: q2, q3, q4"]
+
+
+def test_of_repeated_predictions_the_first_counts(tmp_path: Path) -> None:
+    file = write(
+        tmp_path, *({"id": id, "answers": [answer]} for id, answer in [("q1", "Nice"), ("q1", "Lyon"), ("q1", "Lyon")])
+    )
+    predictions = read_predictions(file, rejecting())
+    scored = score_predictions(predictions, EXAMPLES[:1], method="x")
+    assert scored.frame["hits_at_1"].to_list() == [0]
+    assert scored.repeated == ["q1", "q1"]
+    tog = compare_rules(scored.lines)[0]
+    assert (tog.mean, tog.counted) == (pytest.approx(2 / 3), 3)
+
+
+def test_unknown_ids_are_reported(tmp_path: Path) -> None:
+    file = write(tmp_path, *({"id": f"x{n}", "answers": []} for n in range(5)), {"id": "q1", "answers": ["Lyon"]})
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x")
+    assert scored.unknown == ["x0", "x1", "x2", "x3", "x4"]
+    assert scored.remarks() == [
+        "5 predictions are for no question of the dataset and were left out: x0, x1, x2 …",
+    ]
+    assert len(scored.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("{not json", "Invalid JSON"),
+        ('["q1"]', "Input should be an object"),
+        ({"answers": ["x"]}, "id: Field required"),
+        ({"id": "", "answers": ["x"]}, "id: String should have at least 1 character"),
+        ({"id": "q1"}, "answers: Field required"),
+        ({"id": "q1", "answers": "Lyon"}, "answers: Input should be a valid array"),
+        ({"id": "q1", "answers": [None]}, "answers.0"),
+        ({"id": "q1", "answers": [{"id": "m.1"}]}, "answers.0"),
+        ({"id": "q1", "answers": [], "raw": ["x"]}, "raw: Input should be a valid string"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_rejected_by_number(tmp_path: Path, row: object, reason: str) -> None:
+    rejected: list[Rejected] = []
+    file = write(tmp_path, {"id": "q2", "answers": ["Ann"]}, row, {"id": "q3", "answers": ["7"]})
+    predictions = read_predictions(file, rejecting(rejected))
+    assert [(bad.file, bad.line) for bad in rejected] == [(str(file), 2)]
+    assert reason in rejected[0].reason
+    assert list(predictions.by_id) == ["q2", "q3"]
+
+
+def test_bytes_that_are_not_utf8_are_rejected(tmp_path: Path) -> None:
+    file = tmp_path / "predictions.jsonl"
+    file.write_bytes(b'{"id": "q1", "answers": ["\xff"]}\n{"id": "q2", "answers": []}\n')
+    rejected: list[Rejected] = []
+    assert list(read_predictions(file, rejecting(rejected)).by_id) == ["q2"]
+    assert rejected[0].line == 1
+
+
+def test_gzip_and_numeric_ids(tmp_path: Path) -> None:
+    file = tmp_path / "predictions.jsonl.gz"
+    file.write_bytes(gzip.compress(b'{"id": 2101960008000, "answers": []}\n'))
+    assert list(read_predictions(file, rejecting()).by_id) == ["2101960008000"]
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"predictions=.*nowhere\.jsonl is not a file"):
+        read_predictions(tmp_path / "nowhere.jsonl", rejecting())
+    with pytest.raises(UserError, match="holds no prediction: line 1: Invalid JSON"):
+        read_predictions(write(tmp_path, "hello"), rejecting())
+    with pytest.raises(UserError, match="holds no prediction: it is empty"):
+        read_predictions(write(tmp_path, ""), rejecting())
+    with pytest.raises(
+        UserError,
+        match="no prediction is for a question of the dataset: it has ids like 'q1', the predictions like 'z9'",
+    ):
+        score_predictions(
+            read_predictions(write(tmp_path, {"id": "z9", "answers": []}), rejecting()), EXAMPLES, method="x"
+        )
+
+
+def test_the_real_answers_of_webqsp_score_full_marks(tmp_path: Path, shared_data: Path) -> None:
+    packed = (shared_data / "freebase-slice" / "webqsp.test.jsonl.gz").read_bytes()
+    rows = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+    examples = [
+        Example(
+            Question(row["id"], "webqsp", "test", row["question"]), Gold(answers=tuple(map(GoldAnswer, row["answers"])))
+        )
+        for row in rows
+    ]
+    file = write(tmp_path, *({"id": row["id"], "answers": row["answers"][::-1]} for row in rows))
+    scored = score_predictions(read_predictions(file, rejecting()), examples, method="gold", settings=QUICK)
+    (point,) = aggregate(scored.frame, settings=QUICK)
+    assert (point.questions, point.empty_gold, point.failed) == (820, 6, 0)
+    assert {point.scores[name].mean for name in ("hits_at_1", "f1", "exact_match", "compat_arg_f1")} == {1}
+    assert point.scores["hits_at_1"].questions == 814

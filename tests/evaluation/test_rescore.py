@@ -1,0 +1,77 @@
+"""A trace row is enough to score it again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import astuple
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipeline.evaluation.metrics import Scores, score_question
+from pipeline.evaluation.rescore import SCORES, rescore
+from pipeline.evaluation.settings import Evaluation
+from pipeline.traces.schema import Counters, TraceRow
+from pipeline.traces.writer import write_shard
+from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Triple
+
+NAMES = {"m.1": "Ann", "m.2": "Béa", "m.3": None, "m.4": "The Film"}
+
+
+def row(number: int, dataset: str) -> TraceRow:
+    draw = random.Random(f"{dataset}{number}")
+    nodes = [*NAMES, LiteralNode("1998-02-07T00:00:00Z", "xsd:dateTime"), LiteralNode("5.0")]
+    facts = [Triple(draw.choice(list(NAMES)), "a.b.c", draw.choice(nodes)) for _ in range(draw.randint(0, 4))]
+    texts = ["Ann", "bea", "film", "5", "1998-02-07", "Nobody", "", "m.3"]
+    predictions = [Prediction(draw.choice(texts), draw.choice([None, *NAMES])) for _ in range(draw.randint(0, 3))]
+    golds = [("Ann", "m.1", ("Annie",)), ("Bea", None, ()), ("5", None, ()), ("1998-02-07", None, ()), ("X", "m.3", ())]
+    answer = Answer(
+        tuple(predictions),
+        raw=draw.choice(["", "{Ann}", "It is {yes} {5}"]),
+        evidence=tuple((fact,) for fact in facts),
+        names=NAMES,
+        status=draw.choice(["ok", "ok", "no_evidence", "failed"]),
+    )
+    gold = Gold(answers=tuple(GoldAnswer(*gold) for gold in draw.sample(golds, draw.randint(0, 3))))
+    example = Example(Question(f"q{number}", dataset, "test", "who?"), gold)
+    return TraceRow(
+        point=0,
+        method="srp",
+        example=example,
+        answer=answer,
+        scores=score_question(answer, gold, dataset=dataset),
+        counters=Counters(),
+    )
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> pl.DataFrame:
+    rows = [row(number, dataset) for dataset in ("webqsp", "grbench") for number in range(400)]
+    write_shard(tmp_path / "shard-00000.parquet", rows)
+    return pl.read_parquet(tmp_path / "shard-00000.parquet")
+
+
+def test_the_scores_of_a_trace_are_those_of_the_run(traces: pl.DataFrame) -> None:
+    assert traces.select(SCORES).equals(rescore(traces).select(SCORES), null_equal=True)
+    assert [name for name in SCORES if traces[name].drop_nulls().n_unique() < 2] == []
+
+
+def test_nothing_but_answers_gold_and_evidence_is_read(traces: pl.DataFrame) -> None:
+    blank = traces.with_columns(pl.lit(None, pl.Float32).alias(name) for name in SCORES).drop(
+        "steps", "meta", "question"
+    )
+    assert rescore(blank).select(SCORES).equals(traces.select(SCORES), null_equal=True)
+
+
+def test_other_settings_give_other_scores(traces: pl.DataFrame) -> None:
+    strict = rescore(traces, settings=Evaluation(empty_gold="strict_empty"))
+    assert strict["hits_at_1"].null_count() == 0 < traces["hits_at_1"].null_count()
+
+
+def test_no_rows(traces: pl.DataFrame) -> None:
+    assert rescore(traces.clear()).columns == traces.columns
+
+
+def test_every_score_has_its_column() -> None:
+    assert len(SCORES) == len(astuple(Scores()))

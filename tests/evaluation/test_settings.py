@@ -1,0 +1,28 @@
+"""The `evaluation` group of the configuration."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import OmegaConf
+
+from pipeline import config
+from pipeline.errors import UserError
+from pipeline.evaluation.settings import Evaluation
+
+
+def build(**changes: object) -> Evaluation:
+    section = OmegaConf.merge(OmegaConf.load(config.conf_dir() / "evaluation" / "default.yaml"), changes)
+    return config.build("evaluation", {"evaluation": OmegaConf.to_container(section)})
+
+
+def test_the_documented_defaults_are_those_of_the_code() -> None:
+    assert build() == Evaluation()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("empty_gold", "ignore"), ("bootstrap_resamples", 1), ("confidence", 95), ("bootstrap_seed", -1), ("typo", 1)],
+)
+def test_a_wrong_value_is_named(key: str, value: object) -> None:
+    with pytest.raises(UserError, match=rf"evaluation\.{key}={value!r} is wrong"):
+        build(**{key: value})

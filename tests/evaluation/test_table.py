@@ -1,0 +1,104 @@
+"""What a reader of a results table sees."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.evaluation.peers import compare_rules
+from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.summary import Group, PointSummary
+from pipeline.evaluation.table import breakdown_table, rules_table, score_table
+from pipeline.types import Answer, Example, Gold, GoldAnswer, Prediction, Question
+
+HALF = Estimate(0.5, 0.401, 0.599, 100)
+
+
+def point(method: str = "srp", **changes: object) -> PointSummary:
+    values = {
+        "point": 0,
+        "method": method,
+        "dataset": "webqsp",
+        "overrides": (),
+        "label": None,
+        "questions": 100,
+        "not_run": 0,
+        "failed": 0,
+        "empty_gold": 0,
+        "statuses": {"ok": 100},
+        "scores": {"hits_at_1": HALF, "f1": HALF, "compat_readi_hit": Estimate(0.75, 0.7, 0.8, 100)},
+        "confidence": 0.95,
+        "counters": {"llm_calls": 450, "tokens": 123456},
+    }
+    return PointSummary(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def printed(table: Table, width: int = 200) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table)
+    return console.export_text()
+
+
+def test_a_score_is_printed_with_its_interval() -> None:
+    text = printed(score_table([point()]))
+    assert "50.0" in text
+    assert "40.1–59.9" in text
+    assert "95 % bootstrap" in text
+
+
+def test_the_compatible_score_stands_before_the_standard_one_and_is_named() -> None:
+    text = printed(score_table([point()]))
+    assert "readi_hit" in text
+    assert text.index("75.0") < text.index("50.0")
+
+
+def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
+    text = printed(score_table([point(label="oracle"), point("cot")]))
+    assert "srp (oracle)" in text
+    assert "not the answers of a language model: oracle" in text
+    assert "not the answers" not in printed(score_table([point()]))
+
+
+def test_failures_and_gaps_are_printed() -> None:
+    text = printed(score_table([point(failed=3, not_run=20, empty_gold=11)]))
+    assert all(words in text for words in ("3 failed", "20 not run", "11 without gold"))
+
+
+def test_costs_are_per_question_answered() -> None:
+    text = printed(score_table([point(not_run=50)]))
+    assert "9.0 calls" in text
+    assert "2,469.1 tokens" in text
+
+
+def test_overrides_tell_points_apart() -> None:
+    text = printed(score_table([point(overrides=("method.depth=2",)), point(overrides=("method.depth=[3]",))]))
+    assert "method.depth=2" in text
+    assert "method.depth=[3]" in text
+
+
+def test_grbench_rows_show_rouge() -> None:
+    scores = {"rouge_l": Estimate(0.369, 0.3, 0.4, 200), "grbench_em": HALF}
+    text = printed(score_table([point("r3", dataset="grbench", scores=scores)]))
+    assert "36.9" in text
+    assert "rouge_l" in text
+    assert "EM" in text
+
+
+def test_markup_in_names_is_text() -> None:
+    group = Group("[bold]", 5, {"hits_at_1": HALF})
+    text = printed(breakdown_table(point("[red]m", breakdown={"type": [group]})))
+    assert "[bold]" in text
+    assert "[red]m" in text
+
+
+def test_it_fits_a_terminal() -> None:
+    text = printed(score_table([point("parog", overrides=("method.beam_width=3", "method.depth=4"))]), width=80)
+    assert text.count("40.1–59.9") == 2
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_rules_of_the_peers() -> None:
+    example = Example(Question("q", "webqsp", "test", "?"), Gold(answers=(GoldAnswer("New York City"),)))
+    text = printed(rules_table(compare_rules([(example, Answer((Prediction("York"),), raw="{York}"))])))
+    assert "first {…} block within a gold or a gold within it" in text
+    assert text.count(" 100 ") == 2
