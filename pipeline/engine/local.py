@@ -1,0 +1,34 @@
+"""The local executor: every shard in this process, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.engine.leases import Leases
+from pipeline.engine.shard import Shard
+from pipeline.engine.watch import Watch
+from pipeline.engine.worker import Worker
+
+
+async def run_local(points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard], watch: Watch) -> None:
+    """Run the shards; `watch` is told what was opened and of each row as it finishes."""
+    async with Worker(points, folder) as worker:
+        watch.on_served(worker.served)
+        leases = Leases(shards)
+
+        async def lane() -> None:
+            while (shard := await leases.take()) is not None:
+                await worker.run(shard, watch.on_progress)
+                await leases.settle()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(open_shards(points[0]["engine"])):
+                group.create_task(lane())
+
+
+def open_shards(engine: Mapping[str, Any]) -> int:
+    """Shards a worker holds at once: enough to keep every question slot busy while others finish."""
+    return int(engine["concurrency"] // engine["shard_size"]) + 2

@@ -1,0 +1,217 @@
+"""The two ports as a method sees them: its question's calls and lookups, memoised, budgeted and traced.
+
+Everything that happens between a method and the outside world happens here: call keys, the parsing policy
+(methods.md §2.4), the memo, the caps and the trace steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import orjson
+
+from pipeline.engine.ledger import Ledger, to_json
+from pipeline.engine.memo import Memo
+from pipeline.errors import ParseError, ServiceError
+from pipeline.kg.port import Batch, Hop, KnowledgeGraph, Neighbours
+from pipeline.llm.port import Model
+from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
+from pipeline.traces.schema import Step
+from pipeline.types import EntityId, Relation
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+_SHOWN_ARGUMENTS = 8
+"""How many arguments of a lookup its trace step spells out."""
+
+
+class QuestionModel:
+    """`LanguageModel` for one question at one point."""
+
+    def __init__(
+        self, model: Model, memo: Memo, ledger: Ledger, *, seed: int, on_template: Callable[[str, Template], None]
+    ) -> None:
+        """Bind a model to the question's memo and ledger; `on_template` is told of every template used."""
+        self._model = model
+        self._memo = memo
+        self._ledger = ledger
+        self._seed = seed
+        self._on_template = on_template
+        self._ordinals: Counter[bytes] = Counter()
+
+    async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
+        """Complete and parse, re-asking up to `retries` times with the defect named; then fall back."""
+        complaint, parent, text = None, None, ""
+        for _ in range(retries + 1):
+            completion, step = await self._call(prompt, sampling, complaint=complaint, parent=parent, last=last)
+            try:
+                return prompt.parse(completion.text)
+            except ParseError as error:
+                complaint = step.error = str(error)
+                parent, text = step.index, completion.text
+                self._ledger.counters.parse_failures += 1
+        self._ledger.record("parse_failed", role=prompt.role, complaint=complaint)
+        return prompt.fallback(text)
+
+    async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
+        """Complete without parsing."""
+        completion, _ = await self._call(prompt, sampling)
+        return completion
+
+    async def choose(self, prompt: Prompt[T], choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
+        """Probability of each choice as the continuation of the prompt."""
+        completion, _ = await self._call(prompt, sampling, choices=tuple(choices))
+        return dict(completion.probabilities or {})
+
+    async def _call(
+        self,
+        prompt: Prompt[Any],
+        sampling: Sampling,
+        *,
+        choices: tuple[str, ...] = (),
+        complaint: str | None = None,
+        parent: int | None = None,
+        last: bool = False,
+    ) -> tuple[Completion, Step]:
+        self._ledger.spend_call(last=last)
+        step = self._ledger.open("llm", prompt.role)
+        call = self._prepare(prompt, sampling, choices, complaint, step)
+        step.parent = parent
+        try:
+            completion, step.shared = await self._memo.get(call.key, lambda: self._send(call))
+        except ServiceError as error:
+            step.error = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._ledger.counters.llm_s += self._ledger.close(step)
+        self._book(step, completion)
+        return completion, step
+
+    def _prepare(
+        self, prompt: Prompt[Any], sampling: Sampling, choices: tuple[str, ...], complaint: str | None, step: Step
+    ) -> Call:
+        """Render the prompt once, derive its key, and note in the step what both are made of."""
+        template, inputs = prompt.template, prompt.inputs()
+        if complaint is not None:
+            inputs["complaint"] = complaint
+        self._on_template(prompt.role, template)
+        messages = template.render(inputs)
+        content = content_hash(self._model.identity, messages, sampling, choices, self._seed)
+        ordinal = self._ordinals[content]
+        self._ordinals[content] += 1
+        digest = hashlib.blake2b(content + ordinal.to_bytes(4, "big"), digest_size=16)
+        step.key, step.template = digest.hexdigest(), template.digest
+        step.inputs = to_json(inputs)
+        step.sampling = to_json({"sampling": sampling, "choices": choices, "ordinal": ordinal})
+        return Call(prompt, messages, sampling, step.key, int.from_bytes(digest.digest()[:4], "big") >> 1, choices)
+
+    async def _send(self, call: Call) -> Completion:
+        return await (self._model.choose(call) if call.choices else self._model.complete(call))
+
+    def _book(self, step: Step, completion: Completion) -> None:
+        step.completion, step.finish_reason = completion.text, completion.finish_reason
+        step.prompt_tokens, step.completion_tokens = completion.prompt_tokens, completion.completion_tokens
+        if completion.probabilities is not None:
+            step.probabilities = to_json(completion.probabilities)
+        if completion.logprobs is not None:
+            step.logprobs = to_json(completion.logprobs)
+        counters = self._ledger.counters
+        counters.llm_calls_shared += step.shared
+        counters.prompt_tokens += completion.prompt_tokens
+        counters.completion_tokens += completion.completion_tokens
+
+
+def content_hash(
+    identity: str, messages: Sequence[Message], sampling: Sampling, choices: tuple[str, ...], seed: int
+) -> bytes:
+    """Hash of what decides an answer, but for the ordinal.
+
+    The run's seed counts only where something is drawn: at temperature 0 two seeds share their calls.
+    """
+    drawn = seed if sampling.temperature > 0 else None
+    texts = [tuple(message) for message in messages]
+    return hashlib.blake2b(orjson.dumps((identity, texts, sampling, choices, drawn)), digest_size=16).digest()
+
+
+class QuestionGraph:
+    """`GraphLookups` for one question at one point."""
+
+    def __init__(self, graph: KnowledgeGraph, ledger: Ledger) -> None:
+        """Bind a graph to the question's ledger."""
+        self._graph = graph
+        self._ledger = ledger
+
+    async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
+        return await self._look_up("relations", ids, self._graph.relations, rows=len)
+
+    async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+        async def look_up(hops: Sequence[Hop]) -> Batch[Hop, Neighbours]:
+            return await self._graph.neighbours(hops, limit)
+
+        return await self._look_up("neighbours", hops, look_up, rows=lambda found: len(found.nodes))
+
+    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
+        return await self._look_up("labels", ids, self._graph.labels, rows=lambda name: name is not None)
+
+    async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
+        return await self._look_up("mediators", ids, self._graph.mediators, rows=int)
+
+    async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
+        async def look_up(names: Sequence[str]) -> Batch[str, list[EntityId]]:
+            return await self._graph.find_by_name(names, limit)
+
+        return await self._look_up("find_by_name", names, look_up, rows=len)
+
+    async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
+        return await self._look_up("types", ids, self._graph.types, rows=len)
+
+    async def _look_up(
+        self,
+        operation: str,
+        arguments: Sequence[K],
+        look_up: Callable[[Sequence[K]], Awaitable[Batch[K, V]]],
+        *,
+        rows: Callable[[V], int],
+    ) -> Batch[K, V]:
+        if not arguments:
+            return Batch()
+        self._ledger.spend_lookup()
+        step = self._ledger.open("kg", operation)
+        step.query = _spell_out(arguments)
+        try:
+            found = await look_up(arguments)
+        except ServiceError as error:
+            step.error = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._ledger.counters.kg_s += self._ledger.close(step)
+        self._book(step, found, sum(map(rows, found.values())))
+        return found
+
+    def _book(self, step: Step, found: Batch[Any, Any], rows: int) -> None:
+        step.rows, step.queries, step.endpoint = rows, found.queries, found.endpoint
+        step.shared = found.queries == 0
+        if step.role == "neighbours":
+            step.truncated = any(neighbours.truncated for neighbours in found.values())
+        self._ledger.counters.kg_queries += found.queries
+        self._ledger.counters.kg_rows += rows
+
+
+def _spell_out(arguments: Sequence[Any]) -> str:
+    """The first few arguments, one per line, and how many there are."""
+    lines = [_argument_text(argument) for argument in arguments[:_SHOWN_ARGUMENTS]]
+    if len(arguments) > _SHOWN_ARGUMENTS:
+        lines.append(f"… {len(arguments)} in all")
+    return "\n".join(lines)
+
+
+def _argument_text(argument: Any) -> str:
+    if isinstance(argument, str):
+        return argument[:200]
+    entity, relation = argument
+    return f"{entity[:200]} {relation.direction} {relation.name[:200]}"

@@ -1,0 +1,99 @@
+"""Runs one question at one point: a method between its ports, with a deadline, until it is a trace row.
+
+Whatever a method does, the question ends as a row; nothing that happens here reaches another question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from pipeline.engine.ledger import Budget, Ledger
+from pipeline.engine.memo import Memo
+from pipeline.engine.ports import QuestionGraph, QuestionModel
+from pipeline.errors import BudgetExhausted
+from pipeline.evaluation.metrics import score_question
+from pipeline.evaluation.settings import Evaluation
+from pipeline.kg.port import KnowledgeGraph
+from pipeline.llm.port import ModelBackend
+from pipeline.llm.prompt import Template
+from pipeline.methods.port import Method, Tools
+from pipeline.retrieval.port import RetrievalBackend
+from pipeline.traces.schema import TraceRow
+from pipeline.types import Answer, Example
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that one point of a run is made of, opened."""
+
+    point: int
+    method: Method
+    model: ModelBackend
+    graph: KnowledgeGraph
+    retrieval: RetrievalBackend
+    evaluation: Evaluation
+    budget: Budget
+    seed: int
+
+
+async def run_question(
+    example: Example, setting: Setting, memo: Memo, on_template: Callable[[str, Template], None]
+) -> TraceRow:
+    """Answer and score one question. Only cancellation gets out of here; every other end is a row."""
+    ledger = Ledger(setting.budget)
+    tools = _tools(example, setting, memo, ledger, on_template)
+    answer, error = await _answer(example, setting, tools, ledger)
+    return TraceRow(
+        point=setting.point,
+        method=setting.method.name,
+        example=example,
+        answer=answer,
+        scores=score_question(answer, example.gold, dataset=example.question.dataset, settings=setting.evaluation),
+        counters=ledger.finish(),
+        steps=ledger.steps,
+        error=error,
+    )
+
+
+def _tools(
+    example: Example, setting: Setting, memo: Memo, ledger: Ledger, on_template: Callable[[str, Template], None]
+) -> Tools:
+    question = example.question
+    graph = setting.graph.for_question(question)
+
+    def rng(role: str, round: int = 0, /) -> Random:
+        return Random(f"{setting.seed}|{question.id}|{role}|{round}")
+
+    model = setting.model.for_question(example, graph)
+    return Tools(
+        llm=QuestionModel(model, memo, ledger, seed=setting.seed, on_template=on_template),
+        kg=QuestionGraph(graph, ledger),
+        retrieval=setting.retrieval.for_graph(graph),
+        record=ledger.record,
+        rng=rng,
+        caps=setting.budget,
+    )
+
+
+async def _answer(example: Example, setting: Setting, tools: Tools, ledger: Ledger) -> tuple[Answer, str | None]:
+    deadline = setting.budget.max_wall_s + setting.budget.grace_s
+    try:
+        async with asyncio.timeout(deadline):
+            answer = await setting.method.answer(example.question, tools)
+    except TimeoutError:
+        return _failed(ledger, f"TimeoutError: no answer within {deadline:g} s")
+    except BudgetExhausted as error:
+        return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"
+    except Exception as error:  # noqa: BLE001 - one question's bug is one failed row
+        return _failed(ledger, f"{type(error).__name__}: {error}")
+    if ledger.exhausted is not None:
+        answer = replace(answer, status="budget_exhausted")
+    return answer, None
+
+
+def _failed(ledger: Ledger, error: str) -> tuple[Answer, str]:
+    ledger.record("error", error=error)
+    return Answer(status="failed"), error

@@ -1,0 +1,43 @@
+"""Input rows that could not be read: kept apart, counted, and never swallowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+from pipeline.errors import UserError
+from pipeline.types import Rejected
+
+
+class Rejections:
+    """Collects rejected rows and writes them to `rejected.jsonl`, which is absent when there are none."""
+
+    def __init__(self, path: Path, *, strict: bool) -> None:
+        """`strict` stops at the first one."""
+        self._path = path
+        self._strict = strict
+        self._rows: list[Rejected] = []
+
+    @property
+    def count(self) -> int:
+        """How many rows so far."""
+        return len(self._rows)
+
+    def add(self, row: Rejected) -> None:
+        """Note one row. Raises UserError when the run is strict."""
+        if self._strict:
+            raise UserError(f"{row.file}, line {row.line}: {row.reason} (dataset.strict=false goes on without it)")
+        self._rows.append(row)
+
+    def remarks(self) -> list[str]:
+        """The line that a command ends with when there are any."""
+        return [f"{self.count} rows could not be read: {self._path} says which and why"] if self._rows else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._rows:
+            self._path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self._rows))

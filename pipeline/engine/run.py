@@ -1,0 +1,171 @@
+"""The driver of a run: prepares the folder, refuses drift, feeds shards to an executor, and writes the summary."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import platform
+import subprocess
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.datasets.port import Dataset
+from pipeline.engine.local import run_local
+from pipeline.engine.rejections import Rejections
+from pipeline.engine.shard import Shard, shards
+from pipeline.engine.summary import Ended, summarise
+from pipeline.engine.watch import Watch
+from pipeline.engine.worker import Served
+from pipeline.errors import UserError
+from pipeline.evaluation.summary import PointSummary
+from pipeline.traces.folder import RunFolder
+
+_PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One configuration of a run."""
+
+    overrides: tuple[str, ...]
+    """As the user gave them."""
+    config: Mapping[str, Any]
+    """Resolved."""
+
+
+def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
+    """Run the points to their end, resuming what is there, and summarise them.
+
+    Raises UserError when the folder holds a run of another configuration.
+    """
+    folder = RunFolder(run_dir(points[0].config))
+    saved = folder.read_run()
+    if saved is not None:
+        _refuse_drift(folder, saved, points)
+    folder.create()
+    console.print(f"run folder: {folder.path}")
+    ended = asyncio.run(_execute(points, folder, saved, console))
+    return summarise(folder, ended)
+
+
+def run_dir(resolved: Mapping[str, Any]) -> Path:
+    """`run.dir`, or a name of the configuration, so that the same command finds the same folder."""
+    if resolved["run"]["dir"]:
+        return Path(resolved["run"]["dir"]).absolute()
+    names = [resolved["choices"][group] for group in ("dataset", "method", "llm")]
+    return Path.cwd() / "runs" / "-".join([*names, config.digest(resolved)])
+
+
+async def _execute(
+    points: Sequence[Point], folder: RunFolder, saved: Mapping[str, Any] | None, console: Console
+) -> Ended:
+    resolved = points[0].config
+    rejections = Rejections(folder.rejected, strict=resolved["dataset"]["strict"])
+    owed = _Owed(resolved, rejections, folder.finished())
+    began = opened = time.time()
+
+    def on_served(served: Sequence[Served]) -> None:
+        nonlocal opened
+        opened = time.time()
+        _refuse_other_service(folder, saved, served)
+        if saved is None:
+            folder.write_run(_describe(points, served, began))
+
+    watch = Watch(console, total=resolved["run"]["limit"], points=len(points), on_served=on_served)
+    with rejections:
+        first = next(owed, None)
+        if first is None:
+            console.print("every shard is finished already: nothing to run")
+        else:
+            with watch:
+                await _executor(resolved["engine"]["name"])(
+                    [point.config for point in points], folder.path, chain([first], owed), watch
+                )
+    return Ended(
+        owed.questions,
+        rejections.count,
+        wall_s=time.time() - began,
+        opening_s=opened - began,
+        loop_lag_s=watch.sum.loop_lag_s,
+    )
+
+
+class _Owed(Iterator[Shard]):
+    """The shards that are not finished yet; counts the questions of all."""
+
+    def __init__(self, resolved: Mapping[str, Any], rejections: Rejections, finished: Collection[int]) -> None:
+        dataset: Dataset = config.build("dataset", resolved)
+        size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
+        self._shards = shards(dataset, rejections.add, size=size, limit=limit)
+        self._finished = finished
+        self.questions = 0
+
+    def __next__(self) -> Shard:
+        for shard in self._shards:
+            self.questions += len(shard.examples)
+            if shard.index not in self._finished:
+                return shard
+        raise StopIteration
+
+
+def _executor(name: str) -> Any:
+    if name == "local":
+        return run_local
+    if name == "ray":
+        from pipeline.engine.ray import run_ray  # Ray takes a second to import
+
+        return run_ray
+    raise UserError(f"engine.name={name} is unknown: local or ray")
+
+
+def _describe(points: Sequence[Point], served: Sequence[Served], began: float) -> dict[str, Any]:
+    return {
+        "points": [{"overrides": list(point.overrides), "config": dict(point.config)} for point in points],
+        "served": [asdict(one) for one in served],
+        "seed": points[0].config["run"]["seed"],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(began)),
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        "git_commit": _git_commit(),
+    }
+
+
+def _refuse_drift(folder: RunFolder, saved: Mapping[str, Any], points: Sequence[Point]) -> None:
+    before = [point["config"] for point in saved["points"]]
+    if len(before) != len(points):
+        raise UserError(f"{folder.path} holds a run of {len(before)} points, not {len(points)}: name another run.dir")
+    drifted = [line for old, new in zip(before, points, strict=True) for line in config.drift(old, new.config)]
+    if drifted:
+        raise UserError(f"{folder.path} holds another run; name another run.dir. What differs: {'; '.join(drifted)}")
+
+
+def _refuse_other_service(folder: RunFolder, saved: Mapping[str, Any] | None, served: Sequence[Served]) -> None:
+    """A resumed run must meet the model and the graph that it began with."""
+    if saved is None:
+        return
+    for before, now in zip(saved["served"], served, strict=True):
+        for what, value in asdict(now).items():
+            if before[what] != value:
+                raise UserError(f"{folder.path} was begun with the {what} {before[what]}, but now it is {value}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit() -> str | None:
+    """The commit of the checkout that this package runs from; None for an installed package."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return None

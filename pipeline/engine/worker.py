@@ -1,0 +1,126 @@
+"""The worker: one process's share of a run. Every executor runs this same object, on this loop or in a Ray actor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from pipeline import config
+from pipeline.engine.memo import Memo
+from pipeline.engine.question import Setting, run_question
+from pipeline.engine.shard import Progress, Shard
+from pipeline.llm.prompt import Completion, Template
+from pipeline.traces.draft import Draft
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import RecordedCalls
+from pipeline.traces.schema import TraceRow
+from pipeline.traces.writer import write_shard
+from pipeline.types import Example
+
+_LAG_PERIOD_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the opened components turned out to be; a resumed run must find the same."""
+
+    model: str
+    label: str | None
+    """Set when the answers are not a language model's: it is printed in every table."""
+    graph: str
+
+
+class Worker:
+    """Opens the components of a run's points and runs shards on them."""
+
+    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Take the resolved configuration of each point; nothing is opened yet."""
+        self._points = points
+        self._folder = RunFolder(folder)
+        self._settings: list[Setting] = []
+        self._earlier: list[RecordedCalls] = []
+        self._stored: set[str] = set()
+        self._stack = AsyncExitStack()
+        self._slots = asyncio.Semaphore(points[0]["engine"]["concurrency"])
+        self._lag_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        opened: dict[str, Any] = {}
+        for index, point in enumerate(self._points):
+            self._settings.append(await self._open(index, point, opened))
+        self._earlier = [RecordedCalls(Path(run)) for run in self._points[0]["run"]["reuse"]]
+        lag = asyncio.create_task(self._watch_loop())
+        self._stack.callback(lag.cancel)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def served(self) -> list[Served]:
+        """Per point, what it runs on."""
+        return [Served(s.model.identity, s.model.label, s.graph.fingerprint) for s in self._settings]
+
+    async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
+        """Run every question of the shard at every point, and commit the shard."""
+        with Draft(self._folder, shard.index) as draft:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._run_points(example, draft, on_row)) for example in shard.examples]
+            rows = [row for task in tasks for row in task.result()]
+            await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows)
+            draft.discard()
+        on_row(Progress(loop_lag_s=self._lag_s))
+
+    async def _watch_loop(self) -> None:
+        """Note the longest that the loop was late: whatever held it up held up every question in flight."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_PERIOD_S
+            await asyncio.sleep(_LAG_PERIOD_S)
+            self._lag_s = max(self._lag_s, loop.time() - due)
+
+    async def _run_points(self, example: Example, draft: Draft, on_row: Callable[[Progress], None]) -> list[TraceRow]:
+        """Run one question at all points together, behind one memo."""
+        id = example.question.id
+        async with self._slots:
+            memo = Memo(made=draft.calls(id), reused=self._reused(id), on_call=partial(draft.append, id))
+
+            async def run(setting: Setting) -> TraceRow:
+                row = await run_question(example, setting, memo, self._store_template)
+                on_row(Progress.of(row))
+                return row
+
+            return await asyncio.gather(*map(run, self._settings))
+
+    def _reused(self, question_id: str) -> dict[str, Completion]:
+        return {key: call for run in self._earlier for key, call in run.completions(question_id).items()}
+
+    def _store_template(self, role: str, template: Template) -> None:
+        if template.digest not in self._stored:
+            self._folder.write_template(role, template)
+            self._stored.add(template.digest)
+
+    async def _open(self, index: int, point: Mapping[str, Any], opened: dict[str, Any]) -> Setting:
+        """Open what a point is made of; points that agree on a section share what it opens to."""
+
+        async def enter(section: str) -> Any:
+            key = f"{section} {config.canonical(point[section])}"
+            if key not in opened:
+                opened[key] = await self._stack.enter_async_context(config.build(section, point))
+            return opened[key]
+
+        return Setting(
+            point=index,
+            method=config.build("method", point),
+            model=await enter("llm"),
+            graph=await enter("kg"),
+            retrieval=await enter("retrieval"),
+            evaluation=config.build("evaluation", point),
+            budget=config.build("budget", point),
+            seed=point["run"]["seed"],
+        )

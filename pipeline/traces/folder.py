@@ -1,0 +1,87 @@
+"""The run folder: what lies where. Its file names are the state of a run; there is no other."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.errors import UserError
+from pipeline.llm.prompt import Template
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`runs/NAME/`: `run.yaml`, `traces/`, `drafts/`, `prompts/`, `summary.json`, `rejected.jsonl`."""
+
+    path: Path
+
+    def create(self) -> None:
+        """Make the folder and its parts."""
+        for part in ("traces", "drafts", "prompts"):
+            (self.path / part).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def traces(self) -> str:
+        """The glob that `polars.scan_parquet` takes. Raises UserError when nothing is finished yet."""
+        if not self.finished():
+            raise UserError(f"{self.path} holds no finished shard: is it a run folder, and has the run begun?")
+        return str(self.path / "traces" / "*.parquet")
+
+    @property
+    def rejected(self) -> Path:
+        """Input rows that could not be read, one JSON object each; absent when there are none."""
+        return self.path / "rejected.jsonl"
+
+    def shard(self, index: int) -> Path:
+        """The file that a shard is, once it is finished."""
+        return self.path / "traces" / f"shard-{index:05d}.parquet"
+
+    def drafts(self, index: int) -> list[Path]:
+        """What workers left of a shard that is not finished."""
+        return sorted((self.path / "drafts").glob(f"shard-{index:05d}.*.jsonl"))
+
+    def finished(self) -> set[int]:
+        """Indices of the finished shards: one directory listing."""
+        return {int(path.stem.removeprefix("shard-")) for path in (self.path / "traces").glob("shard-*.parquet")}
+
+    def read_run(self) -> dict[str, Any] | None:
+        """The contents of `run.yaml`, or None when the run has not begun."""
+        path = self.path / "run.yaml"
+        return yaml.safe_load(path.read_text()) if path.exists() else None
+
+    def write_run(self, run: dict[str, Any]) -> None:
+        """Write `run.yaml`, atomically."""
+        write_atomically(self.path / "run.yaml", yaml.safe_dump(run, sort_keys=False, allow_unicode=True))
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The contents of `summary.json`, or None while the run is not complete."""
+        path = self.path / "summary.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write `summary.json`, atomically."""
+        write_atomically(self.path / "summary.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+
+    def write_template(self, role: str, template: Template) -> None:
+        """Store the fixed text of a prompt under its digest."""
+        path = self.path / "prompts" / f"{template.digest}.json"
+        if not path.exists():
+            text = {"role": role, "system": template.system, "user": template.user}
+            write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
+
+    def read_template(self, digest: str) -> Template:
+        """Read back a prompt's fixed text."""
+        text = json.loads((self.path / "prompts" / f"{digest}.json").read_text())
+        return Template(system=text["system"], user=text["user"])
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write beside `path` and rename: a reader sees the old text or the new, never a part."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,87 @@
+"""Reads a run back: its finished calls by key, and each prompt exactly as it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from pipeline.errors import UserError
+from pipeline.llm.prompt import Completion, Message
+from pipeline.traces.folder import RunFolder
+
+_OPEN_SHARDS = 64
+"""Finished shards kept in memory; questions come shard by shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A model call of a finished question."""
+
+    key: str
+    role: str
+    template: str
+    inputs: str
+    sampling: str
+    completion: Completion
+
+
+class RecordedCalls:
+    """The model calls of an earlier run, by question and call key."""
+
+    def __init__(self, run: Path) -> None:
+        """Index which shard holds which question. Raises UserError when `run` is no run folder with finished shards."""
+        self._folder = RunFolder(run)
+        saved = self._folder.read_run()
+        if saved is None:
+            raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
+        self.saved: Mapping[str, Any] = saved
+        rows = pl.scan_parquet(self._folder.traces, include_file_paths="file").select("question_id", "file")
+        self._files = dict(rows.unique().collect().iter_rows())
+        self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(_read_calls)
+
+    def calls(self, question_id: str) -> dict[str, RecordedCall]:
+        """The calls of a question by key; empty for a question that the run did not finish."""
+        file = self._files.get(question_id)
+        return self._calls_of(file).get(question_id, {}) if file else {}
+
+    def completions(self, question_id: str) -> dict[str, Completion]:
+        """The completions of a question by call key."""
+        return {key: call.completion for key, call in self.calls(question_id).items()}
+
+    def messages(self, call: RecordedCall) -> tuple[Message, ...]:
+        """The exact prompt of a call, rebuilt from its template and inputs."""
+        return self._folder.read_template(call.template).render(orjson.loads(call.inputs))
+
+
+def _read_calls(file: str) -> dict[str, dict[str, RecordedCall]]:
+    frame = pl.read_parquet(file, columns=["question_id", "steps", "texts"])
+    frame = frame.explode("steps", "texts").unnest("steps", "texts")
+    calls: dict[str, dict[str, RecordedCall]] = {}
+    for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):
+        call = RecordedCall(
+            key=step["key"],
+            role=step["role"],
+            template=step["template"],
+            inputs=step["inputs"],
+            sampling=step["sampling"],
+            completion=_completion(step),
+        )
+        calls.setdefault(step["question_id"], {})[call.key] = call
+    return calls
+
+
+def _completion(step: Mapping[str, Any]) -> Completion:
+    return Completion(
+        text=step["completion"],
+        finish_reason=step["finish_reason"],
+        prompt_tokens=step["prompt_tokens"],
+        completion_tokens=step["completion_tokens"],
+        logprobs=tuple(orjson.loads(step["logprobs"])) if step["logprobs"] else None,
+        probabilities=orjson.loads(step["probabilities"]) if step["probabilities"] else None,
+    )

@@ -1,0 +1,180 @@
+"""The Parquet layout of a run's traces: one row per (point, question), its steps nested inside.
+
+This package is the only place that knows the layout. The README documents the columns; `SCHEMA_VERSION` is raised
+when one changes its meaning, and is stored in every file's metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import pyarrow as pa
+
+from pipeline.evaluation.metrics import Scores
+from pipeline.types import Answer, Example
+
+SCHEMA_VERSION = "1"
+
+
+@dataclass(slots=True)
+class Step:
+    """One model call, graph lookup or decision of a method, in the order they began."""
+
+    index: int
+    """Monotonically increasing inside (point, question)."""
+    kind: str
+    """`llm`, `kg` or `decision`."""
+    role: str
+    """The prompt's role, the lookup's name, or the event (methods.md §2.6)."""
+    start_s: float
+    """Seconds since the question started."""
+    duration_s: float = 0.0
+    parent: int | None = None
+    """For a re-ask: the step whose reply could not be parsed."""
+    shared: bool = False
+    """Answered without a call or query of its own: by the memo, another question in flight, or an earlier run."""
+    key: str | None = None
+    """Call key of a model call."""
+    template: str | None = None
+    """Digest of the prompt's fixed text, stored under `prompts/` of the run folder."""
+    inputs: str | None = None
+    """JSON object: what fills the template's slots; `complaint` is the line that a re-ask appends."""
+    sampling: str | None = None
+    """JSON object: sampling parameters, choices and ordinal of the call."""
+    completion: str | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    probabilities: str | None = None
+    """JSON object: probability of each choice."""
+    logprobs: str | None = None
+    """JSON array: log-probabilities per generated token."""
+    query: str | None = None
+    """The lookup's arguments, the first few spelled out."""
+    rows: int | None = None
+    """Values that a lookup returned."""
+    queries: int | None = None
+    """Physical queries that a lookup caused."""
+    endpoint: str | None = None
+    truncated: bool | None = None
+    error: str | None = None
+    """Why the reply could not be parsed, or why the call failed."""
+    payload: str | None = None
+    """JSON object: what was decided."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a question cost. Calls served by the memo count here as if the point had run alone."""
+
+    llm_calls: int = 0
+    llm_calls_shared: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    kg_lookups: int = 0
+    """Batched lookups that the method made."""
+    kg_queries: int = 0
+    """Physical queries that they caused; 0 for a graph in the process."""
+    kg_rows: int = 0
+    parse_failures: int = 0
+    llm_s: float = 0.0
+    """Seconds spent waiting for the model, summed over concurrent calls."""
+    kg_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass(slots=True)
+class TraceRow:
+    """All there is to know about one question at one point."""
+
+    point: int
+    method: str
+    example: Example
+    answer: Answer
+    scores: Scores
+    counters: Counters
+    steps: list[Step] = field(default_factory=list)
+    error: str | None = None
+    """Type and text of what ended a failed question."""
+
+
+STEP_TYPE = pa.struct(
+    [
+        ("index", pa.int32()),
+        ("kind", pa.string()),
+        ("role", pa.string()),
+        ("start_s", pa.float32()),
+        ("duration_s", pa.float32()),
+        ("parent", pa.int32()),
+        ("shared", pa.bool_()),
+        ("key", pa.string()),
+        ("template", pa.string()),
+        ("sampling", pa.string()),
+        ("finish_reason", pa.string()),
+        ("prompt_tokens", pa.int32()),
+        ("completion_tokens", pa.int32()),
+        ("rows", pa.int32()),
+        ("queries", pa.int32()),
+        ("endpoint", pa.string()),
+        ("truncated", pa.bool_()),
+        ("error", pa.string()),
+    ]
+)
+"""The part of a step that is counted, grouped and averaged."""
+
+TEXT_TYPE = pa.struct(
+    [(name, pa.string()) for name in ("inputs", "completion", "probabilities", "logprobs", "query", "payload")]
+)
+"""The part of a step that is read. A column of its own: readers of a nested column decode all of it, and the texts
+are many times larger than the rest."""
+
+FACT_TYPE = pa.struct(
+    [
+        ("chain", pa.int32()),
+        ("head", pa.string()),
+        ("head_name", pa.string()),
+        ("relation", pa.string()),
+        ("tail", pa.string()),
+        ("tail_name", pa.string()),
+    ]
+)
+
+_IDENTITY: dict[str, pa.DataType] = {
+    "point": pa.int32(),
+    "question_id": pa.string(),
+    "dataset": pa.string(),
+    "split": pa.string(),
+    "method": pa.string(),
+    "status": pa.string(),
+    "error": pa.string(),
+    "question": pa.string(),
+    "type": pa.string(),
+    "level": pa.string(),
+    "hops": pa.int32(),
+    "meta": pa.string(),
+}
+_ANSWERS: dict[str, pa.DataType] = {
+    "answers": pa.list_(pa.string()),
+    "answer_ids": pa.list_(pa.string()),
+    "raw_answer": pa.string(),
+    "gold": pa.list_(pa.string()),
+    "gold_ids": pa.list_(pa.string()),
+    "gold_aliases": pa.list_(pa.list_(pa.string())),
+    "evidence": pa.list_(FACT_TYPE),
+}
+_SCORES: dict[str, pa.DataType] = {score.name: pa.float32() for score in fields(Scores)}
+_COUNTERS: dict[str, pa.DataType] = {
+    counter.name: pa.float32() if counter.type == "float" else pa.int32() for counter in fields(Counters)
+}
+
+SCHEMA = pa.schema(
+    [
+        *_IDENTITY.items(),
+        *_ANSWERS.items(),
+        *_SCORES.items(),
+        *_COUNTERS.items(),
+        ("steps", pa.list_(STEP_TYPE)),
+        ("texts", pa.list_(TEXT_TYPE)),
+    ]
+)
+"""The columns of `traces/*.parquet`; `steps` and `texts` are parallel, one element per step."""

@@ -1,0 +1,66 @@
+"""Test doubles for methods: each does one thing that a method may do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from pipeline.methods.answering import AnswerAlone
+from pipeline.methods.port import Tools
+from pipeline.llm.prompt import Sampling
+from pipeline.types import Answer, Prediction, Question
+
+
+@dataclass(frozen=True)
+class OneFails:
+    """Raises on every tenth question and answers the others with one call."""
+
+    name: str = "one-fails"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        if question.id.endswith("3"):
+            raise ZeroDivisionError("a bug of the method")
+        answers = await tools.llm.ask(AnswerAlone(question), Sampling())
+        return Answer(tuple(map(Prediction, answers.texts)))
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """Never answers questions whose id ends in 5."""
+
+    name: str = "hangs"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        if question.id.endswith("5"):
+            await asyncio.Event().wait()
+        return Answer((Prediction("something"),))
+
+
+@dataclass(frozen=True)
+class Insatiable:
+    """Asks until its budget is spent, then answers with what is known."""
+
+    name: str = "insatiable"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        from pipeline.errors import BudgetExhausted
+
+        try:
+            while True:
+                await tools.llm.ask(AnswerAlone(question), Sampling(temperature=0.5))
+        except BudgetExhausted:
+            answers = await tools.llm.ask(AnswerAlone(question), Sampling(), last=True)
+        return Answer(tuple(map(Prediction, answers.texts)))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Draws `samples` replies at a temperature: two points with different counts share their first draws."""
+
+    samples: int
+    name: str = "samples"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        for _ in range(self.samples):
+            answers = await tools.llm.ask(AnswerAlone(question), Sampling(temperature=0.5))
+        return Answer(tuple(map(Prediction, answers.texts)))

@@ -1,0 +1,209 @@
+"""The ports as a method sees them: call keys, the parsing policy, and what a trace step holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import orjson
+import pytest
+
+from pipeline.engine.ledger import Budget, Ledger
+from pipeline.engine.memo import Memo
+from pipeline.engine.ports import QuestionGraph, QuestionModel, content_hash
+from pipeline.errors import ParseError, ServiceError
+from pipeline.kg.port import Neighbours, batch
+from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
+from pipeline.types import Relation
+
+TEMPLATE = Template(system="Answer with yes or no.", user="Question: {{question}}")
+GREEDY = Sampling()
+WARM = Sampling(temperature=0.7)
+
+
+@dataclass(frozen=True)
+class YesNo(Prompt[bool]):
+    """A minimal prompt."""
+
+    role = "test.yes_no"
+    question: str
+    fixed: Template = TEMPLATE
+
+    @property
+    def template(self) -> Template:
+        return self.fixed
+
+    def inputs(self) -> dict[str, str]:
+        return {"question": self.question}
+
+    def parse(self, text: str) -> bool:
+        if text not in {"yes", "no"}:
+            raise ParseError("the reply is neither yes nor no")
+        return text == "yes"
+
+    def fallback(self, text: str) -> bool:
+        return False
+
+    def write_as_oracle(self, truth, slip) -> str:
+        return "yes"
+
+    def write_by_similarity(self, encoder) -> str:
+        return "no"
+
+
+class ScriptedModel:
+    """A test double: replies from a list, in order, and remembers the calls."""
+
+    def __init__(self, *replies: str | Exception, identity: str = "scripted") -> None:
+        self.identity = identity
+        self.calls: list[Call] = []
+        self._replies = list(replies)
+
+    async def complete(self, call: Call) -> Completion:
+        self.calls.append(call)
+        reply = self._replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return Completion(reply, "stop", 10, 1)
+
+    async def choose(self, call: Call) -> Completion:
+        self.calls.append(call)
+        return Completion(call.choices[0], probabilities={choice: 1 / len(call.choices) for choice in call.choices})
+
+
+def port(
+    model: ScriptedModel, *, seed: int = 0, made: Mapping[str, Completion] | None = None
+) -> tuple[QuestionModel, Ledger]:
+    ledger = Ledger(Budget())
+    memo = Memo(made=made or {}, reused={}, on_call=lambda *_: None)
+    return QuestionModel(model, memo, ledger, seed=seed, on_template=lambda *_: None), ledger
+
+
+async def test_a_good_reply_is_parsed_at_once() -> None:
+    model = ScriptedModel("yes")
+    llm, ledger = port(model)
+    assert await llm.ask(YesNo("Is it?"), GREEDY) is True
+    (step,) = ledger.steps
+    assert (step.role, step.completion, step.error, step.shared) == ("test.yes_no", "yes", None, False)
+    assert orjson.loads(step.inputs) == {"question": "Is it?"}
+    assert ledger.counters.llm_calls == 1
+    assert ledger.counters.prompt_tokens == 10
+
+
+async def test_a_re_ask_names_the_defect_and_keeps_the_temperature() -> None:
+    model = ScriptedModel("perhaps", "yes")
+    llm, ledger = port(model)
+    assert await llm.ask(YesNo("Is it?"), WARM) is True
+    first, second = model.calls
+    assert "neither yes nor no" in second.messages[-1].content
+    assert second.messages[-1].content.startswith(first.messages[-1].content)
+    assert second.sampling == first.sampling
+    assert ledger.steps[0].error == "the reply is neither yes nor no"
+    assert ledger.steps[1].parent == 0
+    assert ledger.counters.parse_failures == 1
+
+
+async def test_after_the_retries_the_fallback_stands_and_every_raw_text_is_kept() -> None:
+    llm, ledger = port(ScriptedModel("a", "b", "c"))
+    assert await llm.ask(YesNo("Is it?"), GREEDY, retries=2) is False
+    assert [step.completion for step in ledger.steps if step.kind == "llm"] == ["a", "b", "c"]
+    assert ledger.steps[-1].role == "parse_failed"
+    assert ledger.counters.parse_failures == 3
+
+
+async def test_equal_calls_of_a_question_stay_different_samples() -> None:
+    model = ScriptedModel("yes", "no", "yes")
+    llm, ledger = port(model)
+    assert [await llm.ask(YesNo("Is it?"), WARM) for _ in range(3)] == [True, False, True]
+    assert len({call.key for call in model.calls}) == 3
+    assert len({call.seed for call in model.calls}) == 3
+    assert [orjson.loads(step.sampling)["ordinal"] for step in ledger.steps] == [0, 1, 2]
+
+
+async def test_the_same_program_makes_the_same_keys() -> None:
+    keys = []
+    for _ in range(2):
+        model = ScriptedModel("yes", "no")
+        llm, _ = port(model)
+        await llm.ask(YesNo("Is it?"), WARM)
+        await llm.ask(YesNo("Is it not?"), WARM)
+        keys.append([call.key for call in model.calls])
+    assert keys[0] == keys[1]
+
+
+def test_everything_that_decides_an_answer_is_in_the_key() -> None:
+    messages = (Message("user", "x"),)
+    variants = [
+        content_hash("m", messages, WARM, (), 0),
+        content_hash("other model", messages, WARM, (), 0),
+        content_hash("m", (Message("user", "y"),), WARM, (), 0),
+        content_hash("m", (Message("system", "x"),), WARM, (), 0),
+        content_hash("m", messages, Sampling(temperature=0.8), (), 0),
+        content_hash("m", messages, Sampling(temperature=0.7, max_tokens=7), (), 0),
+        content_hash("m", messages, Sampling(temperature=0.7, stop=("\n",)), (), 0),
+        content_hash("m", messages, WARM, ("a", "b"), 0),
+        content_hash("m", messages, WARM, (), 1),
+    ]
+    assert len(set(variants)) == len(variants)
+
+
+def test_at_temperature_zero_two_seeds_share_their_calls() -> None:
+    messages = (Message("user", "x"),)
+    assert content_hash("m", messages, GREEDY, (), 0) == content_hash("m", messages, GREEDY, (), 1)
+
+
+async def test_a_failed_call_is_a_step_with_its_error() -> None:
+    llm, ledger = port(ScriptedModel(ServiceError("server is down")))
+    with pytest.raises(ServiceError):
+        await llm.ask(YesNo("Is it?"), GREEDY)
+    assert ledger.steps[0].error == "ServiceError: server is down"
+    assert ledger.steps[0].completion is None
+
+
+async def test_choose_returns_the_distribution_and_traces_it() -> None:
+    llm, ledger = port(ScriptedModel())
+    assert await llm.choose(YesNo("Is it?"), ["yes", "no"], GREEDY) == {"yes": 0.5, "no": 0.5}
+    assert orjson.loads(ledger.steps[0].probabilities) == {"yes": 0.5, "no": 0.5}
+
+
+async def test_the_exact_prompt_can_be_rebuilt_from_template_and_inputs() -> None:
+    model = ScriptedModel("perhaps", "yes")
+    llm, ledger = port(model)
+    await llm.ask(YesNo("braces {{question}} and {question}?"), GREEDY)
+    rebuilt = [TEMPLATE.render(orjson.loads(step.inputs)) for step in ledger.steps]
+    assert rebuilt == [call.messages for call in model.calls]
+
+
+class TinyGraph:
+    """A test double with fixed answers."""
+
+    async def relations(self, ids):
+        return batch({id: [Relation("r", "out")] for id in ids}, queries=1, endpoint="http://replica")
+
+    async def neighbours(self, hops, limit):
+        return batch({hop: Neighbours(("a", "b"), truncated=True) for hop in hops}, queries=2)
+
+
+async def test_lookups_are_counted_and_traced() -> None:
+    ledger = Ledger(Budget())
+    graph = QuestionGraph(TinyGraph(), ledger)  # type: ignore[arg-type]
+    await graph.relations(["m.1", "m.2"])
+    await graph.neighbours([("m.1", Relation("r", "in"))], 500)
+    relations, neighbours = ledger.steps
+    assert (relations.role, relations.query, relations.rows, relations.endpoint) == (
+        "relations",
+        "m.1\nm.2",
+        2,
+        "http://replica",
+    )
+    assert (neighbours.query, neighbours.rows, neighbours.truncated) == ("m.1 in r", 2, True)
+    assert (ledger.counters.kg_lookups, ledger.counters.kg_queries, ledger.counters.kg_rows) == (2, 3, 4)
+    assert all(earlier.start_s <= later.start_s for earlier, later in pairwise(ledger.steps))
+
+
+async def test_looking_up_nothing_costs_nothing() -> None:
+    ledger = Ledger(Budget())
+    assert await QuestionGraph(TinyGraph(), ledger).relations([]) == {}  # type: ignore[arg-type]
+    assert ledger.steps == []
+    assert ledger.counters.kg_lookups == 0

@@ -1,0 +1,207 @@
+"""A whole run in this process: rows, isolation, resuming, drift, reuse, replay and points that share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+from pipeline.errors import UserError
+from pipeline.traces.folder import RunFolder
+
+sys.path.insert(0, str(Path(__file__).parent))  # workers import the test doubles by name
+
+TIMES = {"llm_s", "kg_s", "wall_s", "steps", "texts"}
+
+
+def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None) -> Point:
+    words = ("dataset=sample", "dataset.triples=2000", "llm=oracle", "run.limit=40", f"run.dir={folder}", *overrides)
+    resolved = config.compose(words)
+    return Point(overrides, resolved | ({"method": method} if method else {}))
+
+
+def run(*points: Point) -> dict[str, Any]:
+    execute(points, Console(quiet=True))
+    return RunFolder(Path(points[0].config["run"]["dir"])).read_summary() or {}
+
+
+def rows(folder: Path) -> pl.DataFrame:
+    """The rows without what differs from one run to the next: times."""
+    frame = pl.read_parquet(folder / "traces" / "*.parquet").sort("point", "question_id")
+    return frame.select([name for name in frame.columns if name not in TIMES])
+
+
+def steps(folder: Path) -> pl.DataFrame:
+    frame = pl.scan_parquet(folder / "traces" / "*.parquet").select("point", "question_id", "steps", "texts")
+    return frame.explode("steps", "texts").unnest("steps", "texts").collect()
+
+
+def test_every_question_is_a_row_and_the_summary_says_what_it_took(tmp_path: Path) -> None:
+    summary = run(resolve(tmp_path / "run"))
+    frame = rows(tmp_path / "run")
+    assert frame.height == frame["question_id"].n_unique() == 40
+    assert summary["complete"] is True
+    assert summary["points"][0]["label"] == "oracle"
+    assert summary["physical_llm_calls"] == summary["distinct_call_keys"] == frame["llm_calls"].sum()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "run.yaml",
+        "summary.json",
+        "traces",
+        "drafts",
+        "prompts",
+    }
+
+
+def test_a_bug_on_some_questions_is_a_failed_row_each_and_nothing_else(tmp_path: Path) -> None:
+    summary = run(resolve(tmp_path / "run", method={"_target_": "methods.OneFails"}))
+    frame = rows(tmp_path / "run")
+    failed = frame.filter(pl.col("status") == "failed")
+    assert failed["question_id"].str.ends_with("3").all()
+    assert failed.height == summary["points"][0]["failed"] == 4
+    assert set(failed["error"]) == {"ZeroDivisionError: a bug of the method"}
+    assert frame.filter(pl.col("status") == "ok")["hits_at_1"].to_list() == [1.0] * 36
+    assert summary["points"][0]["hits_at_1"] == pytest.approx(0.9)
+
+
+def test_a_question_that_hangs_meets_its_deadline(tmp_path: Path) -> None:
+    budget = ("budget.max_wall_s=0.2", "budget.grace_s=0.1")
+    run(resolve(tmp_path / "run", *budget, method={"_target_": "methods.Hangs"}))
+    failed = rows(tmp_path / "run").filter(pl.col("status") == "failed")
+    assert failed["question_id"].str.ends_with("5").all()
+    assert failed.height == 4
+    assert set(failed["error"]) == {"TimeoutError: no answer within 0.3 s"}
+
+
+def test_a_spent_budget_still_answers(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "run", "budget.max_llm_calls=3", method={"_target_": "methods.Insatiable"}))
+    frame = rows(tmp_path / "run")
+    assert set(frame["status"]) == {"budget_exhausted"}
+    assert set(frame["llm_calls"]) == {4}
+    assert frame["hits_at_1"].sum() == 40
+
+
+def test_the_same_command_on_a_finished_run_does_nothing(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "run"))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "traces").iterdir()}
+    again = run(resolve(tmp_path / "run"))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "traces").iterdir()} == before
+    assert again["complete"] is True
+
+
+def test_only_the_missing_shards_are_run_again(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "run"))
+    expected = rows(tmp_path / "run")
+    kept, lost = sorted((tmp_path / "run" / "traces").iterdir())[:2]
+    modified = kept.stat().st_mtime_ns
+    lost.unlink()
+    run(resolve(tmp_path / "run"))
+    assert kept.stat().st_mtime_ns == modified
+    assert rows(tmp_path / "run").equals(expected)
+
+
+def test_a_resume_with_another_configuration_is_refused_with_the_keys(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "run"))
+    with pytest.raises(UserError, match=r"method\.max_edits: 3 → 1"):
+        run(resolve(tmp_path / "run", "method.retries=1"))
+    run(resolve(tmp_path / "run", "engine.concurrency=3"))  # where and how fast is not what
+
+
+def test_a_resume_that_meets_another_model_is_refused(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "run"))
+    folder = RunFolder(tmp_path / "run")
+    saved = folder.read_run()
+    assert saved is not None
+    saved["served"][0]["model"] = "another model"
+    folder.write_run(saved)
+    sorted((tmp_path / "run" / "traces").iterdir())[0].unlink()
+    with pytest.raises(UserError, match="was begun with the model another model"):
+        run(resolve(tmp_path / "run"))
+
+
+def test_a_run_that_reuses_another_makes_no_call_that_is_in_it(tmp_path: Path) -> None:
+    first = run(resolve(tmp_path / "first"))
+    again = run(resolve(tmp_path / "again", f"run.reuse=[{tmp_path / 'first'}]"))
+    assert again["physical_llm_calls"] == 0
+    assert again["logical_llm_calls"] == first["logical_llm_calls"]
+    ignored = ["llm_calls_shared"]
+    assert rows(tmp_path / "again").drop(ignored).equals(rows(tmp_path / "first").drop(ignored))
+
+
+def test_reusing_a_shallower_run_makes_only_the_new_calls(tmp_path: Path) -> None:
+    words = ("llm.error_rate=0.3", "run.limit=40")
+    alone = run(resolve(tmp_path / "alone", *words, "method.retries=2"))
+    first = run(resolve(tmp_path / "first", *words, "method.retries=1"))
+    extended = run(resolve(tmp_path / "extended", *words, "method.retries=2", f"run.reuse=[{tmp_path / 'first'}]"))
+    known = set(steps(tmp_path / "first").drop_nulls("key").select("question_id", "key").iter_rows())
+    needed = set(steps(tmp_path / "alone").drop_nulls("key").select("question_id", "key").iter_rows())
+    assert 0 < extended["physical_llm_calls"] == len(needed - known) < alone["physical_llm_calls"]
+    assert first["physical_llm_calls"] > 0
+
+
+def test_replay_answers_a_run_without_its_model(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "first", "llm.error_rate=0.3", "llm.malformed_rate=0.2"))
+    run(resolve(tmp_path / "replayed", "llm=replay", f"llm.run={tmp_path / 'first'}"))
+    assert rows(tmp_path / "replayed").equals(rows(tmp_path / "first"))
+
+
+def test_replay_says_which_field_differs_from_the_nearest_call(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "first"))
+    run(resolve(tmp_path / "replayed", "llm=replay", f"llm.run={tmp_path / 'first'}", "method.temperature=0.9"))
+    errors = rows(tmp_path / "replayed")["error"]
+    assert errors.str.contains("differs in sampling.temperature").all()
+
+
+def test_points_of_one_run_share_their_calls_and_answer_as_if_alone(tmp_path: Path) -> None:
+    points = [
+        resolve(tmp_path / "fused", method={"_target_": "methods.Samples", "samples": samples}) for samples in (1, 3)
+    ]
+    fused = run(*points)
+    assert fused["logical_llm_calls"] == 40 * (1 + 3)
+    assert fused["physical_llm_calls"] == fused["distinct_call_keys"] == 40 * 3
+    for index, samples in enumerate((1, 3)):
+        run(resolve(tmp_path / f"alone{samples}", method={"_target_": "methods.Samples", "samples": samples}))
+        ignored = ["point", "llm_calls_shared"]
+        of_point = rows(tmp_path / "fused").filter(pl.col("point") == index).drop(ignored)
+        assert of_point.equals(rows(tmp_path / f"alone{samples}").drop(ignored))
+
+
+def test_each_prompt_can_be_rebuilt_from_the_run_folder(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "run"))
+    folder = RunFolder(tmp_path / "run")
+    calls = steps(tmp_path / "run").filter(pl.col("kind") == "llm")
+    for template, inputs in calls.select("template", "inputs").iter_rows():
+        messages = folder.read_template(template).render(orjson.loads(inputs))
+        assert "{{" not in "".join(message.content for message in messages)
+
+
+def test_gold_is_out_of_a_methods_reach(tmp_path: Path) -> None:
+    from methods import Samples
+
+    seen: list[object] = []
+
+    class Spy(Samples):
+        async def answer(self, question, tools):
+            seen.extend(public_attributes([question, tools.llm, tools.kg, tools.retrieval, tools.record, tools.rng]))
+            return await super().answer(question, tools)
+
+    import methods
+
+    methods.Spy = Spy  # type: ignore[attr-defined]
+    run(resolve(tmp_path / "run", "run.limit=1", method={"_target_": "methods.Spy", "samples": 1}))
+    from pipeline.types import Example, Gold
+
+    assert seen
+    assert not any(isinstance(value, (Gold, Example)) for value in seen)
+
+
+def public_attributes(roots: Iterable[object]) -> list[object]:
+    """What a method can get at without reaching for what is private."""
+    return [getattr(root, name) for root in roots for name in dir(root) if not name.startswith("_")]

@@ -1,0 +1,111 @@
+"""What is written to a shard file comes back from it, with plain polars and through the reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.evaluation.metrics import Scores
+from pipeline.llm.prompt import Completion, Template
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import RecordedCalls
+from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
+from pipeline.traces.writer import write_shard
+from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Triple
+
+TEMPLATE = Template(system="Be brief.", user="{{question}}")
+
+
+def row(id: str, *, steps: list[Step] | None = None) -> TraceRow:
+    question = Question(id, "toy", "test", "Who?", (Entity("m.1", "One"),), {"type": "1-hop", "hops": 1, "odd": True})
+    answer = Answer(
+        predictions=(Prediction("Two", "m.2"), Prediction("1999-01-02")),
+        raw="{Two}",
+        evidence=((Triple("m.1", "r.a.b", "m.2"), Triple("m.2", "r.c.d", LiteralNode("1999-01-02", "date"))),),
+        names={"m.1": "One", "m.2": "Two"},
+    )
+    gold = Gold((GoldAnswer("Two", "m.2", ("Deux",)), GoldAnswer("Three")))
+    return TraceRow(
+        0, "toy", Example(question, gold), answer, Scores(hits_at_1=1.0), Counters(llm_calls=1), steps or []
+    )
+
+
+def llm_step(key: str) -> Step:
+    return Step(
+        0,
+        "llm",
+        "toy.ask",
+        0.5,
+        0.25,
+        key=key,
+        template=TEMPLATE.digest,
+        inputs=orjson.dumps({"question": "Who?", "complaint": "no braces"}).decode(),
+        sampling='{"sampling":{},"choices":[],"ordinal":0}',
+        completion="{Two}",
+        finish_reason="stop",
+        prompt_tokens=7,
+        completion_tokens=3,
+        probabilities='{"a":0.25,"b":0.75}',
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    folder.write_run({"served": []})
+    folder.write_template("toy.ask", TEMPLATE)
+    write_shard(folder.shard(0), [row("q1", steps=[llm_step("k1"), Step(1, "decision", "answered", 0.8)]), row("q2")])
+    return folder
+
+
+def test_rows_and_evidence_come_back_with_plain_polars(folder: RunFolder) -> None:
+    frame = pl.scan_parquet(folder.traces).collect()
+    assert frame.columns == SCHEMA.names
+    first = frame.row(0, named=True)
+    assert first["answers"] == ["Two", "1999-01-02"]
+    assert first["answer_ids"] == ["m.2", None]
+    assert first["gold_aliases"] == [["Deux"], []]
+    assert (first["type"], first["hops"], orjson.loads(first["meta"])["odd"]) == ("1-hop", 1, True)
+    assert first["evidence"][1] == {
+        "chain": 0,
+        "head": "m.2",
+        "head_name": "Two",
+        "relation": "r.c.d",
+        "tail": "1999-01-02",
+        "tail_name": "1999-01-02",
+    }
+    assert frame["steps"].list.len().to_list() == frame["texts"].list.len().to_list() == [2, 0]
+
+
+def test_every_file_names_its_schema_version(folder: RunFolder) -> None:
+    assert pq.read_metadata(folder.shard(0)).metadata[b"kgqa_schema_version"] == SCHEMA_VERSION.encode()
+
+
+def test_the_reader_gives_calls_by_key_and_rebuilds_their_prompts(folder: RunFolder) -> None:
+    recorded = RecordedCalls(folder.path)
+    (call,) = recorded.calls("q1").values()
+    assert call.completion == Completion("{Two}", "stop", 7, 3, None, {"a": 0.25, "b": 0.75})
+    system, user = recorded.messages(call)
+    assert (system.role, system.content) == ("system", "Be brief.")
+    assert user.content.startswith("Who?\n\nYour previous reply could not be used: no braces.")
+    assert recorded.calls("q2") == recorded.calls("unknown") == {}
+
+
+def test_a_shard_written_twice_overwrites_itself(folder: RunFolder) -> None:
+    write_shard(folder.shard(0), [row("q9")])
+    assert pl.read_parquet(folder.traces)["question_id"].to_list() == ["q9"]
+    assert folder.finished() == {0}
+    assert [path.name for path in (folder.path / "traces").iterdir()] == ["shard-00000.parquet"]
+
+
+def test_reading_what_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no run"):
+        RecordedCalls(tmp_path)
+    with pytest.raises(UserError, match="holds no finished shard"):
+        _ = RunFolder(tmp_path).traces
