@@ -1,0 +1,25 @@
+"""Runs of the whole engine, for benchmarks: composed like any run, with the steady method in place of a real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+
+STEADY = {"_target_": "jobs.benchmarks.steady.SteadyCalls"}
+
+
+def run_steady(folder: Path, overrides: Sequence[str], *, calls: int) -> dict[str, Any]:
+    """Run the steady method in this process; returns the contents of `summary.json`."""
+    words = ["dataset=sample", "method=cot", f"budget.max_llm_calls={calls + 1}", f"run.dir={folder}", *overrides]
+    resolved = config.compose(words)
+    resolved["method"] = STEADY | {"calls": calls}
+    execute([Point(tuple(words), resolved)], Console(quiet=True))
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary

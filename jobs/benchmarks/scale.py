@@ -1,0 +1,49 @@
+"""Whether a run's rate and memory stay what they are as the questions grow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import orjson
+
+from jobs.benchmarks.runs import run_steady
+
+_CALLS = 4
+
+
+def scale(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> dict[str, float]:
+    """Questions per second and peak memory (MiB) at each size, with a model that takes no time.
+
+    Each size is a process of its own, because peak memory is a process's.
+    """
+    figures: dict[str, float] = {}
+    for size in sizes:
+        rate, peak = _measure(size)
+        figures |= {f"{size}_questions_per_s": rate, f"{size}_peak_mib": peak}
+    for size in sizes[1:]:
+        figures[f"rate_{size}_to_{sizes[0]}"] = (
+            figures[f"{size}_questions_per_s"] / figures[f"{sizes[0]}_questions_per_s"]
+        )
+        figures[f"peak_{size}_to_{sizes[0]}"] = figures[f"{size}_peak_mib"] / figures[f"{sizes[0]}_peak_mib"]
+    return figures
+
+
+def _measure(size: int) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "jobs.benchmarks.scale", str(Path(folder) / "run"), str(size)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - our own words
+        assert process.stdout is not None
+        summary = orjson.loads(process.stdout.read())
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0
+        return size / (summary["wall_s"] - summary["opening_s"]), usage.ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    run_folder, questions = sys.argv[1:]
+    overrides = ["llm=oracle", f"dataset.questions={questions}", "engine.concurrency=64"]
+    sys.stdout.buffer.write(orjson.dumps(run_steady(Path(run_folder), overrides, calls=_CALLS)))

@@ -1,0 +1,22 @@
+"""Fixtures shared by the whole suite."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data (`KGQA_SHARED_DATA`); its absence is a failure in CI."""
+    folder = Path(os.environ.get("KGQA_SHARED_DATA", _ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        message = f"no real data at {folder}; set KGQA_SHARED_DATA to the folder that holds metaqa/ and freebase-slice/"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return folder

@@ -1,0 +1,236 @@
+"""`kg=sparql` over real Virtuoso servers answers as `kg=embedded` does, whatever happens to a server."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from jobs.benchmark_graph import measure
+from pipeline.datasets.metaqa import MetaQA
+from pipeline.datasets.sample.world import SampleWorld
+from pipeline.errors import ServiceError, UserError
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.load import bulk_load
+from pipeline.kg.naming import NAME, TYPE
+from pipeline.kg.port import Hop, KnowledgeGraph
+from pipeline.kg.queries import Style
+from pipeline.kg.sparql import SparqlGraph
+from pipeline.kg.terms import XSD, Terms
+from pipeline.kg.virtuoso import GRAPH, Server, ServerSettings
+from pipeline.types import LiteralNode, Relation, Triple
+
+STYLES: tuple[Style, ...] = get_args(Style)
+TERMS = Terms()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A dataset that is only a graph."""
+
+    facts: tuple[Triple, ...]
+    name: str = "facts"
+
+    def triples(self) -> Iterator[Triple]:
+        return iter(self.facts)
+
+
+def sparql(servers: Iterable[Server], **options: Any) -> SparqlGraph:
+    return SparqlGraph(endpoints=tuple(server.endpoint for server in servers), **options)
+
+
+def entities(facts: Iterable[Triple]) -> list[str]:
+    return sorted({node for fact in facts for node in (fact.head, fact.tail) if isinstance(node, str)})
+
+
+async def answers(kg: KnowledgeGraph, ids: list[str], names: list[str], limits: Iterable[int]) -> list[Any]:
+    """Everything that the port can say about some entities and names."""
+    relations = await kg.relations(ids)
+    hops: list[Hop] = [(id, relation) for id in ids for relation in relations[id]]
+    return [
+        relations,
+        *[await kg.neighbours(hops, limit) for limit in limits],
+        await kg.labels(ids),
+        await kg.types(ids),
+        await kg.mediators(ids),
+        await kg.find_by_name(names, 20),
+        await kg.vocabulary(),
+    ]
+
+
+@pytest.fixture(scope="module")
+def metaqa(shared_data: Path) -> MetaQA:
+    return MetaQA(path=shared_data / "metaqa", hops=1)
+
+
+@pytest.fixture(scope="module")
+def metaqa_servers(metaqa: MetaQA, virtuoso_factory: Callable[..., list[Server]]) -> list[Server]:
+    return virtuoso_factory(metaqa.triples(), replicas=2)
+
+
+@pytest.fixture(scope="module")
+def world() -> SampleWorld:
+    return SampleWorld(triples=6_000)
+
+
+@pytest.fixture(scope="module")
+def world_server(world: SampleWorld, virtuoso_factory: Callable[..., list[Server]]) -> list[Server]:
+    return virtuoso_factory(world.triples())
+
+
+async def test_metaqa_answers_alike_hubs_included(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+    everything = entities(metaqa.triples())
+    ids = [*random.Random(7).sample(everything, 1500), "Drama", "English", "Comedy", "2012", "not there"]
+    async with EmbeddedGraph(dataset=metaqa) as known, sparql(metaqa_servers) as kg:
+        limits = (3, 500, 10_000)
+        assert await answers(kg, ids, ids[:200], limits) == await answers(known, ids, ids[:200], limits)
+        drama = ("Drama", Relation("has_genre", "in"))
+        assert len((await kg.neighbours([drama], 10_000))[drama].nodes) == 4176
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("graph", [None, GRAPH])
+async def test_the_sample_world_answers_alike_in_every_style(
+    world: SampleWorld, world_server: list[Server], style: Style, graph: str | None
+) -> None:
+    facts = list(world.triples())
+    names = sorted({fact.tail.value for fact in facts if fact.relation == NAME and isinstance(fact.tail, LiteralNode)})
+    ids = entities(facts)
+    options: dict[str, Any] = {"values_style": style, "default_graph": graph, "keep_user": True}
+    async with EmbeddedGraph(dataset=world, keep_user=True) as known, sparql(world_server, **options) as kg:
+        assert await answers(kg, ids, names, (2, 1000)) == await answers(known, ids, names, (2, 1000))
+
+
+@pytest.mark.parametrize("max_rows", [7, 60])
+async def test_a_small_result_set_limit_changes_no_answer(
+    world: SampleWorld, virtuoso_factory: Callable[..., list[Server]], max_rows: int
+) -> None:
+    settings = ServerSettings(memory_gb=0.1, threads=8, max_rows=max_rows)
+    facts = list(world.triples())
+    servers = virtuoso_factory(facts, settings=settings)
+    degrees = dict.fromkeys(entities(facts), 0)
+    for fact in facts:
+        for node in (fact.head, fact.tail):
+            if isinstance(node, str):
+                degrees[node] += 1
+    ids = [*sorted(degrees, key=degrees.__getitem__)[-12:], *random.Random(7).sample(sorted(degrees), 60)]
+    names = sorted({fact.tail.value for fact in facts if fact.relation == NAME and isinstance(fact.tail, LiteralNode)})
+    async with EmbeddedGraph(dataset=world) as known, sparql(servers, max_neighbours=20) as kg:
+        limits = (5, 100, 2000)
+        assert await answers(kg, ids, names[:30], limits) == await answers(known, ids, names[:30], limits)
+
+
+TYPED = [
+    *((XSD + "integer", value) for value in ("0", "-17", "42", "9007199254740993")),
+    *((XSD + "decimal", value) for value in ("1.5", "-0.25", "3.125")),
+    *((XSD + "double", value) for value in ("100.0", "1.0E2", "0.1", "-2.5e-3", "1e22", "0.30000000000000004")),
+    *((XSD + "float", value) for value in ("0.5", "3.25")),
+    *((XSD + "boolean", value) for value in ("true", "false", "1", "0")),
+    *((XSD + "date", value) for value in ("1999-12-31", "0010-03-15", "-0044-03-15", "2001-01-01-08:00")),
+    *((XSD + "dateTime", value) for value in ("2001-01-01T00:00:00Z", "2001-01-01T10:30:00+01:00")),
+    *((XSD + "gYear", value) for value in ("1999", "0987", "-0044")),
+    *((XSD + "gYearMonth", value) for value in ("1999-12",)),
+    *((XSD + "anyURI", value) for value in ("http://example.org/a?b=c#d",)),
+    *((XSD + "string", value) for value in ("plain",)),
+    *(("http://example.org/unit", value) for value in ("5 m",)),
+]
+
+
+async def test_typed_literals_are_the_same_nodes(virtuoso_factory: Callable[..., list[Server]]) -> None:
+    facts = tuple(
+        Triple(f"m.{number}", "r.value", LiteralNode(value, datatype)) for number, (datatype, value) in enumerate(TYPED)
+    )
+    hops = [(f"m.{number}", Relation("r.value", "out")) for number in range(len(TYPED))]
+    servers = virtuoso_factory(facts)
+    async with EmbeddedGraph(dataset=Facts(facts)) as known, sparql(servers) as kg:
+        expected = await known.neighbours(hops, 10)
+        assert await kg.neighbours(hops, 10) == expected
+        assert all(len(found.nodes) == 1 for found in expected.values())
+
+
+async def test_replicas_and_a_store_of_the_same_facts_share_a_fingerprint(
+    world: SampleWorld, world_server: list[Server], tmp_path: Path
+) -> None:
+    bulk_load((TERMS.n_triple(fact).encode() for fact in world.triples()), tmp_path / "store")
+    async with EmbeddedGraph(store=tmp_path / "store") as store, sparql(world_server, default_graph=GRAPH) as kg:
+        assert kg.fingerprint == store.fingerprint
+    async with sparql(world_server) as kg:
+        assert kg.fingerprint == store.fingerprint
+
+
+async def test_a_replica_killed_in_mid_stream_costs_no_answer(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+    ids = random.Random(11).sample(entities(metaqa.triples()), 3000)
+    async with (
+        EmbeddedGraph(dataset=metaqa) as known,
+        sparql(metaqa_servers, values_chunk=5, max_inflight=4, coalesce_ms=1) as kg,
+    ):
+        victim = metaqa_servers[0]
+        answered = 0
+
+        async def ask(some: list[str]) -> dict[str, list[Relation]]:
+            nonlocal answered
+            found = await kg.relations(some)
+            answered += 1
+            if answered == 100:
+                victim.kill()
+            return found
+
+        try:
+            parts = await asyncio.gather(*(ask(ids[start : start + 5]) for start in range(0, len(ids), 5)))
+            assert {id: found for part in parts for id, found in part.items()} == await known.relations(ids)
+            dead, alive = kg._pool.endpoints
+            assert (dead.healthy, alive.healthy) == (False, True)
+        finally:
+            victim.start()
+        async with asyncio.timeout(30):
+            while not dead.healthy:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        alive.healthy = False
+        assert (await kg.relations(["Heat"])).endpoint == victim.endpoint
+
+
+async def test_both_replicas_away_for_a_while_cost_no_answer(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+    async with EmbeddedGraph(dataset=metaqa) as known, sparql(metaqa_servers) as kg:
+        for server in metaqa_servers:
+            server.kill()
+        waiting = asyncio.create_task(kg.relations(["Drama", "Tom Hanks"]))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        for server in metaqa_servers:
+            server.start()  # Not in another thread: a server ends with the thread that started it.
+        assert await waiting == await known.relations(["Drama", "Tom Hanks"])
+
+
+async def test_an_account_is_taken_from_the_environment(
+    world_server: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = world_server[0].endpoint + "-auth"
+    with pytest.raises(UserError, match="401"):
+        await SparqlGraph(endpoints=(guarded,)).__aenter__()
+    monkeypatch.setenv("VIRTUOSO_USER", "dba")
+    monkeypatch.setenv("VIRTUOSO_PASSWORD", "dba")
+    async with SparqlGraph(endpoints=(guarded,)) as kg:
+        assert await kg.vocabulary()
+
+
+async def test_a_query_that_takes_too_long_is_an_error(virtuoso_factory: Callable[..., list[Server]]) -> None:
+    facts = [Triple(f"m.{one}", TYPE, f"t.{one % 7}") for one in range(3000)]
+    servers = virtuoso_factory(facts, settings=ServerSettings(memory_gb=0.1, threads=8, query_timeout_s=1))
+    async with sparql(servers) as kg:
+        slow = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?r ?b . ?c ?r ?b . ?d ?r ?b . ?e ?r ?b . FILTER(STR(?a) > STR(?d)) }"
+        with pytest.raises(ServiceError, match="timed out"):
+            await kg._pool.ask(slow)
+        assert await kg.types(["m.3"]) == {"m.3": ["t.3"]}
+
+
+async def test_the_benchmark_asks_both_ways(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+    figures = await measure([metaqa_servers[0].endpoint], entities(metaqa.triples()), rounds=1, one_by_one=5)
+    assert set(figures) >= {"ratio", "ratio_one_query", "pool_expansions_per_s"}
+    assert all(figure > 0 for figure in figures.values())
+    with pytest.raises(ValueError, match="distinct ids"):
+        await measure([metaqa_servers[0].endpoint], ["Drama"], rounds=1)
