@@ -60,5 +60,5 @@ def _aggregate(source: Path, many: Path) -> tuple[int, float]:
         pl.col("duration_s").mean(),
         pl.col("shared").sum(),
     )
-    counted = by_role.collect()["len"].sum()
+    counted = int(by_role.collect()["len"].sum())
     return counted, time.perf_counter() - began

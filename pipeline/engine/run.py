@@ -51,8 +51,9 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
         _refuse_drift(folder, saved, points)
     folder.create()
     console.print(f"run folder: {folder.path}")
-    ended = asyncio.run(_execute(points, folder, saved, console))
-    return summarise(folder, ended)
+    with folder.held():
+        ended = asyncio.run(_execute(points, folder, saved, console))
+        return summarise(folder, ended)
 
 
 def run_dir(resolved: Mapping[str, Any]) -> Path:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,24 @@ class RunFolder:
         """Make the folder and its parts."""
         for part in ("traces", "drafts", "prompts"):
             (self.path / part).mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other drivers out, and clear what a killed one left. Raises UserError when a living one is in it."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            _lock(handle, self.path)
+            self._clear()
+            yield
+        finally:
+            os.close(handle)
+
+    def _clear(self) -> None:
+        """Remove half-written files, and drafts of shards that were committed just before the kill."""
+        for path in self.path.rglob("*.tmp"):
+            path.unlink()
+        for path in (draft for index in self.finished() for draft in self.drafts(index)):
+            path.unlink()
 
     @property
     def traces(self) -> str:
@@ -78,6 +99,15 @@ class RunFolder:
         """Read back a prompt's fixed text."""
         text = json.loads((self.path / "prompts" / f"{digest}.json").read_text())
         return Template(system=text["system"], user=text["user"])
+
+
+def _lock(handle: int, path: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{path} is in use by another process: wait for its end, or name another run.dir") from None
+    except OSError:
+        pass  # a cluster file system mounted without locks: nothing to hold on to, and no reason not to run
 
 
 def write_atomically(path: Path, text: str) -> None:

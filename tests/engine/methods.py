@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from pipeline.llm.prompt import Sampling
 from pipeline.methods.answering import AnswerAlone
 from pipeline.methods.port import Tools
-from pipeline.llm.prompt import Sampling
 from pipeline.types import Answer, Prediction, Question
 
 

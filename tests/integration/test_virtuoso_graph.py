@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from jobs.benchmark_graph import measure
+from jobs.benchmarks.graph import measure
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.sample.world import SampleWorld
 from pipeline.errors import ServiceError, UserError

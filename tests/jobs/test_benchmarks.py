@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.benchmark_llm import measure_client
+from jobs.benchmarks.client import measure_client
 
 
 async def test_measures_three_clients_against_one_server() -> None:

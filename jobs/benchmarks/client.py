@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from jobs.benchmark_server import MODEL, serving
+from jobs.benchmarks.server import MODEL, serving
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Call, Prompt, Sampling, Template

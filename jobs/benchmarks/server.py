@@ -2,7 +2,7 @@
 
 A process of its own, so that its work is not counted as the client's, and hardly any work, so that the client is what
 limits a benchmark: it reads just enough HTTP to find where a request ends. `serving(latency_s=0.5)`, or
-`python jobs/benchmark_server.py LATENCY_S`, which prints its port.
+`python jobs/benchmarks/server.py LATENCY_S`, which prints its port.
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""The run folder: who holds it, and what is cleared away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.traces.draft import Draft
+from pipeline.traces.folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path / "run")
+    run.create()
+    return run
+
+
+def test_two_drivers_never_hold_one_folder(folder: RunFolder) -> None:
+    with folder.held():
+        with pytest.raises(UserError, match=f"{folder.path} is in use by another process"), folder.held():
+            pass
+    with folder.held():
+        pass
+
+
+def test_a_file_system_without_locks_is_no_reason_not_to_run(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(handle: int, operation: int) -> None:
+        raise OSError(38, os.strerror(38))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with folder.held():
+        pass
+
+
+def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder: RunFolder) -> None:
+    for shard in (0, 1):
+        with Draft(folder, shard):
+            pass
+    folder.shard(0).write_bytes(b"committed")
+    half_written = folder.path / "traces" / "shard-00001.parquet.17.tmp"
+    half_written.write_bytes(b"half")
+    with folder.held():
+        assert folder.drafts(0) == []
+        assert len(folder.drafts(1)) == 1
+        assert not half_written.exists()
+        assert folder.finished() == {0}
