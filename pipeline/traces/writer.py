@@ -20,8 +20,9 @@ from pipeline.types import Answer, Node, Triple
 def write_shard(path: Path, rows: Sequence[TraceRow]) -> None:
     """Write the rows to `path`, atomically: the file exists complete or not at all."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    # A shard is small: statistics and a second copy of the schema would be a third of the file.
-    options = {"compression": "zstd", "compression_level": 9, "write_statistics": False, "store_schema": False}
+    # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
+    options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
+    options |= {"write_statistics": False, "store_schema": False}
     with pq.ParquetWriter(beside, SCHEMA, **options) as writer:
         writer.write_table(to_table(rows))
         writer.add_key_value_metadata({"kgqa_schema_version": SCHEMA_VERSION})
