@@ -20,6 +20,7 @@ test: .venv/installed-test
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 format: .venv/installed-test

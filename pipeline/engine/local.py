@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,5 +31,5 @@ async def run_local(points: Sequence[Mapping[str, Any]], folder: Path, shards: I
 
 
 def open_shards(engine: Mapping[str, Any]) -> int:
-    """Shards a worker holds at once: enough to keep every question slot busy while others finish."""
-    return int(engine["concurrency"] // engine["shard_size"]) + 2
+    """Shards a worker holds at once: those that fill its slots, and as many that are being read or written."""
+    return 2 * math.ceil(engine["concurrency"] / engine["shard_size"])

@@ -36,8 +36,8 @@ async def run_ray(points: Sequence[Mapping[str, Any]], folder: Path, shards: Ite
         watch.on_served(served[0])
         leases = Leases(shards)
         async with asyncio.TaskGroup() as group:
-            for seat in seats:
-                for _ in range(open_shards(engine)):
+            for _ in range(open_shards(engine)):
+                for seat in seats:  # in turn: a short run is shared out, not taken by the first
                     group.create_task(_lane(seat, leases, watch))
     finally:
         if started:

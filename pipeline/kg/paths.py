@@ -42,14 +42,27 @@ async def gold_paths(
     """Relation paths from `topic` that reach a gold answer in this graph, the best first; may be empty.
 
     Those that the dataset knows, if they do; else their relations in other directions, which not every dataset
-    records; else the shortest that there are.
+    records; else the shortest that there are. No search is made for an answer that `leading_paths` explains.
     """
     short = [path for path in known if len(path) <= max_hops]
-    return (
-        await rank_paths(kg, topic, short, answers)
-        or await rank_paths(kg, topic, _turned(short), answers)
-        or await find_paths(kg, topic, answers, max_hops=max_hops)
-    )
+    reaching = await rank_paths(kg, topic, short, answers) or await rank_paths(kg, topic, _turned(short), answers)
+    if reaching or await leading_paths(kg, topic, short, answers):
+        return reaching
+    return await find_paths(kg, topic, answers, max_hops=max_hops)
+
+
+async def leading_paths(
+    kg: GraphLookups, topic: EntityId, known: Sequence[RelationPath], answers: Sequence[GoldAnswer]
+) -> list[RelationPath]:
+    """Those of the dataset's paths that lead anywhere, if no gold answer is an entity of this graph; else none.
+
+    They lead to what the answer is made of: the things of which a count is the number, for one.
+    """
+    gold = await _Targets.resolve(kg, answers)
+    if not known or any((await kg.relations(sorted(gold.ids))).values()):
+        return []
+    ends = await asyncio.gather(*(instantiate(kg, topic, path) for path in known))
+    return [path for path, end in zip(known, ends, strict=True) if end.nodes]
 
 
 async def find_paths(
@@ -115,10 +128,10 @@ class _Targets:
 
     @classmethod
     async def resolve(cls, kg: GraphLookups, answers: Sequence[GoldAnswer]) -> _Targets:
-        """Entities by id; an answer without an id by its names."""
+        """Entities by id, which may stand among the aliases; an answer without an id by its names."""
         unnumbered = sorted({name for answer in answers if not answer.id for name in (answer.name, *answer.aliases)})
         named = await kg.find_by_name(unnumbered, _NAMESAKES) if unnumbered else {}
-        ids = {answer.id for answer in answers if answer.id}.union(*named.values())
+        ids = {id for answer in answers for id in (answer.id, *answer.aliases) if id}.union(*named.values())
         names = {normalise(name) for answer in answers for name in (answer.name, *answer.aliases)}
         return cls(frozenset(ids), frozenset(names))
 

@@ -1,33 +1,36 @@
-"""The oracle: a simulated model that knows the gold paths and answers, and can be made to err (design: idea 5)."""
+"""The oracle: a simulated model that knows the gold paths and answers, and can be made to err (design: idea 5).
+
+It knows where to look, and recognises what is sought when it is shown it; it never adds what it was not shown. So its
+score is what a method finds: where retrieval fails, the answer is wrong. Only a prompt that asks for what the model
+itself knows (`cot`) gets the gold answer, and says nothing of any method.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from random import Random
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeAlias
+from weakref import WeakValueDictionary
 
 from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from pipeline.kg.paths import RelationPath, find_paths, rank_paths
+from pipeline.kg.paths import RelationPath, gold_paths, instantiate, leading_paths
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.text import normalise
-from pipeline.types import Direction, EntityId, Example, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
-
-MAX_HOPS = 4
-"""Longest path that is searched for where the dataset gives none."""
+from pipeline.types import EntityId, Example, Gold, LiteralNode, Node, Question
 
 _NO_BRACKETS = str.maketrans("", "", "()[]{}<>")
 _CURLY_QUOTES = str.maketrans({'"': "\u201d", "'": "\u2019"})
-_DIRECTIONS: tuple[Direction, ...] = ("out", "in")
 
 Rate = Annotated[float, Field(ge=0, le=1)]
+
+_Paths: TypeAlias = Mapping[EntityId, tuple[RelationPath, ...]]
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,14 @@ class Truth:
 
     question: Question
     gold: Gold
-    paths: Mapping[EntityId, tuple[tuple[Relation, ...], ...]]
-    """Per topic entity the relation paths that reach a gold answer in the graph at hand, best first; may be empty."""
+    paths: _Paths
+    """Per topic entity the relation paths to what is sought in the graph at hand, best first; may be empty."""
+    counted: frozenset[Node] = frozenset()
+    """What a question counts whose answer is a number and no node; empty for every other question."""
+
+    def is_sought(self, node: Node, name: str | None) -> bool:
+        """Whether the answer is read off a graph node, printed under `name`: it is the answer, or is counted."""
+        return node in self.counted if self.counted else self.is_answer_node(node, name)
 
     def is_answer(self, text: str | None = None, *, id: EntityId | None = None) -> bool:
         """Whether a text (under `normalise`) or an id is one of the gold answers."""
@@ -51,7 +60,7 @@ class Truth:
 
     @cached_property
     def _ids(self) -> frozenset[EntityId]:
-        return frozenset(answer.id for answer in self.gold.answers if answer.id is not None)
+        return frozenset(id for answer in self.gold.answers for id in (answer.id, *answer.aliases) if id)
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -59,15 +68,32 @@ class Truth:
 
 
 async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
-    """Look up which relation paths lead from each topic entity to a gold answer in this graph.
+    """Look up what is sought in this graph, and which relation paths lead there from each topic entity.
 
-    The dataset's own paths count if they do; else the same relations in other directions (not every dataset marks
-    them); else the shortest paths of at most `MAX_HOPS` relations.
+    Paths reach a gold answer (`gold_paths`). If none does, they lead to what it is made of (`leading_paths`).
     """
     question, gold = example.question, example.gold
-    topics = [topic.id for topic in question.topic_entities]
-    paths = await asyncio.gather(*(_paths(kg, id, gold.paths.get(id, ()), gold.answers) for id in topics))
-    return Truth(question, gold, {id: tuple(reaching) for id, reaching in zip(topics, paths, strict=True)})
+    known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
+    found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
+    if any(found):
+        return Truth(question, gold, _by_topic(known, found))
+    found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
+    leading = _by_topic(known, found)
+    return Truth(question, gold, leading, await _counted(kg, leading, gold))
+
+
+def _by_topic(topics: Iterable[EntityId], found: Iterable[Sequence[RelationPath]]) -> _Paths:
+    return {topic: tuple(paths) for topic, paths in zip(topics, found, strict=True)}
+
+
+async def _counted(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> frozenset[Node]:
+    """The nodes to which the best paths of all topic entities lead, if the gold answer is their number."""
+    best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
+    if not best or len(gold.answers) != 1:
+        return frozenset()
+    ends = await asyncio.gather(*(instantiate(kg, topic, path) for topic, path in best))
+    common = frozenset.intersection(*(frozenset(end.nodes) for end in ends)) - paths.keys()
+    return common if normalise(gold.answers[0].name) == str(len(common)) else frozenset()
 
 
 @pydantic_dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -89,20 +115,42 @@ class Oracle:
         pass
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> QuestionOracle:
-        return QuestionOracle(self, example, kg)
+        """The oracle of one question. Those that are in use for one example and graph look up the truth once."""
+        place = id(example), id(kg)
+        known = _IN_USE.get(place)
+        if known is None:
+            known = _IN_USE[place] = _KnownTruth(example, kg)
+        return QuestionOracle(self, known)
+
+
+class _KnownTruth:
+    """The truth of one question about one graph, looked up when it is first needed."""
+
+    def __init__(self, example: Example, kg: KnowledgeGraph) -> None:
+        self._example = example
+        self._kg = kg
+        self._truth: Truth | None = None
+        self._looking_up = asyncio.Lock()
+
+    async def get(self) -> Truth:
+        async with self._looking_up:
+            if self._truth is None:
+                self._truth = await find_truth(self._example, self._kg)
+        return self._truth
+
+
+_IN_USE: WeakValueDictionary[tuple[int, int], _KnownTruth] = WeakValueDictionary()
+"""By the identities of the example and the graph, which last as long as the value: it holds both."""
 
 
 class QuestionOracle:
     """Replies to the prompts of one question as a perfect model would, or errs, by draws seeded by the call."""
 
-    def __init__(self, oracle: Oracle, example: Example, kg: KnowledgeGraph) -> None:
+    def __init__(self, oracle: Oracle, known: _KnownTruth) -> None:
         """Bind to a question; the truth about it is looked up at the first call."""
         self.identity = oracle.identity
         self._oracle = oracle
-        self._example = example
-        self._kg = kg
-        self._truth: Truth | None = None
-        self._looking_up = asyncio.Lock()
+        self._known = known
 
     async def complete(self, call: Call) -> Completion:
         """What a perfect model would write, or an erring or a damaged version of it."""
@@ -126,10 +174,7 @@ class QuestionOracle:
 
     async def _write(self, call: Call, slip: Random | None) -> str:
         await asyncio.sleep(self._oracle.latency_s)
-        async with self._looking_up:
-            if self._truth is None:
-                self._truth = await find_truth(self._example, self._kg)
-        return call.prompt.write_as_oracle(self._truth, slip)
+        return call.prompt.write_as_oracle(await self._known.get(), slip)
 
 
 def damage(text: str, rng: Random) -> str:
@@ -145,22 +190,3 @@ def damage(text: str, rng: Random) -> str:
         "",
     )
     return rng.choice(damaged)
-
-
-async def _paths(
-    kg: KnowledgeGraph, topic: EntityId, given: Sequence[RelationPath], answers: Sequence[GoldAnswer]
-) -> list[RelationPath]:
-    return (
-        await rank_paths(kg, topic, given, answers)
-        or await rank_paths(kg, topic, _redirected(given), answers)
-        or await find_paths(kg, topic, answers, max_hops=MAX_HOPS)
-    )
-
-
-def _redirected(paths: Iterable[RelationPath]) -> Iterator[RelationPath]:
-    """Every path in every combination of directions, the given ones too."""
-    for path in paths:
-        for directions in product(_DIRECTIONS, repeat=len(path)):
-            yield tuple(
-                Relation(relation.name, direction) for relation, direction in zip(path, directions, strict=True)
-            )

@@ -12,9 +12,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -127,7 +126,7 @@ class Prompt(ABC, Generic[T]):
 class Call:
     """One request to a model, complete with everything that decides the answer."""
 
-    prompt: Prompt[object]
+    prompt: Prompt[Any]
     messages: tuple[Message, ...]
     sampling: Sampling
     key: str
@@ -136,8 +135,3 @@ class Call:
     """Sampling seed, derived from the key."""
     choices: tuple[str, ...] = ()
     """For `choose`: the texts to weigh; empty for a completion."""
-
-    @cached_property
-    def rng(self) -> Random:
-        """A generator seeded by the call, for models that are simulated."""
-        return Random(self.seed)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from pipeline.methods.instance import Instance, Path
 from pipeline.methods.rendering import Names, node_name
 from pipeline.retrieval.relations import as_text
-from pipeline.types import EntityId
+from pipeline.types import EntityId, Node
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 
 
 def gold_paths(truth: Truth, entity: EntityId) -> list[Path]:
-    """The paths that reach an answer from an entity, without directions, best first."""
+    """The paths from an entity to what is sought, without directions, best first."""
     paths = (tuple(relation.name for relation in path) for path in truth.paths.get(entity, ()))
     return list(dict.fromkeys(path for path in paths if path))
 
 
 def hops_to_answer(instance: Instance, names: Names, truth: Truth) -> int:
-    """How many hops lead to the last gold answer of an instance; 0 when none does."""
+    """How many hops lead to the last node of an instance that is sought; 0 when none does."""
     reached = enumerate(instance.nodes[1:], start=1)
-    return max((hops for hops, node in reached if truth.is_answer_node(node, node_name(node, names))), default=0)
+    return max((hops for hops, node in reached if truth.is_sought(node, node_name(node, names))), default=0)
+
+
+def answers_shown(shown: Mapping[Node, str], truth: Truth) -> list[str]:
+    """What a perfect reader answers from nodes and their names: gold answers, or how many there are to count."""
+    sought = [name for node, name in shown.items() if truth.is_sought(node, name)]
+    if truth.counted and sought:
+        return [str(len(sought))]
+    return list(dict.fromkeys(sought))
 
 
 def hops_on_track(instance: Instance, truth: Truth) -> int:

@@ -74,7 +74,7 @@ class Counters:
     kg_lookups: int = 0
     """Batched lookups that the method made."""
     kg_queries: int = 0
-    """Physical queries that they caused; 0 for a graph in the process."""
+    """Physical queries that they caused; one per batch for a graph in the process."""
     kg_rows: int = 0
     parse_failures: int = 0
     llm_s: float = 0.0

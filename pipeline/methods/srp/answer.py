@@ -10,7 +10,7 @@ from pipeline.llm.prompt import Template
 from pipeline.methods.answering import UNKNOWN, AnswerAlone, AnswerPrompt, write_answers
 from pipeline.methods.instance import Instance
 from pipeline.methods.rendering import Names, Printer, as_question, node_name
-from pipeline.methods.simulation import most_similar_path
+from pipeline.methods.simulation import answers_shown, most_similar_path
 from pipeline.types import Node, Question
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ class AnswerFromEvidence(AnswerPrompt):
         return {"question": as_question(self.question.text), "facts": facts}
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """The gold answers among the facts shown. When there are none, or with a slip, another entity of the facts."""
+        """What the facts say. When they do not say it, or with a slip, another entity of the facts."""
         shown = self._named([node for instance in self.evidence for node in instance.nodes[1:]])
-        gold = [text for node, text in shown.items() if truth.is_answer_node(node, text)]
-        wrong = [text for text in shown.values() if text not in gold] or [UNKNOWN]
+        right = answers_shown(shown, truth)
+        wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
         if slip:
             return write_answers([slip.choice(wrong)])
-        return write_answers(dict.fromkeys(gold) or wrong[:1])
+        return write_answers(right or wrong[:1])
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """What the relation path most like the question ends in."""
@@ -118,3 +118,7 @@ class AnswerWithoutEvidence(AnswerAlone):
     """The model alone, when there is no topic entity or nothing was found."""
 
     role: ClassVar[str] = "srp.answer_cot"
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """Nothing: the oracle knows what it is shown, or a search that found nothing would count as a success."""
+        return write_answers([UNKNOWN])
