@@ -212,14 +212,17 @@ class _Stream(io.RawIOBase):
 
 
 def _post(block: bytes, endpoint: str) -> None:
-    """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's own words."""
+    """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's own words.
+
+    They go as the Turtle that they also are: Virtuoso guesses the form from the first bytes, where a long text misleads.
+    """
     store = urllib.parse.urljoin(endpoint, f"/sparql-graph-crud-auth?graph-uri={GRAPH}")
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
     user, password = os.environ.get("VIRTUOSO_USER", "dba"), os.environ.get("VIRTUOSO_PASSWORD", "dba")
     passwords.add_password(None, store, user, password)
     opener = urllib.request.build_opener(urllib.request.HTTPDigestAuthHandler(passwords))
     request = urllib.request.Request(  # noqa: S310 — the user's own server
-        store, block, {"Content-Type": "application/n-triples"}, method="POST"
+        store, b"@prefix : <urn:> .\n" + block, {"Content-Type": "text/turtle"}, method="POST"
     )
     try:
         with opener.open(request) as response:

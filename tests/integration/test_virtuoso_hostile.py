@@ -59,8 +59,7 @@ class World:
 
     def load(self, facts: Iterable[Triple]) -> None:
         new = set(facts) - self.facts
-        # The server guesses the form of what it is sent from its first line, so that one is never a long text.
-        post([b"@prefix : <urn:> .\n" + "".join(map(TERMS.n_triple, new)).encode()], [self.endpoint])
+        post(["".join(map(TERMS.n_triple, new)).encode()], [self.endpoint])
         self.facts |= new
 
     def neighbours(self, id: EntityId, relation: Relation) -> set[object]:
