@@ -37,9 +37,10 @@ class Plan:
 def main(argv: list[str]) -> int:
     """Build the base that Hydra overrides `argv` describe, write it and print what became of the questions."""
     if wants_help(argv):
-        print(help_text("kgqa references [group=choice] [key=value] …", "references"))
+        print(help_text("kgqa references [group=choice] [key=value] …", argv, name="references"))
         return 0
     settings = config.compose(argv, name="references")
+    config.check(settings, ("run", "dataset", "kg", "retrieval"))
     plan: Plan = config.build("references", settings)
     dataset: Dataset = config.build("dataset", settings)
     base, report = asyncio.run(_build(plan, settings, dataset))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 
-from pipeline.errors import UserError, nearest
+from pipeline.errors import ServiceError, UserError, nearest
 
 COMMANDS = {
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
@@ -28,21 +29,38 @@ def main(argv: list[str] | None = None) -> int:
         print(version("kgqa-pipeline"))
         return 0
     if words[0] not in COMMANDS:
-        print(f"kgqa: there is no command '{words[0]}'.{nearest(words[0], COMMANDS)}\n\n{_usage()}", file=sys.stderr)
+        known = ", ".join(COMMANDS)
+        print(f"kgqa: there is no command '{words[0]}'.{nearest(words[0], COMMANDS)} Known: {known}", file=sys.stderr)
         return 2
-    return guard(import_module(COMMANDS[words[0]][0]).main, words[1:])
+    module, _ = COMMANDS[words[0]]
+    return guard(lambda rest: int(import_module(module).main(rest)), words[1:])
 
 
 def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
-    """Run a job, turning a user's mistake and Ctrl-C into a sentence and an exit code."""
+    """Run a job, turning what the user can mend and Ctrl-C into a sentence and an exit code."""
     try:
         return job(words)
-    except UserError as error:
-        print(f"kgqa: {error}", file=sys.stderr)
+    except BrokenPipeError:  # whoever reads our output has seen enough, as in `kgqa evaluate --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        return 141
+    except Exception as error:
+        sentence = _mendable(error)
+        if sentence is None:
+            raise
+        print(f"kgqa: {sentence}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("kgqa: stopped; the same command goes on where this one left off", file=sys.stderr)
         return 130
+
+
+def _mendable(error: Exception) -> str | None:
+    """What is wrong and not our fault, in words: a mistake, a service or a disk. None for a bug."""
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(_mendable, error.exceptions)), None)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) if isinstance(error, (UserError, ServiceError)) else None
 
 
 def _usage() -> str:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.console import Console
+
 from pipeline import config
+from pipeline.engine.rejections import remarks
+from pipeline.engine.summary import show
+from pipeline.evaluation.summary import PointSummary
+from pipeline.traces.folder import RunFolder
 
 
 def wants_help(argv: list[str]) -> bool:
@@ -10,6 +18,20 @@ def wants_help(argv: list[str]) -> bool:
     return bool({"-h", "--help"} & set(argv))
 
 
-def help_text(usage: str, name: str = "config") -> str:
-    """A usage line, the groups with their choices, and every key with its default."""
-    return f"usage: {usage}\n\n{config.describe(name)}"
+def help_text(usage: str, argv: list[str], *, name: str = "config") -> str:
+    """A usage line, the groups with their choices, and every key with its default, under the overrides in `argv`."""
+    return f"usage: {usage}\n\n{config.describe([word for word in argv if '=' in word], name=name)}"
+
+
+def report(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
+    """Print the scores of a finished run, and as the last line how many input rows they lack."""
+    console = Console()
+    show(summaries, console)
+    summary = folder.read_summary() or {}
+    print_remarks(remarks(summary["rejected"], folder.rejected), console)
+
+
+def print_remarks(lines: Sequence[str], console: Console) -> None:
+    """Print sentences as they are: a path is no markup, and is not cut."""
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -4,44 +4,50 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
 
 from jobs.cli import guard
-from jobs.common import help_text, wants_help
+from jobs.common import help_text, report, wants_help
 from pipeline import config
-from pipeline.engine.run import Point, execute
-from pipeline.engine.summary import show
+from pipeline.engine.run import Point, execute, run_dir
 from pipeline.errors import UserError
+from pipeline.traces.folder import RunFolder
 
 
 def main(argv: list[str]) -> int:
     """Run `argv`, which is Hydra overrides or the `run.yaml` of an earlier run, to be begun again or resumed."""
     if wants_help(argv):
-        print(help_text("kgqa evaluate [group=choice] [key=value] … | RUN/run.yaml"))
+        print(help_text("kgqa evaluate [group=choice] [key=value] … | RUN/run.yaml", argv))
         return 0
-    show(execute(_points(argv), Console(stderr=True)), Console())
+    points = _points(argv)
+    for point in points:
+        config.check(point.config)
+    summaries = execute(points, Console(stderr=True))
+    report(RunFolder(run_dir(points[0].config)), summaries)
     return 0
 
 
 def _points(argv: list[str]) -> list[Point]:
-    if len(argv) == 1 and argv[0].endswith(".yaml"):
-        return _saved_points(Path(argv[0]))
-    return [Point(tuple(argv), config.compose(argv))]
+    files = [word for word in argv if word.endswith(".yaml") and "=" not in word]
+    if not files:
+        return [Point(tuple(argv), config.compose(argv))]
+    if len(argv) > 1:
+        raise UserError(f"{files[0]} holds the whole configuration: give no other words with it")
+    return _saved_points(Path(files[0]))
 
 
 def _saved_points(path: Path) -> list[Point]:
     try:
-        saved: dict[str, Any] = yaml.safe_load(path.read_text())
-        points = [Point(tuple(point["overrides"]), point["config"]) for point in saved["points"]]
+        first, *others = yaml.safe_load(path.read_text(encoding="utf-8"))["points"]
+        points = [Point(tuple(point["overrides"]), point["config"]) for point in (first, *others)]
+        for point in points:
+            point.config["run"]["dir"] = str(path.parent)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, KeyError, TypeError):
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
         raise UserError(f"{path} is not the run.yaml of a run") from None
-    for point in points:
-        point.config["run"]["dir"] = str(path.parent)
     return points
 
 

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     if word not in _JOBS:
         raise UserError(f"kgqa graph has no '{word}'.{nearest(word, _JOBS)} It is load or serve.")
     if wants_help(overrides):
-        print(help_text(USAGE.replace("load|serve", word), f"graph_{word}"))
+        print(help_text(USAGE.replace("load|serve", word), overrides, name=f"graph_{word}"))
         return 0
     _JOBS[word](config.compose(overrides, name=f"graph_{word}"))
     return 0
@@ -106,8 +106,6 @@ def _load(settings: Mapping[str, Any], dataset: Dataset, target: Target, output:
             reject=rejections.add,
             tick=tick,
         )
-    if not rejections.count:
-        rejected.unlink(missing_ok=True)
     return "\n".join([_describe(summary), *rejections.remarks()])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from jobs.cli import guard
-from jobs.common import help_text, wants_help
+from jobs.common import help_text, print_remarks, report, wants_help
 from pipeline import config
 from pipeline.datasets.port import Dataset
 from pipeline.engine.rejections import Rejections
@@ -17,7 +18,7 @@ from pipeline.engine.summary import rescore_run, show
 from pipeline.errors import UserError
 from pipeline.evaluation.peers import compare_rules
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.summary import aggregate
+from pipeline.evaluation.summary import PointSummary, aggregate
 from pipeline.evaluation.table import rules_table
 from pipeline.traces.folder import RunFolder
 
@@ -27,10 +28,11 @@ USAGE = "kgqa score RUN [evaluation.key=value] … | predictions=FILE dataset=NA
 def main(argv: list[str]) -> int:
     """Score a run folder (the first word without `=`) or a file of predictions."""
     if wants_help(argv) or not argv:
-        print(help_text(USAGE, "score"))
+        print(help_text(USAGE, argv, name="score"))
         return 0
     if "=" not in argv[0]:
-        show(rescore_run(RunFolder(Path(argv[0])), config.build("evaluation", _compose(argv[1:]))), Console())
+        folder = RunFolder(Path(argv[0]))
+        report(folder, _rescore(folder, argv[1:]))
         return 0
     composed = _compose(argv)
     if not composed["predictions"]:
@@ -40,22 +42,33 @@ def main(argv: list[str]) -> int:
 
 
 def _compose(overrides: list[str]) -> dict[str, Any]:
-    return config.compose(overrides, name="score")
+    composed = config.compose(overrides, name="score")
+    config.check(composed, ("dataset", "evaluation"))
+    return composed
+
+
+def _rescore(folder: RunFolder, overrides: list[str]) -> list[PointSummary]:
+    """Score a run as it was scored when it ran, but for what the overrides say."""
+    run = folder.read_run()
+    if run is None:
+        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    own = config.flatten({"evaluation": run["points"][0]["config"]["evaluation"]})
+    composed = _compose([*(f"{key}={json.dumps(value)}" for key, value in own), *overrides])
+    return rescore_run(folder, config.build("evaluation", composed))
 
 
 def _score_predictions(composed: dict[str, Any], console: Console) -> None:
     file = Path(composed["predictions"])
     dataset: Dataset = config.build("dataset", composed)
     evaluation = config.build("evaluation", composed)
-    with Rejections(file.with_name("rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
+    with Rejections(file.with_name(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
         predictions = read_predictions(file, rejections.add)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, settings=evaluation)
     show(aggregate(scored.frame, settings=evaluation), console)
     if composed["peers"]:
         console.print(rules_table(compare_rules(scored.lines)))
-    for remark in [*scored.remarks(), *rejections.remarks()]:
-        console.print(remark, highlight=False, markup=False)
+    print_remarks([*scored.remarks(), *rejections.remarks()], console)
 
 
 if __name__ == "__main__":

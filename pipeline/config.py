@@ -11,24 +11,76 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import hydra
+import yaml
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
-from pydantic import ValidationError
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
 from pipeline.errors import UserError, nearest
 
-GENERIC_METHOD_KEYS = ("beam_width", "depth", "retries")
-"""The sweep axes every method has (methods.md §1.3); its own keys interpolate from them."""
+SECTIONS = ("run", "budget", "dataset", "kg", "method", "llm", "retrieval", "engine", "evaluation")
+"""What a run is configured by."""
 
-_NOT_ARGUMENTS = {"method": GENERIC_METHOD_KEYS, "dataset": ("strict",)}
-"""Keys that are for the runner, not for the component that the section builds."""
 
-_PLACES = ("choices", "run.dir", "run.reuse", "engine", "kg.endpoints", "llm.base_urls", "llm.api_key_env")
+class _Keys(BaseModel):
+    """Keys that the runner reads itself. A component never sees them."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Run(_Keys):
+    dir: str | None
+    limit: PositiveInt | None
+    seed: int
+    reuse: list[str]
+
+
+class _Engine(_Keys):
+    name: Literal["local", "ray"]
+    concurrency: PositiveInt
+    shard_size: PositiveInt
+    workers: PositiveInt = 1
+    address: str | None = None
+    cpus_per_worker: PositiveFloat = 1
+    max_replacements: NonNegativeInt = 0
+
+
+class _OfDataset(_Keys):
+    model_config = ConfigDict(extra="ignore")
+
+    strict: bool = False
+
+
+class _OfMethod(_Keys):
+    """The sweep axes that every method has (methods.md §1.3); its own keys interpolate from them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    beam_width: PositiveInt = 1
+    depth: PositiveInt = 1
+    retries: NonNegativeInt = 0
+
+
+_RUNNERS: Mapping[str, type[_Keys]] = {"run": _Run, "engine": _Engine, "dataset": _OfDataset, "method": _OfMethod}
+
+_PLACES = (
+    *("choices", "run.dir", "run.reuse", "dataset.strict", "kg.dataset.strict", "engine"),
+    *("retrieval.cache_dir", "retrieval.encoder.device", "retrieval.relation_encoder.device"),
+    *("kg.endpoints", "kg.values_style", "kg.values_chunk", "kg.max_inflight", "kg.max_neighbours", "kg.coalesce_ms"),
+    *("kg.memo_entries", "kg.open_graphs", "kg.timeout_s", "kg.retries", "kg.hedge"),
+    *("llm.base_urls", "llm.api_key_env", "llm.connect_timeout_s", "llm.timeout_s", "llm.max_retries", "llm.backoff_s"),
+    *("llm.max_backoff_s", "llm.breaker_failures", "llm.breaker_reset_s", "llm.latency_s"),
+)
 """Keys that say where and how fast a run happens, not what it computes: a resume may change them."""
 
 _HERE = Path(__file__).resolve().parent
@@ -44,32 +96,41 @@ def conf_dir() -> Path:
 
 def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]:
     """Compose and resolve a configuration. Raises UserError for an unknown key, a wrong choice or a missing value."""
+    composed, choices = _compose(overrides, name)
+    if missing := sorted(key for key, value in flatten(_plain(composed)) if value == "???"):
+        raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
     try:
-        composed, choices = _compose(overrides, name)
-        if missing := OmegaConf.missing_keys(composed):
-            raise UserError(f"{', '.join(sorted(missing))} must be given, as in {min(missing)}=…")
-        resolved = OmegaConf.to_container(composed, resolve=True)
-    except MissingConfigException as error:
-        raise UserError(_unknown_choice(error)) from None
-    except ConfigCompositionException as error:
-        raise UserError(_unknown_key(error, overrides, name)) from None
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(str(error).splitlines()[0]) from None
-    assert isinstance(resolved, dict)
-    return {**{str(key): value for key, value in resolved.items()}, "choices": choices}
+        return {**_plain(composed, resolve=True), "choices": choices}
+    except OmegaConfBaseException as error:
+        raise UserError(_mistake(error, overrides, name)) from None
 
 
-def describe(name: str = "config") -> str:
-    """All groups with their choices, and every key with its default, for `--help`."""
+def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
+    """All groups with their choices, and every key with its default under the overrides, for `--help`."""
     groups = sorted(path for path in conf_dir().iterdir() if path.is_dir())
     lines = [f"  {path.name}={'|'.join(sorted(file.stem for file in path.glob('*.yaml')))}" for path in groups]
-    composed, _ = _compose([], name)
+    composed, _ = _compose(overrides, name)
     return "\n".join([*lines, "", OmegaConf.to_yaml(composed).rstrip()])
 
 
 def build(section: str, config: Mapping[str, Any]) -> Any:
     """Build the component of a section. Raises UserError naming the key whose value is wrong."""
     return _construct(config[section], section, section)
+
+
+def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None:
+    """Try every value before anything is opened or written. Raises UserError naming the first key that is wrong."""
+    for section in sections:
+        keys = config.get(section)
+        if not isinstance(keys, Mapping):
+            raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
+        if section in _RUNNERS:
+            try:
+                _RUNNERS[section].model_validate(dict(keys))
+            except ValidationError as error:
+                raise UserError(_wrong_value(error, section)) from None
+        if section not in ("run", "engine"):
+            build(section, config)
 
 
 def canonical(value: object) -> str:
@@ -99,39 +160,77 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _compose(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
-    """The composed configuration, unresolved, and the choice made in each group."""
+    """The composed configuration, unresolved, and the choice made in each group. Raises UserError."""
     GlobalHydra.instance().clear()
-    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
+    try:
+        with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(_mistake(error, overrides, name)) from None
     with open_dict(composed):
         of_hydra = composed.pop("hydra")
     choices = of_hydra.runtime.choices.items()
     return composed, {str(group): str(choice) for group, choice in choices if "/" not in str(group)}
 
 
+def _plain(composed: DictConfig, *, resolve: bool = False) -> dict[str, Any]:
+    plain = OmegaConf.to_container(composed, resolve=resolve)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
 def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
     """Import the `_target_` and call it with the section's keys, nested components first."""
-    skipped = ("_target_", *_NOT_ARGUMENTS.get(kind, ()))
+    if "_target_" not in section:
+        raise UserError(f"{path}._target_ must be given: the class that the section configures")
+    skipped = ("_target_", *(_RUNNERS[kind].model_fields if kind in _RUNNERS else ()))
     arguments = {
         key: _construct(value, key, f"{path}.{key}") if isinstance(value, Mapping) and "_target_" in value else value
         for key, value in section.items()
         if key not in skipped
     }
-    module, _, name = section["_target_"].rpartition(".")
-    try:
-        target = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"{path}._target_={section['_target_']} cannot be imported: {error}") from None
+    target = _import(section["_target_"], path)
     try:
         return target(**arguments)
     except ValidationError as error:
         raise UserError(_wrong_value(error, path)) from None
+    except TypeError as error:
+        raise UserError(f"the keys of {path} are not those of its _target_ {section['_target_']}: {error}") from None
+
+
+def _import(name: str, path: str) -> Any:
+    module, _, attribute = str(name).rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
+        raise UserError(f"{path}._target_={name} cannot be imported: {error}") from None
 
 
 def _wrong_value(error: ValidationError, path: str) -> str:
     first = error.errors()[0]
     key = ".".join([path, *map(str, first["loc"])])
+    match first["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            return f"unknown key '{key}'."
+        case "missing" | "missing_argument" | "missing_keyword_only_argument":
+            return f"{key} must be given, as in {key}=…"
     return f"{key}={first['input']!r} is wrong: {first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def _mistake(error: HydraException | OmegaConfBaseException, overrides: Sequence[str], name: str) -> str:
+    reason = str(error).splitlines()[0]
+    match error:
+        case MissingConfigException():
+            return _unknown_choice(error)
+        case OverrideParseException():
+            return f"'{error.override}' is not of the form key=value (with special characters, 'key=\"value\"')"
+        case ConfigCompositionException() if "Ambiguous value" in reason:
+            return f"{reason}: a list is written key=[1,2]"
+        case ConfigCompositionException():
+            return _unknown_key(overrides, name) or reason
+        case InterpolationResolutionError():
+            return f"{error.full_key}={error.child_node} cannot be resolved ({reason}): set {error.full_key}"
+    return reason
 
 
 def _unknown_choice(error: MissingConfigException) -> str:
@@ -141,20 +240,29 @@ def _unknown_choice(error: MissingConfigException) -> str:
     return f"there is no {group}={choice}.{nearest(choice, options)} Known: {', '.join(options)}"
 
 
-def _unknown_key(error: ConfigCompositionException, overrides: Sequence[str], name: str) -> str:
-    """Say which override names no key, and the nearest key there is under the same group choices."""
+def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
+    """Say which override names no key under the same group choices; None when each does."""
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     choices = [word for word in overrides if word.partition("=")[0] in groups or word.startswith("hydra.")]
     composed, _ = _compose(choices, name)
-    plain = OmegaConf.to_container(composed)
-    assert isinstance(plain, dict)
-    known = [key for key, _ in flatten({str(key): value for key, value in plain.items()})]
+    known = [key for key, _ in flatten(_plain(composed))]
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}
     for word in overrides:
         key = word.partition("=")[0].lstrip("+~")
         if key not in groups and key not in known and key not in sections and not key.startswith("hydra."):
-            return f"unknown key '{key}'.{nearest(key, known)}"
-    return str(error).splitlines()[0]
+            return f"unknown key '{key}'.{_suggestion(key, [*known, *groups])}"
+    return None
+
+
+def _suggestion(key: str, known: Sequence[str]) -> str:
+    """Where the key is: in another choice of its group, in a section that was not named, or spelled another way."""
+    group, _, rest = key.partition(".")
+    others = sorted((conf_dir() / group).glob("*.yaml")) if rest else []
+    owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(yaml.safe_load(file.read_text())))]
+    if owners:
+        return f" It is a key of {' and of '.join(owners)}."
+    endings = [full for full in known if full.endswith(f".{key}")]
+    return f" Did you mean '{endings[0]}'?" if endings else nearest(key, known)
 
 
 def _computed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def saturation() -> dict[str, float]:
     """Wall time against Σ latency / concurrency, at 256 questions in flight and half a second per call."""
     in_flight, latency_s, calls, questions = 256, 0.5, 8, 2048
     with serving(latency_s=latency_s) as url, tempfile.TemporaryDirectory() as folder:
-        overrides = [*_endpoint(url), f"dataset.questions={questions}", f"engine.concurrency={in_flight}"]
+        overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000"]
+        overrides += [f"engine.concurrency={in_flight}"]
         summary = run_steady(Path(folder) / "run", overrides, calls=calls)
     ideal_s = questions * calls * latency_s / in_flight
     running_s = summary["wall_s"] - summary["opening_s"]

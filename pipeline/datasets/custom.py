@@ -82,6 +82,11 @@ class Custom:
         examples = read_examples(self.questions, json_lines(self.questions), self._read, reject, what="questions")
         return self._filtered(examples)
 
+    def count(self) -> int | None:
+        """The lines of the file, unless they are filtered."""
+        _check(self.questions, "questions")
+        return None if self.filter else sum(1 for _ in json_lines(self.questions))
+
     def triples(self) -> Iterator[Triple]:
         """The user's facts. Raises UserError for a missing file or a bad line."""
         _check(self.triples_file, "triples")

@@ -34,14 +34,24 @@ class GRBench:
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Read the questions; an id is made of domain and number (`amazon-0`). Raises UserError for a wrong file."""
-        what = f"GRBench questions of {self.domain}"
-        inside = self.path.parts[-len(self._parts) :] == self._parts
-        file = locate(self.path, ("data.json",) if inside else (f"{self.domain}/data.json",), what=what)
-        return read_examples(file, json_lines(file), self._example, reject, what=what)
+        file = self._file()
+        return read_examples(file, json_lines(file), self._example, reject, what=self._what)
+
+    def count(self) -> int:
+        """The lines of the file."""
+        return sum(1 for _ in json_lines(self._file()))
 
     def triples(self) -> Iterator[Triple]:
         """The graph of the domain, for loading it elsewhere; runs ask it through `kg=grbench`. Raises UserError."""
         return graph_triples(find_graph(self.path, self.domain))
+
+    def _file(self) -> Path:
+        inside = self.path.parts[-len(self._parts) :] == self._parts
+        return locate(self.path, ("data.json",) if inside else (f"{self.domain}/data.json",), what=self._what)
+
+    @property
+    def _what(self) -> str:
+        return f"GRBench questions of {self.domain}"
 
     @property
     def _parts(self) -> tuple[str, ...]:

@@ -46,15 +46,25 @@ class MetaQA:
 
         Gold paths come from the parallel `{hops}-hop/qa_{split}_qtype.txt` where there is one.
         """
-        what = f"{self.hops}-hop MetaQA questions"
-        stem = f"{self.hops}-hop/qa_{self.split}"
-        file = find(self.path, (f"{stem}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt"), what=what)[0]
-        types = next(iter(matching(self.path, (f"{stem}_qtype.txt",))), None)
-        return read_examples(file, _rows(file, types), self._example, reject, what=what)
+        file = self._file()
+        types = next(iter(matching(self.path, (f"{self.hops}-hop/qa_{self.split}_qtype.txt",))), None)
+        return read_examples(file, _rows(file, types), self._example, reject, what=self._what)
+
+    def count(self) -> int:
+        """The lines of the file."""
+        return sum(1 for _ in lines(self._file()))
 
     def triples(self) -> Iterator[Triple]:
         """The facts of `kb.txt`, repeated lines included. Raises UserError for a missing file or a bad line."""
         return delimited_triples(find(self.path, ("kb.txt",), what="MetaQA graph")[0], "|")
+
+    def _file(self) -> Path:
+        places = (f"{self.hops}-hop/qa_{self.split}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt")
+        return find(self.path, places, what=self._what)[0]
+
+    @property
+    def _what(self) -> str:
+        return f"{self.hops}-hop MetaQA questions"
 
     def _example(self, row: tuple[int, bytes, bytes | None]) -> Example:
         number, line, type_line = row

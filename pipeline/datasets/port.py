@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from pipeline.types import Example, Rejected, Triple
 
@@ -28,4 +28,13 @@ class Dataset(Protocol):
 
     def triples(self) -> Iterator[Triple]:
         """The dataset's own graph. Raises UserError, naming the remedy, when it has none."""
+        ...
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """What a dataset may add, for the progress bar, where it need not parse its rows to know."""
+
+    def count(self) -> int | None:
+        """How many rows `examples` would read, unreadable ones included; None where only reading would tell."""
         ...

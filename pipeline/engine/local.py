@@ -32,4 +32,5 @@ async def run_local(points: Sequence[Mapping[str, Any]], folder: Path, shards: I
 
 def open_shards(engine: Mapping[str, Any]) -> int:
     """Shards a worker holds at once: those that fill its slots, and as many that are being read or written."""
-    return 2 * math.ceil(engine["concurrency"] / engine["shard_size"])
+    concurrency, shard_size = int(engine["concurrency"]), int(engine["shard_size"])
+    return 2 * math.ceil(concurrency / shard_size)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
@@ -83,7 +83,10 @@ class _Seat:
         """Start a worker and wait until its components are open."""
         options = {"num_cpus": self._engine["cpus_per_worker"], "max_concurrency": open_shards(self._engine) + 1}
         actor = ray.remote(QuestionWorker).options(**options).remote(self._points, self._folder)
-        served: list[Served] = await actor.open.remote()
+        try:
+            served: list[Served] = await actor.open.remote()
+        except RayTaskError as error:
+            raise error.cause from None  # a user's mistake reads as it would without Ray
         self.actor = actor
         return served
 

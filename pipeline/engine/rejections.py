@@ -33,7 +33,7 @@ class Rejections:
 
     def remarks(self) -> list[str]:
         """The line that a command ends with when there are any."""
-        return [f"{self.count} rows could not be read: {self._path} says which and why"] if self._rows else []
+        return remarks(self.count, self._path)
 
     def __enter__(self) -> Self:
         return self
@@ -41,3 +41,11 @@ class Rejections:
     def __exit__(self, *exc: object) -> None:
         if self._rows:
             self._path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
+        elif self._path.exists():
+            self._path.unlink()  # an earlier attempt's, whose input has been mended since
+
+
+def remarks(count: int, path: Path) -> list[str]:
+    """The line that a command ends with when `count` rows, listed in `path`, could not be read."""
+    what = "row" if count == 1 else "rows"
+    return [f"{count:,} {what} could not be read: {path} says which and why"] if count else []

@@ -21,7 +21,7 @@ from pipeline.engine.local import run_local
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.shard import Shard, shards
 from pipeline.engine.summary import Ended, summarise
-from pipeline.engine.watch import Watch
+from pipeline.engine.watch import Watch, questions_left
 from pipeline.engine.worker import Served
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import PointSummary
@@ -79,7 +79,9 @@ async def _execute(
         if saved is None:
             folder.write_run(_describe(points, served, began))
 
-    watch = Watch(console, total=resolved["run"]["limit"], points=len(points), on_served=on_served)
+    size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
+    left = questions_left(config.build("dataset", resolved), limit, size=size, finished=folder.finished())
+    watch = Watch(console, total=left, points=len(points), on_served=on_served)
     with rejections:
         first = next(owed, None)
         if first is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -18,8 +18,18 @@ from rich.progress import (
     Progress as Bar,
 )
 
+from pipeline.datasets.port import Counted
 from pipeline.engine.shard import Progress
 from pipeline.engine.worker import Served
+
+
+def questions_left(dataset: object, limit: int | None, *, size: int, finished: Collection[int]) -> int | None:
+    """How many questions are in no finished shard of `size`; None where only reading them would tell."""
+    counts = [limit, dataset.count() if isinstance(dataset, Counted) else None]
+    total = min((count for count in counts if count is not None), default=None)
+    if total is None:
+        return None
+    return total - sum(min(size, max(0, total - index * size)) for index in finished)
 
 
 class Watch:
@@ -63,4 +73,5 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._bar.live.is_started:
+            self._bar.stop()

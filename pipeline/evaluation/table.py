@@ -19,19 +19,22 @@ _RELIABILITY = {"answer_in_evidence": "gold in evidence", "answer_supported": "h
 _COSTS = {"llm_calls": "calls", "tokens": "tokens"}
 _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
+_COST_WIDTH = len("00.0 calls")
 
 
 def score_table(points: Sequence[PointSummary]) -> Table:
     """One row per point: the compatible score of its method's paper, then the standard ones, then what it cost."""
     scores = _STANDARD | (_GRBENCH if any(map(_is_grbench, points)) else {}) | _RELIABILITY
     table = _table(None, _caption(points))
+    table.padding = 0  # so that five figures with their intervals leave room for a name in 80 columns
     table.add_column("method", overflow="fold")
     for heading in ("as its paper counts", *scores.values()):
-        table.add_column(heading, justify="right", min_width=_INTERVAL_WIDTH)
-    table.add_column("per question", justify="right")
+        table.add_column(heading, justify="right", width=_INTERVAL_WIDTH)
+    table.add_column("per question", justify="right", width=_COST_WIDTH)
+    shared = set.intersection(*(set(point.overrides) for point in points))
     for point in points:
         table.add_row(
-            _description(point),
+            _description(point, [override for override in point.overrides if override not in shared]),
             _compatible(point),
             *(_cell(point.scores.get(name)) for name in scores),
             _cost(point),
@@ -77,8 +80,8 @@ def _table(title: str | None, caption: str | None = None) -> Table:
     )
 
 
-def _description(point: PointSummary) -> Text:
-    """Method and label, dataset and size, what is not a plain answer, and what tells the point from the others."""
+def _description(point: PointSummary, overrides: Sequence[str]) -> Text:
+    """Method and label, dataset and size, what is not a plain answer, and the overrides that not all points share."""
     text = Text(point.method, style="bold")
     if point.label:
         text.append(f" ({point.label})", style="yellow")
@@ -87,7 +90,7 @@ def _description(point: PointSummary) -> Text:
     for what, count in exceptions.items():
         if count:
             text.append(f"\n{count} {what}", style="not bold red" if what == "failed" else "not bold dim")
-    for override in point.overrides:
+    for override in overrides:
         text.append(f"\n{override}", style="not bold dim")
     return text
 

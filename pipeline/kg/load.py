@@ -214,7 +214,8 @@ class _Stream(io.RawIOBase):
 def _post(block: bytes, endpoint: str) -> None:
     """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's own words.
 
-    They go as the Turtle that they also are: Virtuoso guesses the form from the first bytes, where a long text misleads.
+    They go as the Turtle that they are too: Virtuoso guesses the form from the first bytes, and a long text misleads
+    it there.
     """
     store = urllib.parse.urljoin(endpoint, f"/sparql-graph-crud-auth?graph-uri={GRAPH}")
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()

@@ -128,10 +128,10 @@ class _Targets:
 
     @classmethod
     async def resolve(cls, kg: GraphLookups, answers: Sequence[GoldAnswer]) -> _Targets:
-        """Entities by id, which may stand among the aliases; an answer without an id by its names."""
+        """Entities by id; an answer without an id by its names."""
         unnumbered = sorted({name for answer in answers if not answer.id for name in (answer.name, *answer.aliases)})
         named = await kg.find_by_name(unnumbered, _NAMESAKES) if unnumbered else {}
-        ids = {id for answer in answers for id in (answer.id, *answer.aliases) if id}.union(*named.values())
+        ids = {answer.id for answer in answers if answer.id}.union(*named.values())
         names = {normalise(name) for answer in answers for name in (answer.name, *answer.aliases)}
         return cls(frozenset(ids), frozenset(names))
 
@@ -156,10 +156,10 @@ class _Side:
         hops = [(entity, relation) for entity in self._frontier for relation in relations[entity]]
         new: defaultdict[Node, set[RelationPath]] = defaultdict(set)
         for (entity, relation), reached in (await kg.neighbours(hops, _HUB) if hops else {}).items():
-            longer = {(*path, relation) for path in self.paths[entity]}
-            for node in () if reached.truncated else reached.nodes:
-                if node not in self.paths:
-                    new[node] |= longer
+            fresh = [] if reached.truncated else [node for node in reached.nodes if node not in self.paths]
+            longer = [(*path, relation) for path in self.paths[entity]] if fresh else []
+            for node in fresh:
+                new[node].update(longer)
             self.complete &= not reached.truncated
         self.paths.update(new)
         entities = sorted(node for node in new if isinstance(node, str))

@@ -1,8 +1,8 @@
 """The oracle: a simulated model that knows the gold paths and answers, and can be made to err (design: idea 5).
 
-It knows where to look, and recognises what is sought when it is shown it; it never adds what it was not shown. So its
-score is what a method finds: where retrieval fails, the answer is wrong. Only a prompt that asks for what the model
-itself knows (`cot`) gets the gold answer, and says nothing of any method.
+It knows where to look, and knows the answer when it sees it, but answers from the evidence alone: what a method has not
+found, it does not say, not even where the method falls back on the model's own knowledge. So its score is the method's.
+The one exception is `cot`, which is the model alone and is told the gold answers.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Truth:
     paths: _Paths
     """Per topic entity the relation paths to what is sought in the graph at hand, best first; may be empty."""
     counted: frozenset[Node] = frozenset()
-    """What a question counts whose answer is a number and no node; empty for every other question."""
+    """The nodes whose number is the answer, when it is no node itself; empty for every other question."""
 
     def is_sought(self, node: Node, name: str | None) -> bool:
-        """Whether the answer is read off a graph node, printed under `name`: it is the answer, or is counted."""
+        """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
         return node in self.counted if self.counted else self.is_answer_node(node, name)
 
     def is_answer(self, text: str | None = None, *, id: EntityId | None = None) -> bool:
@@ -60,6 +60,7 @@ class Truth:
 
     @cached_property
     def _ids(self) -> frozenset[EntityId]:
+        """Some datasets list MIDs among the aliases."""
         return frozenset(id for answer in self.gold.answers for id in (answer.id, *answer.aliases) if id)
 
     @cached_property
@@ -68,9 +69,9 @@ class Truth:
 
 
 async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
-    """Look up what is sought in this graph, and which relation paths lead there from each topic entity.
+    """Look up the relation paths from each topic entity to a gold answer in this graph (`gold_paths`).
 
-    Paths reach a gold answer (`gold_paths`). If none does, they lead to what it is made of (`leading_paths`).
+    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`).
     """
     question, gold = example.question, example.gold
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
@@ -115,7 +116,7 @@ class Oracle:
         pass
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> QuestionOracle:
-        """The oracle of one question. Those that are in use for one example and graph look up the truth once."""
+        """The oracle of one question. All that are in use for one example and graph share one look-up of the truth."""
         place = id(example), id(kg)
         known = _IN_USE.get(place)
         if known is None:

@@ -38,9 +38,9 @@ def answers_shown(shown: Mapping[Node, str], truth: Truth) -> list[str]:
 
 def hops_on_track(instance: Instance, truth: Truth) -> int:
     """How many hops of an instance follow a gold path."""
-    gold = gold_paths(truth, instance.start)
+    taken, gold = instance.path, gold_paths(truth, instance.start)
     lengths = range(instance.length, 0, -1)
-    return next((hops for hops in lengths if any(path[:hops] == instance.path[:hops] for path in gold)), 0)
+    return next((hops for hops in lengths if any(path[:hops] == taken[:hops] for path in gold)), 0)
 
 
 def spoilt(path: Path, pool: Iterable[str], slip: Random) -> Path:

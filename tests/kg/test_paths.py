@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.kg.paths import find_paths, gold_paths, instantiate, rank_paths
+from pipeline.kg.paths import find_paths, gold_paths, instantiate, leading_paths, rank_paths
 from pipeline.kg.port import Batch, Hop, Neighbours, batch, node_order
 from pipeline.types import EntityId, GoldAnswer, LiteralNode, Node, Relation, Triple
 
@@ -138,6 +138,33 @@ async def test_paths_of_the_dataset_count_before_shorter_ones_and_are_turned_whe
     ]
     assert await gold_paths(FILMS, "Alien", [(out("written_by"),)], answers) == [(out("directed_by"),)]
     assert await gold_paths(FILMS, "Alien", [long_way], answers, max_hops=2) == [(out("directed_by"),)]
+
+
+async def test_paths_to_what_a_count_counts_lead_somewhere_but_are_not_gold_and_nothing_is_searched_for() -> None:
+    graph, two = TripleGraph(FILMS.triples), [GoldAnswer("2")]
+    known = [(into("directed_by"),), (into("directed_by"), out("written_by"))]
+    assert await leading_paths(graph, "Scott", known, two) == known[:1]
+    graph.calls.clear()
+    assert await gold_paths(graph, "Scott", known, two) == []
+    assert graph.calls["relations"] == 1, "to see that no entity is the answer; a search would ask once per layer"
+
+
+async def test_a_dataset_is_not_trusted_about_an_answer_that_is_in_the_graph_or_without_a_path() -> None:
+    known = [(into("directed_by"),)]
+    for answer in (GoldAnswer("Weaver", id="Weaver"), GoldAnswer("Sigourney", aliases=("Weaver",))):
+        graph = TripleGraph(FILMS.triples, names={"Weaver": "Weaver"})
+        assert await leading_paths(graph, "Scott", known, [answer]) == []
+        assert await gold_paths(graph, "Scott", known, [answer]) == [(into("directed_by"), out("starred_actors"))]
+    assert await leading_paths(FILMS, "Scott", [], [GoldAnswer("2")]) == []
+    assert await leading_paths(FILMS, "Scott", [(out("directed_by"),)], [GoldAnswer("2")]) == []
+
+
+async def test_a_literal_answer_is_still_reached_by_turned_paths_and_by_search() -> None:
+    year = LiteralNode("1979", "http://www.w3.org/2001/XMLSchema#gYear")
+    graph = TripleGraph([("Alien", "directed_by", "Scott"), ("Alien", "release_year", year)])
+    path = (into("directed_by"), out("release_year"))
+    for known in ([(out("directed_by"), out("release_year"))], [(out("written_by"),)], []):
+        assert await gold_paths(graph, "Scott", known, [GoldAnswer("1979")]) == [path]
 
 
 @settings(deadline=None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
+import weakref
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -18,10 +20,9 @@ from pipeline.datasets.custom import Custom
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import ParseError
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.oracle import Oracle, QuestionOracle, Truth, damage, find_truth
 from pipeline.llm.prompt import Call, Prompt, Sampling, Template
-from pipeline.types import Entity, Example, Gold, GoldAnswer, LiteralNode, Question, Rejected, Relation, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer, LiteralNode, Node, Question, Rejected, Relation, Triple
 
 TEMPLATE = Template(system='Answer as ["name"].', user="{{question}}")
 GOLD = Gold(answers=(GoldAnswer("Ada Lovelace", id="m.ada", aliases=("Countess of Lovelace",)), GoldAnswer("1815.0")))
@@ -161,12 +162,23 @@ class TestTruth:
         assert not self.TRUTH.is_answer("someone", id="m.other")
         assert not self.TRUTH.is_answer()
 
+    def test_knows_ids_among_aliases(self) -> None:
+        known = Truth(EXAMPLE.question, Gold((GoldAnswer("2014 World Series", aliases=("m.0117q3yz",)),)), {})
+        assert known.is_answer("World Series", id="m.0117q3yz")
+        assert not known.is_answer("World Series", id="m.other")
+
     def test_knows_nodes(self) -> None:
         assert self.TRUTH.is_answer_node("m.ada", None)
         assert self.TRUTH.is_answer_node("m.other", "Ada Lovelace")
         assert self.TRUTH.is_answer_node(LiteralNode("1815", "http://www.w3.org/2001/XMLSchema#integer"), None)
         assert not self.TRUTH.is_answer_node("m.other", None)
         assert not self.TRUTH.is_answer_node(LiteralNode("1816"), "Ada Lovelace")
+
+    def test_what_is_counted_is_sought_instead_of_the_number(self) -> None:
+        one, another = LiteralNode("1815"), LiteralNode("1816")
+        assert [self.TRUTH.is_sought(node, None) for node in (one, another)] == [True, False]
+        counting = replace(self.TRUTH, counted=frozenset({another}))
+        assert [counting.is_sought(node, None) for node in (one, another)] == [False, True]
 
 
 def test_the_rates_are_part_of_the_identity_and_the_label_says_oracle() -> None:
@@ -191,13 +203,15 @@ def test_damage_takes_any_text() -> None:
 
 
 class Family:
-    """A small graph: Ada's parents, and where her mother was born."""
+    """A small graph: Ada's parents and half-sister, where her mother was born, and an island far away."""
 
     def triples(self) -> Iterator[Triple]:
         yield Triple("Ada", "people.person.parents", "Annabella")
         yield Triple("Ada", "people.person.parents", "Byron")
+        yield Triple("Medora", "people.person.parents", "Byron")
         yield Triple("Annabella", "people.person.place_of_birth", "London")
         yield Triple("London", "location.location.people_born_here", "Turing")
+        yield Triple("Island", "location.location.containedby", "Ocean")
 
 
 CHILD_OF = Relation("people.person.parents", "out")
@@ -232,22 +246,28 @@ class TestFindingTheTruth:
         assert await self.paths(kg, "Ada", "London", (Relation("no.such.relation", "out"),)) == ((CHILD_OF, BORN_IN),)
 
     async def test_an_answer_out_of_reach_has_no_path(self, kg: EmbeddedGraph) -> None:
-        assert await self.paths(kg, "Ada", "Nobody", (CHILD_OF,)) == ()
+        assert await self.paths(kg, "Ada", "Island", (CHILD_OF,)) == ()
+        assert await self.paths(kg, "Ada", "Nobody") == ()
 
-    async def test_it_is_looked_up_once_and_only_when_asked_for(
-        self, kg: EmbeddedGraph, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        lookups: list[Example] = []
+    async def test_a_path_of_the_dataset_is_trusted_when_no_answer_is_in_the_graph(self, kg: EmbeddedGraph) -> None:
+        astray = (CHILD_OF, CHILD_OF)
+        assert await self.paths(kg, "Ada", "Nobody", astray, (CHILD_OF,)) == ((CHILD_OF,),)
 
-        async def find(example: Example, graph: KnowledgeGraph) -> Truth:
-            lookups.append(example)
-            return await find_truth(example, graph)
+    async def test_what_a_count_counts_is_where_its_path_leads(self, kg: EmbeddedGraph) -> None:
+        async def counted(answer: str, *paths: tuple[Relation, ...], topics: tuple[str, ...] = ("Ada",)) -> set[Node]:
+            question = Question("q", "test", "dev", "How many?", topic_entities=tuple(Entity(id, id) for id in topics))
+            gold = Gold((GoldAnswer(answer),), {id: (path,) for id, path in zip(topics, paths, strict=True)})
+            return set((await find_truth(Example(question, gold), kg)).counted)
 
-        monkeypatch.setattr("pipeline.llm.oracle.find_truth", find)
-        oracle = Oracle().for_question(EXAMPLE, kg)
-        assert lookups == []
-        await asyncio.gather(*(oracle.complete(call(seed)) for seed in range(10)))
-        assert lookups == [EXAMPLE]
+        assert await counted("2", (CHILD_OF,)) == {"Annabella", "Byron"}
+        assert await counted("2", (CHILD_OF,), (Relation(BORN_IN.name, "in"),), topics=("Ada", "London")) == set()
+        assert await counted("1", (CHILD_OF,), (Relation(BORN_IN.name, "in"),), topics=("Ada", "London")) == {
+            "Annabella"
+        }
+        assert await counted("1", (CHILD_OF, PARENT_OF)) == {"Medora"}, "she is not among her own siblings"
+        assert await counted("1979", (CHILD_OF,)) == set()
+        assert await counted("Byron", (CHILD_OF,)) == set()
+        assert await counted("2", (CHILD_OF, CHILD_OF)) == set()
 
     async def test_metaqa_paths_are_those_of_its_question_types(self, shared_data: Path) -> None:
         dataset = MetaQA(path=shared_data / "metaqa", hops=2)
@@ -267,6 +287,65 @@ class TestFindingTheTruth:
         async with EmbeddedGraph(dataset=dataset) as graph:
             truths = [await find_truth(example, graph) for example in examples]
         assert all(any(truth.paths.values()) for truth in truths)
+
+
+class TestSharingTheTruth:
+    """The points of a run ask about the same question at the same time."""
+
+    @pytest.fixture
+    def lookups(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        asked: list[object] = []
+
+        async def find(example: Example, kg: object) -> Truth:
+            asked.append(kg)
+            await asyncio.sleep(0)
+            return Truth(example.question, example.gold, {})
+
+        monkeypatch.setattr("pipeline.llm.oracle.find_truth", find)
+        return asked
+
+    async def test_it_is_looked_up_once_for_all_points_and_only_when_asked_for(self, lookups: list[object]) -> None:
+        kg: Any = Family()
+        oracles = [Oracle(error_rate=rate).for_question(EXAMPLE, kg) for rate in (0.0, 0.5, 1.0)]
+        assert lookups == []
+        await asyncio.gather(*(oracle.complete(call(seed)) for seed in range(10) for oracle in oracles))
+        assert lookups == [kg]
+
+    async def test_it_is_not_shared_between_graphs_or_questions(self, lookups: list[object]) -> None:
+        first: Any = Family()
+        second: Any = Family()
+        asked = [(EXAMPLE, first), (EXAMPLE, second), (replace(EXAMPLE), second)]
+        oracles = [Oracle().for_question(example, kg) for example, kg in asked]
+        for oracle in oracles:
+            await oracle.complete(call(1))
+        assert lookups == [first, second, second]
+
+    async def test_nothing_is_kept_once_the_question_is_done(self, lookups: list[object]) -> None:
+        kg: Any = Family()
+        graph = weakref.ref(kg)
+        await Oracle().for_question(EXAMPLE, kg).complete(call(1))
+        lookups.clear()
+        del kg
+        gc.collect()
+        assert graph() is None
+
+    async def test_a_point_that_gives_up_leaves_the_look_up_to_the_others(
+        self, lookups: list[object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        under_way = asyncio.Event()
+
+        async def hang(example: Example, kg: object) -> Truth:
+            lookups.append(kg)
+            under_way.set()
+            return await asyncio.Future() if len(lookups) == 1 else Truth(example.question, example.gold, {})
+
+        monkeypatch.setattr("pipeline.llm.oracle.find_truth", hang)
+        kg: Any = Family()
+        one, other = (asyncio.create_task(Oracle().for_question(EXAMPLE, kg).complete(call(1))) for _ in range(2))
+        await under_way.wait()
+        one.cancel()
+        assert (await other).text == '["Ada Lovelace"]'
+        assert lookups == [kg, kg]
 
 
 def refuse(rejected: Rejected) -> None:

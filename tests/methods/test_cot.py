@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from pydantic import ValidationError
 
-from pipeline.methods.answering import Answers
+from pipeline.methods.answering import AnswerAlone, Answers
 from pipeline.methods.cot import CoT, majority
 from pipeline.types import Prediction
 from tests.methods.support import DictionaryGraph, ScriptedTools, question, truth
@@ -72,3 +74,11 @@ async def test_the_oracle_alone_answers_gold() -> None:
     tools = ScriptedTools(DictionaryGraph([]), write=lambda prompt: prompt.write_as_oracle(known, None))
     answer = await CoT().answer(ASKED, tools.tools)
     assert [prediction.text for prediction in answer.predictions] == ["Mirravel", "Mirra"]
+
+
+def test_a_slip_of_the_oracle_alone_is_something_of_the_question() -> None:
+    alone, asked = AnswerAlone(ASKED), [entity.name for entity in ASKED.topic_entities]
+    known = truth(ASKED, ["Mirravel"], {})
+    slipped = {alone.parse(alone.write_as_oracle(known, Random(seed))).texts for seed in range(30)}
+    assert slipped == {(name,) for name in (*asked, "unknown")}
+    assert alone.parse(alone.write_as_oracle(truth(ASKED, [], {}), None)).texts == ("unknown",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -86,6 +87,24 @@ async def test_the_perfect_model_proves_nothing_when_the_facts_are_missing() -> 
     known = truth(asked, ["Atlantis City"], {"Ann": ["people.person.nationality -> location.country.capital"]})
     answer, _ = await ask(SRP(), DictionaryGraph(FACTS), asked, known)
     assert not is_right(answer, known)
+
+
+async def test_no_answer_is_made_up_where_no_evidence_was_found() -> None:
+    asked = question("which capital?", "Nobody")
+    known = truth(asked, ["Ann City"], {"Nobody": ["people.person.nationality -> location.country.capital"]})
+    answer, tools = await ask(SRP(), DictionaryGraph(FACTS), asked, known)
+    assert (answer.status, tools.model.roles[-1]) == ("no_evidence", "srp.answer_cot")
+    assert not is_right(answer, known)
+
+
+@pytest.mark.parametrize(("sequences", "answered"), [(15, "2"), (1, "1")])
+async def test_a_count_is_what_the_evidence_amounts_to(sequences: int, answered: str) -> None:
+    asked = question("how many films?", "Ann")
+    known = truth(asked, ["2"], {"Ann": ["film.actor.film -> film.performance.film"]})
+    known = replace(known, counted=frozenset({"The Salt Road", "Nine Lanterns"}))
+    answer, tools = await ask(SRP(judge_samples_per_path=sequences), DictionaryGraph(FACTS), asked, known)
+    assert [prediction.text for prediction in answer.predictions] == [answered]
+    assert len(tools.model.roles) == 4, "what is counted is enough for the judge"
 
 
 async def test_reflection_saves_an_erring_model() -> None:

@@ -60,6 +60,10 @@ class SampleWorld:
         """The questions; none is ever rejected. Raises UserError when a tiny world has none of some type."""
         return self._asked.read(self.path) if self.path else self._asked.items()
 
+    def count(self) -> int:
+        """All of the questions."""
+        return self.questions
+
     def write(self) -> None:
         """Write the graph and the questions of this split under `path`, unless they are there."""
         if self.path is None:

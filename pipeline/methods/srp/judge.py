@@ -133,8 +133,9 @@ class Judge(Prompt[Verdict]):
         if slip:
             chosen = slip.choice(self.sequences)
             return self._write(have=True, lengths=[s.length if s is chosen else 0 for s in self.sequences])
-        on_track = [hops_on_track(sequence, truth) for sequence in self.sequences]
-        return self._write(have=have, lengths=answering if have else on_track)
+        if have:
+            return self._write(have=True, lengths=answering)
+        return self._write(have=False, lengths=[hops_on_track(sequence, truth) for sequence in self.sequences])
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """HAVE with the path most like the question: a policy that does not read cannot tell what is missing."""

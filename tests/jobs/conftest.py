@@ -1,0 +1,170 @@
+"""The `kgqa` command as its users meet it: words in; an exit code, two streams and a run folder out."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import main
+
+WORLD = ("dataset.triples=2000", "run.limit=20", "evaluation.bootstrap_resamples=100")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def sentence(self) -> str:
+        """What the user is told is wrong: one line, the last one, and no traceback before it."""
+        assert self.code == 2
+        assert "Traceback" not in self.out + self.err
+        *before, last = self.err.splitlines()
+        assert not [line for line in before if line.startswith("kgqa: ")]
+        return last.removeprefix("kgqa: ")
+
+
+Kgqa = Callable[..., Outcome]
+
+
+@pytest.fixture
+def kgqa(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kgqa:
+    """`kgqa("evaluate", …)` runs in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str | Path) -> Outcome:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def evaluate(kgqa: Kgqa) -> Kgqa:
+    """`evaluate(…)` on twenty questions of a small world, into the folder `run` unless told otherwise."""
+    return lambda *words: kgqa("evaluate", *WORLD, "run.dir=run", *words)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run, some of whose answers are wrong. Tests that write to it take a copy."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert main(["evaluate", *WORLD, "llm=oracle", "llm.error_rate=0.4", f"run.dir={folder}"]) == 0
+    return folder
+
+
+class FixedReply:
+    """A model server in a thread of this process that gives every prompt the same reply, up to a certain request."""
+
+    def __init__(self, *, holds_after: int | None = None, refuses_every: int | None = None) -> None:
+        """From request `holds_after` on no reply comes until `release`; every so manieth gets its own key thrown back."""
+        self.requests = 0
+        self.keys: set[str] = set()
+        """Every Authorization header that came."""
+        self.holding = threading.Event()
+        """Set as soon as a request is held."""
+        self._released = threading.Event()
+        self._holds_after = holds_after
+        self._refuses_every = refuses_every
+        self._counting = threading.Lock()
+
+    def release(self) -> None:
+        """Answer what is held, and hold nothing any more."""
+        self._released.set()
+
+    def reply(self, key: str) -> tuple[int, object]:
+        """The status and body for one request."""
+        with self._counting:
+            self.requests += 1
+            self.keys.add(key)
+            number = self.requests
+        if self._holds_after is not None and number > self._holds_after:
+            self.holding.set()
+            self._released.wait()
+        if self._refuses_every and number % self._refuses_every == 0:
+            return 400, {"error": {"message": f"no such thing for {key}"}}
+        choice = {"index": 0, "message": {"role": "assistant", "content": "{Ada}"}, "finish_reason": "stop"}
+        return 200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+
+
+@contextmanager
+def serving(model: FixedReply) -> Iterator[str]:
+    """Serve on a free port; yields the words that lead a run there."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._send(200, {"object": "list", "data": [{"id": "fixed", "object": "model"}]})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._send(*model.reply(self.headers.get("Authorization", "")))
+
+        def _send(self, status: int, content: object) -> None:
+            body = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            pass  # the client went away while its reply was held
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"llm.base_urls=[http://127.0.0.1:{server.server_port}/v1]"
+        finally:
+            model.release()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def model_server() -> Iterator[Callable[..., tuple[FixedReply, list[str]]]]:
+    """`model, words = model_server(…)` starts a server with the options of `FixedReply`."""
+    from contextlib import ExitStack
+
+    with ExitStack() as running:
+
+        def start(**options: int) -> tuple[FixedReply, list[str]]:
+            model = FixedReply(**options)
+            return model, ["llm=endpoint", running.enter_context(serving(model))]
+
+        yield start
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port of this machine on which nothing listens."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """For a `kgqa` in a process of its own."""
+    return {**os.environ, "COLUMNS": "200"}

@@ -1,0 +1,98 @@
+"""`kgqa score`: a run again from its traces, and files of anybody's predictions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.datasets.sample import SampleWorld
+from pipeline.types import Example, Rejected
+
+Kgqa = Callable[..., Any]
+
+DATASET = ("dataset=sample", "dataset.triples=2000", "dataset.questions=8", "evaluation.bootstrap_resamples=100")
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    def unexpected(row: Rejected) -> None:
+        raise AssertionError(row)
+
+    return list(SampleWorld(triples=2000, questions=8).examples(unexpected))
+
+
+def gold(example: Example) -> dict[str, object]:
+    return {"id": example.question.id, "answers": [answer.name for answer in example.gold.answers]}
+
+
+def predictions(rows: list[dict[str, object]]) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows).encode()
+
+
+def test_scoring_a_run_again_changes_nothing(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    before = json.loads((finished / "summary.json").read_text())
+    assert 0 < before["points"][0]["hits_at_1"] < 1
+    scored = kgqa("score", "copy")
+    assert json.loads((tmp_path / "copy" / "summary.json").read_text()) == before
+    assert scored.code == 0
+    assert kgqa("evaluate", "copy/run.yaml").out == scored.out, "the same table"
+
+
+def test_scoring_a_run_in_another_way(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    assert "90 % bootstrap intervals" in kgqa("score", "copy", "evaluation.confidence=0.9").out
+    (point,) = json.loads((tmp_path / "copy" / "summary.json").read_text())["points"]
+    before = json.loads((finished / "summary.json").read_text())["points"][0]
+    assert point["confidence"] == 0.9
+    assert point["hits_at_1"] == before["hits_at_1"]
+    low, high = point["intervals"]["hits_at_1"]
+    assert before["intervals"]["hits_at_1"][0] <= low < high <= before["intervals"]["hits_at_1"][1]
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])
+def test_the_gold_answers_score_full_marks(name: str, examples: list[Example], kgqa: Kgqa, tmp_path: Path) -> None:
+    content = predictions([gold(example) for example in examples])
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    scored = kgqa("score", f"predictions={name}", "name=mine", *DATASET)
+    assert scored.code == 0
+    assert "mine" in scored.out
+    assert "sample, 8" in scored.out
+    assert scored.out.count("100–100") >= 2
+    assert not (tmp_path / f"{name}.rejected.jsonl").exists()
+
+
+def test_what_does_not_fit_is_said_below_the_table(examples: list[Example], kgqa: Kgqa, tmp_path: Path) -> None:
+    rows = [gold(example) for example in examples[:4]]
+    lines = [*predictions(rows).splitlines(), b'{"id": "nobody", "answers": ["x"]}', b'{"answers": 1}']
+    (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines))
+    scored = kgqa("score", "predictions=mine.jsonl", *DATASET)
+    missing, unknown, rejected = scored.out.splitlines()[-3:]
+    assert missing.startswith("4 questions have no prediction and count as wrong: ")
+    assert unknown == "1 predictions are for no question of the dataset and were left out: nobody"
+    assert rejected == "1 row could not be read: mine.jsonl.rejected.jsonl says which and why"
+    (row,) = map(json.loads, (tmp_path / "mine.jsonl.rejected.jsonl").read_text().splitlines())
+    assert (row["file"], row["line"]) == ("mine.jsonl", 6)
+    assert "50.0" in scored.out
+
+
+def test_a_strict_score_stops_at_the_row(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"answers": 1}')
+    assert "mine.jsonl, line 1: " in kgqa("score", "predictions=mine.jsonl", "dataset.strict=true", *DATASET).sentence
+
+
+def test_predictions_for_another_dataset(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"id": "WebQTest-0", "answers": []}')
+    said = kgqa("score", "predictions=mine.jsonl", *DATASET).sentence
+    assert "no prediction is for a question of the dataset: it has ids like 'sample-test-000000'" in said
+
+
+def test_the_rules_of_the_peers(examples: list[Example], kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(predictions([gold(example) for example in examples]))
+    assert "as each code base counts" in kgqa("score", "predictions=mine.jsonl", "peers=true", *DATASET).out

@@ -1,0 +1,120 @@
+"""The command line as a whole: what it lists, that every key is explained, and that every choice can be built."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.cli import COMMANDS
+from pipeline import config
+from pipeline.errors import UserError
+
+Kgqa = Callable[..., Any]
+
+CONF = config.conf_dir()
+GROUPS = {
+    "dataset": "custom cwq grailqa grbench metaqa rog sample webqsp",
+    "engine": "local ray",
+    "evaluation": "default",
+    "experiment": (
+        "none readi srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference "
+        "srp_references_everywhere srp_structural"
+    ),
+    "kg": "embedded grbench sparql subgraph",
+    "llm": "endpoint oracle replay similarity",
+    "method": "cot srp",
+    "retrieval": "dense lexical",
+}
+CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]
+NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
+"""Graphs that only some datasets bring."""
+
+HELP = ["evaluate", "score", "references", "graph load", "graph serve"]
+
+
+def test_the_commands() -> None:
+    assert list(COMMANDS) == ["evaluate", "score", "graph", "references", "benchmark"]
+
+
+@pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
+def test_help_lists_the_commands(words: str, kgqa: Kgqa) -> None:
+    shown = kgqa(*words.split())
+    assert (shown.code, shown.err) == (0, "")
+    for command, (_, purpose) in COMMANDS.items():
+        assert re.search(rf"^  {command} +{re.escape(purpose)}$", shown.out, re.MULTILINE)
+
+
+def test_the_version(kgqa: Kgqa) -> None:
+    assert kgqa("--version").out.strip() == version("kgqa-pipeline")
+
+
+@pytest.mark.parametrize("command", HELP)
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_a_commands_help_lists_every_group_and_key(command: str, word: str, kgqa: Kgqa) -> None:
+    shown = kgqa(*command.split(), word)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(f"usage: kgqa {command}")
+    for group, choices in GROUPS.items():
+        assert f"\n  {group}={'|'.join(choices.split())}\n" in shown.out
+
+
+@pytest.mark.parametrize(("command", "names"), [("graph", ["load", "serve"]), ("benchmark", ["overhead", "traces"])])
+def test_the_help_of_commands_that_take_a_name(command: str, names: list[str], kgqa: Kgqa) -> None:
+    shown = kgqa(command, "--help")
+    assert shown.code == 0
+    assert all(name in shown.out for name in names)
+
+
+def test_help_follows_the_choices_beside_it(kgqa: Kgqa) -> None:
+    assert "breaker_reset_s: 5" in kgqa("evaluate", "llm=endpoint", "--help").out
+    assert "breaker_reset_s" not in kgqa("evaluate", "--help").out
+
+
+def test_whoever_has_seen_enough_may_leave(environment: dict[str, str]) -> None:
+    help = [sys.executable, "-m", "jobs.cli", "evaluate", "--help"]
+    with subprocess.Popen(help, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_the_groups_are_those_of_the_folder() -> None:
+    folders = {path.name: path for path in CONF.iterdir() if path.is_dir()}
+    found = {name: " ".join(sorted(file.stem for file in path.glob("*.yaml"))) for name, path in folders.items()}
+    assert found == GROUPS
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes_and_builds(choice: str) -> None:
+    words = [choice, *NEEDS.get(choice, ())]
+    try:
+        composed = config.compose(words)
+    except UserError as error:
+        missing, _, _ = str(error).partition(" must be given")
+        composed = config.compose([*words, *(f"{key}=/data" for key in missing.split(", "))])
+    config.check(composed)
+
+
+@pytest.mark.parametrize("file", sorted(CONF.rglob("*.yaml")), ids=lambda file: str(file.relative_to(CONF)))
+def test_every_key_is_explained(file: Path) -> None:
+    """On the line above or on its own; but `_target_`, headings and the list of defaults explain themselves.
+
+    A preset says above all what it is; its keys are explained where the method has them.
+    """
+    lines = file.read_text().splitlines()
+    assert lines[0].startswith("# ")
+    if file.parent.name == "experiment":
+        return
+    for above, line in zip(lines, lines[1:], strict=False):
+        key = re.match(r"\s*(\w+):\s*(?!#)\S", line)
+        if key and key[1] != "_target_" and " # " not in line:
+            assert above.lstrip().startswith("# "), line
