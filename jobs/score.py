@@ -18,7 +18,7 @@ from pipeline.engine.summary import rescore_run, show
 from pipeline.errors import UserError
 from pipeline.evaluation.peers import compare_rules
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.summary import PointSummary, aggregate
+from pipeline.evaluation.summary import PointSummary, aggregate, tally
 from pipeline.evaluation.table import rules_table
 from pipeline.traces.folder import RunFolder
 
@@ -65,7 +65,7 @@ def _score_predictions(composed: dict[str, Any], console: Console) -> None:
         predictions = read_predictions(file, rejections.add)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, settings=evaluation)
-    show(aggregate(scored.frame, settings=evaluation), console)
+    show(aggregate(tally([scored.frame]), settings=evaluation), console)
     if composed["peers"]:
         console.print(rules_table(compare_rules(scored.lines)))
     print_remarks([*scored.remarks(), *rejections.remarks()], console)

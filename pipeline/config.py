@@ -71,7 +71,7 @@ class _OfMethod(_Keys):
     retries: NonNegativeInt = 0
 
 
-_RUNNERS: Mapping[str, type[_Keys]] = {"run": _Run, "engine": _Engine, "dataset": _OfDataset, "method": _OfMethod}
+_RUNNER_KEYS: Mapping[str, type[_Keys]] = {"run": _Run, "engine": _Engine, "dataset": _OfDataset, "method": _OfMethod}
 
 _PLACES = (
     *("choices", "run.dir", "run.reuse", "dataset.strict", "kg.dataset.strict", "engine"),
@@ -124,9 +124,9 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
         keys = config.get(section)
         if not isinstance(keys, Mapping):
             raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
-        if section in _RUNNERS:
+        if section in _RUNNER_KEYS:
             try:
-                _RUNNERS[section].model_validate(dict(keys))
+                _RUNNER_KEYS[section].model_validate(dict(keys))
             except ValidationError as error:
                 raise UserError(_wrong_value(error, section)) from None
         if section not in ("run", "engine"):
@@ -183,7 +183,7 @@ def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
     """Import the `_target_` and call it with the section's keys, nested components first."""
     if "_target_" not in section:
         raise UserError(f"{path}._target_ must be given: the class that the section configures")
-    skipped = ("_target_", *(_RUNNERS[kind].model_fields if kind in _RUNNERS else ()))
+    skipped = ("_target_", *(_RUNNER_KEYS[kind].model_fields if kind in _RUNNER_KEYS else ()))
     arguments = {
         key: _construct(value, key, f"{path}.{key}") if isinstance(value, Mapping) and "_target_" in value else value
         for key, value in section.items()
@@ -243,7 +243,7 @@ def _unknown_choice(error: MissingConfigException) -> str:
 def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     """Say which override names no key under the same group choices; None when each does."""
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
-    choices = [word for word in overrides if word.partition("=")[0] in groups or word.startswith("hydra.")]
+    choices = [word for word in overrides if word.partition("=")[0] in groups or word.startswith("hydra.searchpath")]
     composed, _ = _compose(choices, name)
     known = [key for key, _ in flatten(_plain(composed))]
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}

@@ -49,8 +49,10 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
     saved = folder.read_run()
     if saved is not None:
         _refuse_drift(folder, saved, points)
+    elif folder.finished():
+        raise UserError(f"{folder.path} holds traces but no run.yaml that says what of: name another run.dir")
     folder.create()
-    console.print(f"run folder: {folder.path}")
+    console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
     with folder.held():
         ended = asyncio.run(_execute(points, folder, saved, console))
         return summarise(folder, ended)
@@ -84,6 +86,8 @@ async def _execute(
     watch = Watch(console, total=left, points=len(points), on_served=on_served)
     with rejections:
         first = next(owed, None)
+        if not owed.questions:
+            raise UserError("the dataset has no question to answer: see what its keys select, and rejected.jsonl")
         if first is None:
             console.print("every shard is finished already: nothing to run")
         else:

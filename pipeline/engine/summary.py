@@ -13,11 +13,10 @@ from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import rescore
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.summary import Point, PointSummary, aggregate
+from pipeline.evaluation.summary import COLUMNS, Point, PointSummary, aggregate, tally
 from pipeline.evaluation.table import breakdown_table, score_table
 from pipeline.traces.folder import RunFolder
-
-_NESTED = ("steps", "texts")
+from pipeline.traces.reader import count_distinct_calls, read_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,8 @@ class Ended:
 
 def summarise(folder: RunFolder, ended: Ended) -> list[PointSummary]:
     """Average a finished run's rows and write `summary.json`."""
-    rows = _rows(folder)
-    summaries = _aggregate(folder, rows, questions=ended.questions)
-    folder.write_summary(_document(folder, rows, summaries, ended))
+    summaries = _aggregate(folder, tally(read_shards(folder, COLUMNS)), questions=ended.questions)
+    folder.write_summary(_document(folder, summaries, ended))
     return summaries
 
 
@@ -52,8 +50,8 @@ def rescore_run(folder: RunFolder, evaluation: Evaluation) -> list[PointSummary]
     saved = folder.read_summary()
     if saved is None:
         raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
-    rows = rescore(_rows(folder), settings=evaluation)
-    summaries = _aggregate(folder, rows, questions=saved["questions"], evaluation=evaluation)
+    rows = rescore(pl.scan_parquet(folder.traces).drop("steps", "texts").collect(), settings=evaluation)
+    summaries = _aggregate(folder, tally([rows]), questions=saved["questions"], evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
 
@@ -65,12 +63,8 @@ def show(summaries: Sequence[PointSummary], console: Console) -> None:
         console.print(breakdown_table(summaries[0]))
 
 
-def _rows(folder: RunFolder) -> pl.DataFrame:
-    return pl.scan_parquet(folder.traces).drop(_NESTED).collect()
-
-
 def _aggregate(
-    folder: RunFolder, rows: pl.DataFrame, *, questions: int, evaluation: Evaluation | None = None
+    folder: RunFolder, tallied: pl.DataFrame, *, questions: int, evaluation: Evaluation | None = None
 ) -> list[PointSummary]:
     run = folder.read_run()
     if run is None:
@@ -79,28 +73,25 @@ def _aggregate(
         index: Point(tuple(point["overrides"]), served["label"], questions)
         for index, (point, served) in enumerate(zip(run["points"], run["served"], strict=True))
     }
-    return aggregate(rows, points=points, settings=evaluation or config.build("evaluation", run["points"][0]["config"]))
+    settings = evaluation or config.build("evaluation", run["points"][0]["config"])
+    return aggregate(tallied, points=points, settings=settings)
 
 
-def _document(folder: RunFolder, rows: pl.DataFrame, summaries: Sequence[PointSummary], ended: Ended) -> dict[str, Any]:
-    logical, shared = (int(rows[name].sum()) for name in ("llm_calls", "llm_calls_shared"))
+def _document(folder: RunFolder, summaries: Sequence[PointSummary], ended: Ended) -> dict[str, Any]:
+    def total(counter: str) -> int:
+        return int(sum(point.counters[counter] for point in summaries))
+
+    logical = total("llm_calls")
     return {
         "points": [summary.to_dict() for summary in summaries],
         "questions": ended.questions,
         "rejected": ended.rejected,
         "logical_llm_calls": logical,
-        "physical_llm_calls": logical - shared,
-        "distinct_call_keys": _distinct_keys(folder),
-        "physical_kg_queries": int(rows["kg_queries"].sum()),
+        "physical_llm_calls": logical - total("llm_calls_shared"),
+        "distinct_call_keys": count_distinct_calls(folder),
+        "physical_kg_queries": total("kg_queries"),
         "wall_s": ended.wall_s,
         "opening_s": ended.opening_s,
         "loop_lag_s": ended.loop_lag_s,
-        "complete": rows.height == ended.questions * len(summaries),
+        "complete": not any(point.not_run for point in summaries),
     }
-
-
-def _distinct_keys(folder: RunFolder) -> int:
-    """Different model calls: an ordinal counts equal calls of one question, so a key is one call of its question."""
-    steps = pl.scan_parquet(folder.traces).select("question_id", "steps").explode("steps")
-    keys = steps.select("question_id", pl.col("steps").struct.field("key")).drop_nulls()
-    return keys.unique().collect().height

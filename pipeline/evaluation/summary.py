@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.settings import DEFAULT, Evaluation
-from pipeline.evaluation.statistics import Estimate, bootstrap_mean
+from pipeline.evaluation.statistics import Estimate, Values, bootstrap_mean
 
 _MOST_GROUPS = 50
 """A field with more values than this is no kind of question."""
@@ -30,6 +32,11 @@ _COUNTERS = (
     "kg_s",
     "wall_s",
 )
+COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
+"""The trace columns that `tally` reads."""
+_ALIKE = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)
+_AT_ONCE = 64
+"""Tallies that are put together at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +109,47 @@ class PointSummary:
         }
 
 
-def aggregate(
-    frame: pl.DataFrame, *, points: Mapping[int, Point] | None = None, settings: Evaluation = DEFAULT
-) -> list[PointSummary]:
-    """Average the rows of each point, one row per (point, question), in order of the points.
+def tally(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Count together the rows that are alike in all that is averaged, so that a run of any length needs little memory.
 
-    Needs the columns `point`, `method`, `dataset`, `status`, `gold`, `meta`, the scores and, where there are any, the
-    counters. Leave the steps out, for speed.
+    Each part needs `COLUMNS`, the counters only where there are any. The tally has one row per kind of row, with
+    `questions`, how many there are, and with the sums of their counters.
     """
+    tallies = (_put_together([_as_tally(part)]) for part in parts)
+    total: list[pl.DataFrame] = []
+    while batch := list(islice(tallies, _AT_ONCE)):
+        total = [_put_together([*total, *batch])]
+    return total[0]
+
+
+def _as_tally(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row as a kind of its own."""
+    counters = [
+        pl.col(name).cast(pl.Float64 if name.endswith("_s") else pl.Int64) for name in _COUNTERS if name in rows.columns
+    ]
+    alike = [name for name in _ALIKE if name != "empty_gold"]
+    return rows.select(*alike, *counters, empty_gold=pl.col("gold").list.len() == 0, questions=1)
+
+
+def _put_together(tallies: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(tallies).group_by(_ALIKE, maintain_order=True).sum()
+
+
+def aggregate(
+    tallied: pl.DataFrame, *, points: Mapping[int, Point] | None = None, settings: Evaluation = DEFAULT
+) -> list[PointSummary]:
+    """Average the questions of each point, in order of the points. `tallied` is what `tally` made of the rows."""
     known = points or {}
-    parts = frame.sort("point", maintain_order=True).partition_by("point", maintain_order=True)
-
-    def summarise(rows: pl.DataFrame) -> PointSummary:
-        return _summarise(rows, known.get(rows["point"][0], Point()), settings)
-
+    parts = (tallied.filter(pl.col("point") == point) for point in tallied["point"].unique().sort())
     with ThreadPoolExecutor() as pool:  # the resampling lets go of the interpreter lock
-        return list(pool.map(summarise, parts))
+        return list(pool.map(lambda rows: _summarise(rows, known.get(rows["point"][0], Point()), settings), parts))
 
 
 def _summarise(rows: pl.DataFrame, point: Point, settings: Evaluation) -> PointSummary:
     first = rows.row(0, named=True)
-    statuses = dict(rows.group_by("status").len().sort("status").iter_rows())
-    questions = rows.height if point.questions is None else point.questions
+    statuses = dict(rows.group_by("status").agg(pl.col("questions").sum()).sort("status").iter_rows())
+    answered = int(rows["questions"].sum())
+    questions = answered if point.questions is None else point.questions
     return PointSummary(
         point=first["point"],
         method=first["method"],
@@ -131,9 +157,9 @@ def _summarise(rows: pl.DataFrame, point: Point, settings: Evaluation) -> PointS
         overrides=point.overrides,
         label=point.label,
         questions=questions,
-        not_run=questions - rows.height,
+        not_run=questions - answered,
         failed=statuses.get("failed", 0),
-        empty_gold=int((rows["gold"].list.len() == 0).sum()),
+        empty_gold=int(rows.filter("empty_gold")["questions"].sum()),
         statuses=statuses,
         scores=_estimates(rows, SCORES, settings),
         confidence=settings.confidence,
@@ -143,7 +169,6 @@ def _summarise(rows: pl.DataFrame, point: Point, settings: Evaluation) -> PointS
 
 
 def _estimates(rows: pl.DataFrame, columns: Sequence[str], settings: Evaluation) -> dict[str, Estimate]:
-    scored = {column: rows[column].drop_nulls().to_numpy() for column in columns}
     return {
         column: bootstrap_mean(
             values,
@@ -151,18 +176,19 @@ def _estimates(rows: pl.DataFrame, columns: Sequence[str], settings: Evaluation)
             confidence=settings.confidence,
             seed=settings.bootstrap_seed,
         )
-        for column, values in scored.items()
-        if len(values)
+        for column in columns
+        if len(values := _score_per_question(rows, column))
     }
 
 
+def _score_per_question(rows: pl.DataFrame, column: str) -> Values:
+    scored = rows.select(column, "questions").drop_nulls()
+    return np.repeat(scored[column].to_numpy(), scored["questions"].to_numpy())
+
+
 def _counters(rows: pl.DataFrame) -> dict[str, float]:
-    wide = [
-        pl.col(name).cast(pl.Float64 if name.endswith("_s") else pl.Int64).sum()
-        for name in _COUNTERS
-        if name in rows.columns
-    ]
-    totals: dict[str, float] = rows.select(wide).row(0, named=True) if wide else {}
+    there = [name for name in _COUNTERS if name in rows.columns]
+    totals: dict[str, float] = rows.select(pl.col(there).sum()).row(0, named=True) if there else {}
     if "prompt_tokens" in totals:
         totals["tokens"] = totals["prompt_tokens"] + totals["completion_tokens"]
     return totals
@@ -176,14 +202,26 @@ def _breakdown(rows: pl.DataFrame, settings: Evaluation) -> dict[str, tuple[Grou
 
 def _kinds(rows: pl.DataFrame) -> dict[str, pl.Series]:
     """Per field of the questions' `meta` its value in each row, as text."""
-    fields = {field for text in rows["meta"].unique() for field in orjson.loads(text)}
-    return {field: rows["meta"].str.json_path_match(f"$.{field}") for field in sorted(fields) if field.isidentifier()}
+    metas: dict[str, dict[str, Any]] = {text: orjson.loads(text) for text in rows["meta"].unique()}
+    fields = sorted({field for meta in metas.values() for field in meta})
+    return {
+        field: rows["meta"].replace_strict(
+            {text: _as_text(meta.get(field)) for text, meta in metas.items()}, return_dtype=pl.String
+        )
+        for field in fields
+    }
+
+
+def _as_text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _groups(rows: pl.DataFrame, values: pl.Series, settings: Evaluation) -> tuple[Group, ...]:
     in_order = sorted(values.drop_nulls().unique(), key=_natural)
     parts = ((value, rows.filter(values == value)) for value in in_order)
-    return tuple(Group(value, part.height, _estimates(part, _GROUP_SCORES, settings)) for value, part in parts)
+    return tuple(
+        Group(value, int(part["questions"].sum()), _estimates(part, _GROUP_SCORES, settings)) for value, part in parts
+    )
 
 
 def _natural(value: str) -> tuple[int, str]:

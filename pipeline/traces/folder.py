@@ -24,9 +24,12 @@ class RunFolder:
     path: Path
 
     def create(self) -> None:
-        """Make the folder and its parts."""
-        for part in ("traces", "drafts", "prompts"):
-            (self.path / part).mkdir(parents=True, exist_ok=True)
+        """Make the folder and its parts. Raises UserError when it cannot."""
+        try:
+            for part in ("traces", "drafts", "prompts"):
+                (self.path / part).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"run.dir={self.path} cannot be made: {error.strerror}; name another run.dir") from None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -71,9 +74,17 @@ class RunFolder:
         return {int(path.stem.removeprefix("shard-")) for path in (self.path / "traces").glob("shard-*.parquet")}
 
     def read_run(self) -> dict[str, Any] | None:
-        """The contents of `run.yaml`, or None when the run has not begun."""
+        """The contents of `run.yaml`, or None when the run has not begun. Raises UserError when it is none of ours."""
         path = self.path / "run.yaml"
-        return yaml.safe_load(path.read_text()) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            run = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            run = None
+        if not isinstance(run, dict) or not {"points", "served"} <= run.keys():
+            raise UserError(f"{path} is not the run.yaml of a run: mend it, or name another run.dir")
+        return run
 
     def write_run(self, run: dict[str, Any]) -> None:
         """Write `run.yaml`, atomically."""

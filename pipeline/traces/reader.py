@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,22 @@ from pipeline.traces.folder import RunFolder
 
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions come shard by shard."""
+
+
+def read_shards(folder: RunFolder, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """These columns of each finished shard, one after the other."""
+    return (pl.read_parquet(shard, columns=list(columns)) for shard in _shards(folder))
+
+
+def count_distinct_calls(folder: RunFolder) -> int:
+    """Different model calls: an ordinal counts equal calls of one question, so a key is one call of its question."""
+    keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
+    shards = (pl.scan_parquet(shard).select("question_id", keys).explode("steps") for shard in _shards(folder))
+    return sum(keys_of_shard.drop_nulls().unique().collect().height for keys_of_shard in shards)
+
+
+def _shards(folder: RunFolder) -> Iterator[Path]:
+    return (folder.shard(index) for index in sorted(folder.finished()))
 
 
 @dataclass(frozen=True, slots=True)

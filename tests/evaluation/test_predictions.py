@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.peers import compare_rules
 from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.summary import aggregate
+from pipeline.evaluation.summary import aggregate, tally
 from pipeline.types import Example, Gold, GoldAnswer, Question, Rejected
 
 EXAMPLES = [
@@ -46,7 +46,7 @@ def test_scores_and_table_rows(tmp_path: Path) -> None:
         {"id": "q3", "answers": [7]},
     )
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="somebody", settings=QUICK)
-    (point,) = aggregate(scored.frame, settings=QUICK)
+    (point,) = aggregate(tally([scored.frame]), settings=QUICK)
     assert (point.method, point.questions, point.failed, point.empty_gold) == ("somebody", 4, 1, 1)
     assert point.scores["hits_at_1"].mean == 1
     assert point.scores["f1"].mean == pytest.approx((1 + 0.5 + 1) / 3)
@@ -155,7 +155,7 @@ def test_the_real_answers_of_webqsp_score_full_marks(tmp_path: Path, shared_data
     ]
     file = write(tmp_path, *({"id": row["id"], "answers": row["answers"][::-1]} for row in rows))
     scored = score_predictions(read_predictions(file, rejecting()), examples, method="gold", settings=QUICK)
-    (point,) = aggregate(scored.frame, settings=QUICK)
+    (point,) = aggregate(tally([scored.frame]), settings=QUICK)
     assert (point.questions, point.empty_gold, point.failed) == (820, 6, 0)
     assert {point.scores[name].mean for name in ("hits_at_1", "f1", "exact_match", "compat_arg_f1")} == {1}
     assert point.scores["hits_at_1"].questions == 814

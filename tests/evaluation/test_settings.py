@@ -21,8 +21,13 @@ def test_the_documented_defaults_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("empty_gold", "ignore"), ("bootstrap_resamples", 1), ("confidence", 95), ("bootstrap_seed", -1), ("typo", 1)],
+    [("empty_gold", "ignore"), ("bootstrap_resamples", 1), ("confidence", 95), ("bootstrap_seed", -1)],
 )
 def test_a_wrong_value_is_named(key: str, value: object) -> None:
     with pytest.raises(UserError, match=rf"evaluation\.{key}={value!r} is wrong"):
         build(**{key: value})
+
+
+def test_an_unknown_key_is_named() -> None:
+    with pytest.raises(UserError, match=r"unknown key 'evaluation\.typo'"):
+        build(typo=1)

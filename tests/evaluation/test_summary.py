@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.evaluation.rescore import SCORES, rescore
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.summary import Point, PointSummary, aggregate
+from pipeline.evaluation.summary import Point, PointSummary, aggregate, tally
 
 QUICK = Evaluation(bootstrap_resamples=500)
 
@@ -53,7 +53,7 @@ NO_GOLD = {"gold": [], "answers": ["Lyon"]}
 
 
 def only(rows: pl.DataFrame, **options: object) -> PointSummary:
-    (point,) = aggregate(rows, settings=QUICK, **options)  # type: ignore[arg-type]
+    (point,) = aggregate(tally([rows]), settings=QUICK, **options)  # type: ignore[arg-type]
     return point
 
 
@@ -87,13 +87,13 @@ def test_the_order_of_rows_changes_nothing() -> None:
     rows = frame(
         *[{**RIGHT, "meta": {"hops": n % 3}} for n in range(20)], *[{**WRONG, "meta": {"hops": 2}}] * 9, FAILED
     )
-    assert aggregate(rows, settings=QUICK) == aggregate(rows.reverse(), settings=QUICK)
+    assert aggregate(tally([rows]), settings=QUICK) == aggregate(tally([rows.reverse()]), settings=QUICK)
 
 
 def test_points_come_in_order_with_what_the_run_knows_of_them() -> None:
     rows = frame({**WRONG, "point": 2}, {**RIGHT, "point": 0, "method": "cot"}, {**RIGHT, "point": 2})
     known = {2: Point(("method.depth=3",), "oracle"), 0: Point(label="similarity")}
-    first, second = aggregate(rows, points=known, settings=QUICK)
+    first, second = aggregate(tally([rows]), points=known, settings=QUICK)
     assert (first.point, first.method, first.label, first.overrides) == (0, "cot", "similarity", ())
     assert (second.point, second.method, second.label, second.overrides) == (2, "srp", "oracle", ("method.depth=3",))
     assert second.scores["hits_at_1"].mean == 0.5
@@ -147,3 +147,10 @@ def test_the_summary_is_json_with_every_score_under_its_name() -> None:
     low, high = summary["intervals"]["hits_at_1"]
     assert low <= 0.75 <= high
     assert [group["value"] for group in summary["breakdown"]["type"]] == ["a", "b"]
+
+
+def test_a_tally_of_parts_is_the_tally_of_the_whole() -> None:
+    rows = frame(*[RIGHT, WRONG, FAILED, NO_GOLD, {**RIGHT, "meta": {"hops": 2}}] * 40)
+    whole, parts = tally([rows]), tally(rows.slice(start, 3) for start in range(0, rows.height, 3))
+    assert whole.height == 5
+    assert aggregate(parts, settings=QUICK) == aggregate(whole, settings=QUICK)

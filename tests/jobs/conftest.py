@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,7 +71,7 @@ class FixedReply:
     """A model server in a thread of this process that gives every prompt the same reply, up to a certain request."""
 
     def __init__(self, *, holds_after: int | None = None, refuses_every: int | None = None) -> None:
-        """From request `holds_after` on no reply comes until `release`; every so manieth gets its own key thrown back."""
+        """After `holds_after` requests no reply comes until `release`; one in `refuses_every` gets its key back."""
         self.requests = 0
         self.keys: set[str] = set()
         """Every Authorization header that came."""
@@ -143,9 +144,7 @@ def serving(model: FixedReply) -> Iterator[str]:
 
 @pytest.fixture
 def model_server() -> Iterator[Callable[..., tuple[FixedReply, list[str]]]]:
-    """`model, words = model_server(…)` starts a server with the options of `FixedReply`."""
-    from contextlib import ExitStack
-
+    """Starts a `FixedReply` with the given options; returns it and the words that lead a run there."""
     with ExitStack() as running:
 
         def start(**options: int) -> tuple[FixedReply, list[str]]:
@@ -158,8 +157,6 @@ def model_server() -> Iterator[Callable[..., tuple[FixedReply, list[str]]]]:
 @pytest.fixture
 def closed_port() -> int:
     """A port of this machine on which nothing listens."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 

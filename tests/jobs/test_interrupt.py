@@ -28,10 +28,9 @@ def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
     command = [sys.executable, "-m", "jobs.cli", "evaluate", *run, *engine, *words]
     mark = uuid.uuid4().hex
     own = {**environment, "KGQA_TEST_MARK": mark}
-    with subprocess.Popen(
-        command, env=own, cwd=tmp_path, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        model.holding.wait()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=own, cwd=tmp_path, start_new_session=True, **streams) as process:
+        assert model.holding.wait(120), "the run never asked that much"
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the command and all that it started
         out, err = process.communicate()
     assert process.returncode == 130
@@ -42,7 +41,7 @@ def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
     assert_gone(mark)
 
     model.release()
-    ended = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True)
+    ended = subprocess.run(command, env=own, cwd=tmp_path, **streams, check=False)
     assert ended.returncode == 0, ended.stderr
     ids = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")["question_id"]
     assert len(ids) == ids.n_unique() == QUESTIONS

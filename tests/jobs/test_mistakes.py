@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,10 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("kg=subgraph", "kg=subgraph needs a dataset with a graph per question (dataset=rog), which sample is not"),
         ("llm=replay", "llm.run must be given, as in llm.run=…"),
         ("llm=endpoint llm.base_urls=[gpu1]", "'gpu1' is no address; write it as http://HOST:PORT/v1"),
-        ("method._target_=nowhere.Method", "method._target_=nowhere.Method cannot be imported: No module named 'nowhere'"),
+        (
+            "method._target_=nowhere.Method",
+            "method._target_=nowhere.Method cannot be imported: No module named 'nowhere'",
+        ),
         ("method._target_=Method", "method._target_=Method cannot be imported"),
         ("method._target_=pipeline.methods.srp.Nothing", "has no attribute 'Nothing'"),
         ("somewhere/run.yaml run.limit=3", "somewhere/run.yaml holds the whole configuration: give no other words"),
@@ -126,7 +130,28 @@ def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) ->
 
 def test_a_run_folder_that_cannot_be_made(evaluate: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert str(tmp_path / "file" / "run") in evaluate("run.dir=file/run").sentence
+    said = evaluate("run.dir=file/run").sentence
+    assert said == f"run.dir={tmp_path / 'file' / 'run'} cannot be made: Not a directory; name another run.dir"
+
+
+@pytest.mark.parametrize("content", ["points: [", "hello", b"\xff\xfe"])
+def test_a_run_folder_whose_run_yaml_is_none(content: str | bytes, evaluate: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert "run.yaml is not the run.yaml of a run" in evaluate(f"run.dir={tmp_path / 'run'}").sentence
+
+
+def test_traces_of_nobody_knows_what_are_not_gone_on_with(finished: Path, evaluate: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished / "traces", tmp_path / "run" / "traces")
+    assert "holds traces but no run.yaml" in evaluate(f"run.dir={tmp_path / 'run'}").sentence
+
+
+def test_a_dataset_without_a_question(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text(json.dumps(QUESTION))
+    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
+    words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "run.dir=run")
+    said = kgqa("evaluate", *words, "dataset.filter={level: none_has_this}").sentence
+    assert said.startswith("the dataset has no question to answer")
 
 
 @pytest.mark.parametrize(
@@ -214,11 +239,8 @@ def test_a_full_disk_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, kgqa: Kg
 
 
 def test_a_process_of_its_own_says_the_same(environment: dict[str, str], tmp_path: Path) -> None:
-    import subprocess
-
     for entry in (["-m", "jobs.cli", "evaluate"], [str(Path(__file__).parents[2] / "jobs" / "evaluate.py")]):
-        ended = subprocess.run(
-            [sys.executable, *entry, "run.limt=3"], env=environment, cwd=tmp_path, capture_output=True, text=True
-        )
+        command = [sys.executable, *entry, "run.limt=3"]
+        ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
         said = "kgqa: unknown key 'run.limt'. Did you mean 'run.limit'?\n"
         assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)

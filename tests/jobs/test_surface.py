@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_every_key_is_explained(file: Path) -> None:
     assert lines[0].startswith("# ")
     if file.parent.name == "experiment":
         return
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         key = re.match(r"\s*(\w+):\s*(?!#)\S", line)
         if key and key[1] != "_target_" and " # " not in line:
             assert above.lstrip().startswith("# "), line

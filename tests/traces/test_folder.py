@@ -21,9 +21,9 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def test_two_drivers_never_hold_one_folder(folder: RunFolder) -> None:
-    with folder.held():
-        with pytest.raises(UserError, match=f"{folder.path} is in use by another process"), folder.held():
-            pass
+    in_use = pytest.raises(UserError, match=f"{folder.path} is in use by another process")
+    with folder.held(), in_use, folder.held():
+        pass
     with folder.held():
         pass
 

@@ -58,7 +58,7 @@ def llm_step(key: str) -> Step:
 def folder(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
     folder.create()
-    folder.write_run({"served": []})
+    folder.write_run({"points": [], "served": []})
     folder.write_template("toy.ask", TEMPLATE)
     write_shard(folder.shard(0), [row("q1", steps=[llm_step("k1"), Step(1, "decision", "answered", 0.8)]), row("q2")])
     return folder

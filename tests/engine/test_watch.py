@@ -1,0 +1,158 @@
+"""What is shown while a run goes on, and how many questions it expects."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from pipeline.datasets.custom import Custom
+from pipeline.datasets.grbench import GRBench
+from pipeline.datasets.metaqa import MetaQA
+from pipeline.datasets.port import Counted, Dataset
+from pipeline.datasets.rog import RoG
+from pipeline.datasets.sample import SampleWorld
+from pipeline.datasets.webqsp import WebQSP
+from pipeline.engine.rejections import Rejections
+from pipeline.engine.shard import Progress
+from pipeline.engine.watch import Watch, questions_left
+from pipeline.engine.worker import Served
+from pipeline.errors import UserError
+from pipeline.types import Rejected
+
+SERVED = [Served("oracle", "oracle", "graph")]
+
+
+def shown(total: int | None, *progress: Progress, points: int = 1) -> str:
+    """The last state of the bar."""
+    text = io.StringIO()
+    watch = Watch(Console(file=text, width=200), total=total, points=points, on_served=lambda served: None)
+    with watch:
+        watch.on_served(SERVED)
+        for part in progress:
+            watch.on_progress(part)
+    return text.getvalue()
+
+
+def test_the_bar_knows_how_much_there_is_and_how_good_it_is() -> None:
+    text = shown(8, Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1))
+    assert "4/8" in text
+    assert "Hits@1 0.667" in text
+
+
+def test_without_a_total_and_without_gold() -> None:
+    text = shown(None, Progress(questions=3))
+    assert "3/?" in text
+    assert "Hits@1 –" in text
+
+
+def test_a_total_counts_every_point() -> None:
+    assert "1/24" in shown(8, Progress(questions=1), points=3)
+
+
+def test_nothing_is_shown_of_a_run_that_never_began() -> None:
+    text = io.StringIO()
+
+    def refuse(served: Sequence[Served]) -> None:
+        raise UserError("another model")
+
+    watch = Watch(Console(file=text), total=8, points=1, on_served=refuse)
+    with pytest.raises(UserError, match="another model"), watch:
+        watch.on_served(SERVED)
+    assert text.getvalue() == ""
+
+
+def test_what_is_noted_is_the_sum() -> None:
+    watch = Watch(Console(quiet=True), total=None, points=1, on_served=lambda served: None)
+    watch.on_progress(Progress(questions=1, llm_calls=3, loop_lag_s=0.2))
+    watch.on_progress(Progress(questions=2, llm_calls=4, loop_lag_s=0.1))
+    assert (watch.sum.questions, watch.sum.llm_calls, watch.sum.loop_lag_s) == (3, 7, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "finished", "left"),
+    [
+        (100, None, [], 100),
+        (100, 30, [], 30),
+        (20, 30, [], 20),
+        (None, 30, [], 30),
+        (None, None, [], None),
+        (100, None, [0, 4], 68),
+        (100, None, [6], 96),
+        (None, 30, [0, 1], 0),
+        (None, None, [0, 1], None),
+    ],
+)
+def test_questions_left(count: int | None, limit: int | None, finished: list[int], left: int | None) -> None:
+    class Some:
+        def count(self) -> int | None:
+            return count
+
+    assert questions_left(Some(), limit, size=16, finished=finished) == left
+
+
+def test_a_dataset_need_not_count() -> None:
+    assert questions_left(object(), None, size=16, finished=[0]) is None
+    assert not isinstance(WebQSP(path=Path("x")), Counted)
+
+
+def sample(folder: Path) -> Dataset:
+    return SampleWorld(triples=2000, questions=9, types=("count",))
+
+
+def metaqa(folder: Path) -> Dataset:
+    (folder / "1-hop").mkdir()
+    (folder / "1-hop" / "qa_test.txt.gz").write_bytes(gzip.compress(b"who wrote [X]\tAnn\nwhat is [Y]\tBob|Cy\n"))
+    return MetaQA(path=folder, hops=1)
+
+
+def custom(folder: Path) -> Dataset:
+    rows = [{"id": f"q{n}", "question": "?", "topic_entities": [], "answers": [], "level": n % 2} for n in range(5)]
+    (folder / "rows.jsonl").write_text("\n\n".join(map(json.dumps, rows)))
+    return Custom(triples=folder / "none", questions=folder / "rows.jsonl")
+
+
+def grbench(folder: Path) -> Dataset:
+    rows = [{"qid": str(n), "question": "?", "answer": "x"} for n in range(3)]
+    (folder / "dblp").mkdir()
+    (folder / "dblp" / "data.json").write_text("\n".join(map(json.dumps, rows)))
+    return GRBench(path=folder, domain="dblp")
+
+
+def rog(folder: Path) -> Dataset:
+    rows = {"id": ["a", "b"], "question": ["?", "?"], "answer": [["x"], ["y"]], "q_entity": [["z"], ["z"]]}
+    for part in ("0", "1"):
+        frame = pl.DataFrame({**rows, "id": [id + part for id in rows["id"]], "graph": [[["h", "r", "t"]]] * 2})
+        frame.write_parquet(folder / f"test-{part}.parquet")
+    return RoG(path=folder)
+
+
+@pytest.mark.parametrize("make", [sample, metaqa, custom, grbench, rog])
+def test_a_dataset_counts_what_it_reads(make: object, tmp_path: Path) -> None:
+    dataset = make(tmp_path)  # type: ignore[operator]
+    assert isinstance(dataset, Counted)
+    assert dataset.count() == len(list(dataset.examples(lambda row: None))) > 1
+
+
+def test_a_filter_makes_the_count_unknown(tmp_path: Path) -> None:
+    custom(tmp_path)
+    filtered = Custom(triples=tmp_path / "none", questions=tmp_path / "rows.jsonl", filter={"level": 1})
+    assert filtered.count() is None
+
+
+def test_rejected_rows_are_listed_and_a_mended_input_clears_the_list(tmp_path: Path) -> None:
+    file = tmp_path / "rejected.jsonl"
+    with Rejections(file, strict=False) as rejections:
+        rejections.add(Rejected("rows.jsonl", 3, "no id"))
+    assert json.loads(file.read_text()) == {"file": "rows.jsonl", "line": 3, "reason": "no id"}
+    assert rejections.remarks() == [f"1 row could not be read: {file} says which and why"]
+    with Rejections(file, strict=False) as rejections:
+        pass
+    assert not file.exists()
+    assert rejections.remarks() == []

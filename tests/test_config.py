@@ -1,0 +1,209 @@
+"""Configurations: what two of them having the same identity means, and how one is composed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import config
+from pipeline.errors import UserError
+
+
+def reordered(value: Any) -> Any:
+    """The same configuration with its keys the other way round."""
+    if not isinstance(value, dict):
+        return value
+    return {key: reordered(value[key]) for key in reversed(value)}
+
+
+def changed(composed: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """A copy that differs in one dotted key."""
+    section, _, rest = key.partition(".")
+    inner = composed.get(section, {})
+    return {**composed, section: changed(inner, rest, value) if rest else value}
+
+
+PLACES = [
+    ("", "run.dir", "elsewhere"),
+    ("", "run.reuse", ["runs/x"]),
+    ("", "engine.concurrency", 3),
+    ("engine=ray", "engine.workers", 7),
+    ("", "dataset.strict", True),
+    ("", "kg.memo_entries", 5),
+    ("", "retrieval.cache_dir", "vectors"),
+    ("retrieval=dense", "retrieval.cache_dir", None),
+    ("retrieval=dense", "retrieval.relation_encoder.device", "cuda:1"),
+    ("dataset=rog dataset.path=x", "kg.open_graphs", 5),
+    *(
+        ("kg=sparql", f"kg.{key}", value)
+        for key, value in {
+            "endpoints": ["http://elsewhere/sparql"],
+            "values_style": "union",
+            "values_chunk": 7,
+            "max_inflight": 7,
+            "max_neighbours": 7,
+            "coalesce_ms": 7,
+            "memo_entries": 7,
+            "timeout_s": 7,
+            "retries": 7,
+            "hedge": None,
+        }.items()
+    ),
+    *(
+        ("llm=endpoint", f"llm.{key}", value)
+        for key, value in {
+            "base_urls": ["http://elsewhere/v1"],
+            "api_key_env": "OTHER",
+            "connect_timeout_s": 7,
+            "timeout_s": 7,
+            "max_retries": 7,
+            "backoff_s": 7,
+            "max_backoff_s": 7,
+            "breaker_failures": 7,
+            "breaker_reset_s": 7,
+        }.items()
+    ),
+    ("llm=oracle", "llm.latency_s", 7),
+]
+
+COMPUTED = [
+    ("", "run.limit", 7),
+    ("", "run.seed", 7),
+    ("", "engine.shard_size", 7),
+    ("", "method.depth", 7),
+    ("", "dataset.seed", 8),
+    ("", "budget.max_llm_calls", 7),
+    ("", "evaluation.empty_gold", "strict_empty"),
+    ("", "retrieval.fusion", "rrf"),
+    ("", "retrieval.reference_base", "references/x.jsonl"),
+    *(
+        ("kg=sparql", f"kg.{key}", value)
+        for key, value in {
+            "namespace": "http://x/",
+            "opaque_ids": "Q",
+            "default_graph": "http://x",
+            "snapshot": "x",
+            "keep_literals": False,
+            "keep_user": True,
+            "keep_notable_types": True,
+        }.items()
+    ),
+    ("llm=endpoint", "llm.model", "other"),
+    ("llm=endpoint", "llm.extra_body", {"top_k": 3}),
+    ("llm=endpoint", "llm.approximate_choices", True),
+    ("llm=oracle", "llm.error_rate", 0.5),
+]
+
+
+def test_the_digest_does_not_hang_on_the_order_of_keys() -> None:
+    composed = config.compose([])
+    assert list(reordered(composed)) != list(composed)
+    assert config.digest(reordered(composed)) == config.digest(composed)
+    assert config.drift(composed, reordered(composed)) == []
+    assert config.digest(config.compose([])) == config.digest(composed)
+
+
+@pytest.mark.parametrize(("words", "key", "value"), PLACES)
+def test_where_and_how_fast_a_run_happens_is_no_drift(words: str, key: str, value: object) -> None:
+    composed = config.compose(words.split())
+    assert key in dict(config.flatten(composed))
+    moved = changed(composed, key, value)
+    assert moved != composed
+    assert config.drift(composed, moved) == []
+    assert config.digest(moved) == config.digest(composed)
+
+
+@pytest.mark.parametrize(("words", "key", "value"), COMPUTED)
+def test_what_a_run_computes_is_drift(words: str, key: str, value: object) -> None:
+    composed = config.compose(words.split())
+    assert key in dict(config.flatten(composed))
+    other = changed(composed, key, value)
+    lines = config.drift(composed, other)
+    assert lines
+    assert all(line.startswith(key) and " → " in line for line in lines)
+    assert config.digest(other) != config.digest(composed)
+
+
+def test_the_keys_of_the_graph_servers_are_each_a_place_or_not() -> None:
+    """A new key has to be put on one of the two lists above."""
+    for words in ("kg=sparql", "llm=endpoint"):
+        section = words.partition("=")[0]
+        keys = {f"{section}.{key}" for key in config.compose([words])[section]} - {f"{section}._target_"}
+        assert keys == {key for used, key, _ in (*PLACES, *COMPUTED) if used == words}
+
+
+def test_another_engine_on_the_same_shards_computes_the_same() -> None:
+    assert config.drift(config.compose([]), config.compose(["engine=ray"])) == []
+
+
+def test_drift_names_old_and_new_and_what_is_only_in_one() -> None:
+    old, new = config.compose(["llm=similarity"]), config.compose(["llm=oracle", "method.retries=1"])
+    assert config.drift(old, new) == [
+        "llm._target_: pipeline.llm.similarity.Similarity → pipeline.llm.oracle.Oracle",
+        "llm.error_rate: None → 0.0",
+        "llm.malformed_rate: None → 0.0",
+        "method.max_edits: 3 → 1",
+        "method.retries: 3 → 1",
+    ]
+
+
+def test_interpolation_is_resolved_wherever_the_words_stand() -> None:
+    for words in (["dataset=metaqa", "dataset.path=/a", "dataset.hops=2"], ["dataset.hops=2", "dataset.path=/a"]):
+        composed = config.compose(["dataset=metaqa", *words])
+        assert composed["dataset"]["name"] == "metaqa-2hop"
+        assert composed["kg"]["dataset"] == composed["dataset"]
+    assert config.compose(["method.beam_width=5"])["method"]["relation_top_k"] == 5
+    assert config.compose(["run.dir=${dataset.name}"])["run"]["dir"] == "sample"
+
+
+def test_the_choices_are_kept() -> None:
+    choices = config.compose(["llm=oracle", "experiment=readi"])["choices"]
+    assert {"method": "srp", "llm": "oracle", "experiment": "readi", "kg": "embedded"}.items() <= choices.items()
+
+
+def test_flatten_keeps_empty_sections_as_leaves() -> None:
+    assert dict(config.flatten({"a": {"b": 1, "c": {}}, "d": [2]})) == {"a.b": 1, "a.c": {}, "d": [2]}
+
+
+def test_a_section_is_built_from_the_inside_out() -> None:
+    graph = config.build("kg", config.compose(["dataset.triples=3000"]))
+    assert graph.dataset.size == 3000
+
+
+def test_a_component_never_sees_the_keys_of_the_runner() -> None:
+    composed = config.compose(["method=cot", "dataset.strict=true"])
+    config.check(composed)
+    assert not hasattr(config.build("method", composed), "beam_width")
+    assert not hasattr(config.build("dataset", composed), "strict")
+
+
+def test_a_component_may_be_any_class_that_takes_the_keys() -> None:
+    plain = {"kg": {"_target_": "builtins.dict", "a": 1, "b": {"_target_": "builtins.list"}}}
+    assert config.build("kg", plain) == {"a": 1, "b": []}
+    with pytest.raises(UserError, match=r"keys of kg are not those of its _target_ builtins\.list"):
+        config.build("kg", {"kg": {"_target_": "builtins.list", "a": 1}})
+    with pytest.raises(UserError, match=r"kg\._target_ must be given"):
+        config.build("kg", {"kg": {"a": 1}})
+
+
+def test_a_key_that_a_component_lacks_must_be_given() -> None:
+    composed = config.compose(["dataset=metaqa", "dataset.path=/data"])
+    del composed["dataset"]["path"]
+    with pytest.raises(UserError, match=r"^dataset\.path must be given, as in dataset\.path=…$"):
+        config.build("dataset", composed)
+
+
+def test_hydras_own_keys_are_not_ours_to_explain() -> None:
+    with pytest.raises(UserError, match=r"Could not override 'hydra\.nothing'"):
+        config.compose(["hydra.nothing=1"])
+
+
+def test_groups_of_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "short.yaml").write_text("# @package _global_\nmethod: {depth: 2}\n")
+    search = f"hydra.searchpath=[file://{tmp_path}]"
+    assert config.compose([search, "experiment=short"])["method"]["max_path_len"] == 2
+    with pytest.raises(UserError, match="Did you mean 'short'"):
+        config.compose([search, "experiment=shrt"])
