@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.datasets.sample import SampleWorld
+
 Kgqa = Callable[..., Any]
 
 QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
@@ -146,12 +148,9 @@ def test_traces_of_nobody_knows_what_are_not_gone_on_with(finished: Path, evalua
     assert "holds traces but no run.yaml" in evaluate(f"run.dir={tmp_path / 'run'}").sentence
 
 
-def test_a_dataset_without_a_question(kgqa: Kgqa, tmp_path: Path) -> None:
-    (tmp_path / "questions.jsonl").write_text(json.dumps(QUESTION))
-    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
-    words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "run.dir=run")
-    said = kgqa("evaluate", *words, "dataset.filter={level: none_has_this}").sentence
-    assert said.startswith("the dataset has no question to answer")
+def test_a_dataset_without_a_question(monkeypatch: pytest.MonkeyPatch, evaluate: Kgqa) -> None:
+    monkeypatch.setattr(SampleWorld, "examples", lambda dataset, reject: iter(()))
+    assert evaluate("run.dir=run").sentence.startswith("the dataset has no question to answer")
 
 
 @pytest.mark.parametrize(
