@@ -31,7 +31,7 @@ def overhead() -> dict[str, float]:
 
 def saturation() -> dict[str, float]:
     """Wall time against Σ latency / concurrency, at 256 questions in flight and half a second per call."""
-    in_flight, latency_s, calls, questions = 256, 0.5, 8, 2048
+    in_flight, latency_s, calls, questions = 256, 0.5, 8, 4096
     with serving(latency_s=latency_s) as url, tempfile.TemporaryDirectory() as folder:
         overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000"]
         overrides += [f"engine.concurrency={in_flight}"]

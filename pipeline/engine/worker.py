@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ class Worker:
         self._earlier = [RecordedCalls(Path(run)) for run in self._points[0]["run"]["reuse"]]
         lag = asyncio.create_task(self._watch_loop())
         self._stack.callback(lag.cancel)
+        gc.freeze()  # what is open stays open: to walk it in every full collection would hold up the loop for 0.1 s
         return self
 
     async def __aexit__(self, *exc: object) -> None:
