@@ -84,13 +84,16 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("preset", "method"),
     [
+        ("srp", SRP()),
+        ("cot", CoT()),
+        ("tog", ToG()),
         ("tog_bm25", ToG(name="tog with bm25", prune="bm25")),
         ("tog_encoder", ToG(name="tog with encoder", prune="encoder")),
         ("tog_compat", ToG(name="tog (as published)", compat=True)),
         ("cot_self_consistency", CoT(name="cot with self-consistency", samples=5, temperature=0.7)),
     ],
 )
-def test_presets_of_the_baselines(preset: str, method: Any) -> None:
+def test_presets_of_whole_methods_and_of_the_baselines(preset: str, method: Any) -> None:
     assert built(f"experiment={preset}") == method
 
 
