@@ -425,6 +425,21 @@ def test_a_perfect_model_is_right_on_every_type_that_the_method_can_express(rows
     assert by_type == dict.fromkeys(("1-hop", "2-hop", "3-hop", "conjunction", "comparison", "superlative"), 1.0)
 
 
+@pytest.mark.parametrize(("sample_from", "lost"), [(2000, 0), (20, 1)])
+def test_on_metaqa_only_the_draw_of_five_loses_an_answer(
+    shared_data: Path, tmp_path: Path, sample_from: int, lost: int
+) -> None:
+    dataset = ["dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", "dataset.hops=3", "run.limit=40"]
+    words = [
+        "method=tog",
+        f"method.entity_sample_from={sample_from}",
+        "llm=oracle",
+        "evaluation.bootstrap_resamples=100",
+    ]
+    assert main(["evaluate", *words, *dataset, f"run.dir={tmp_path}/run"]) == 0
+    assert (1 - pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")["hits_at_1"]).sum() == lost
+
+
 def test_every_question_of_the_sample_world_costs_what_its_decisions_say(rows: pl.DataFrame) -> None:
     for row in rows.iter_rows(named=True):
         steps = [(step["role"], text["payload"] or "") for step, text in zip(row["steps"], row["texts"], strict=True)]
