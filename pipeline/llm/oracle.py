@@ -1,7 +1,8 @@
 """The oracle: a simulated model that knows the gold paths and answers, and can be made to err (design: idea 5).
 
-It knows where to look, and knows the answer when it sees it, but answers from the evidence alone: what a method has not
-found, it does not say, not even where the method falls back on the model's own knowledge. So its score is the method's.
+It knows where to look (the relations that lead to an answer, and the nodes on the way), and knows the answer when it
+sees it, but answers from the evidence alone: what a method has not found, it does not say, not even where the method
+falls back on the model's own knowledge. So its score is the method's.
 The one exception is `cot`, which is the model alone and is told the gold answers.
 """
 

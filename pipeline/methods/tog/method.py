@@ -6,7 +6,7 @@ reproduced here unless `compat` asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
 from typing import NamedTuple, TypeVar
@@ -57,7 +57,9 @@ class ToG:
             answers = await self._explore(search)
         except BudgetExhausted:
             answers, search.exhausted = None, True
-        return search.conclude(answers or await self._answer(search))
+        if answers is None:
+            answers = await self._answer(search)
+        return search.conclude(answers)
 
     async def _explore(self, search: _Search) -> Answers | None:
         """The answers, as soon as the chains are enough to give them."""
@@ -81,31 +83,31 @@ class ToG:
         chains = [chain for chain in frontier if isinstance(chain.end, str)]
         around = await search.tools.kg.relations(list(dict.fromkeys(_entity_at(chain) for chain in chains)))
         offered = [(chain, _without_repeat(chain, around[_entity_at(chain)])) for chain in chains]
-        moves = await concurrently(self._score_relations(search, *offer) for offer in offered if offer[1])
-        ranked = sorted(
-            (move for of_chain in moves for move in of_chain[: self.width]),
-            key=lambda move: (search.is_named(move.chain.end), -move.score),
-        )
-        return ranked[: self.width]
+        offered = [(chain, relations) for chain, relations in offered if relations]
+        scored = await concurrently(self._score_relations(search, *offer) for offer in offered)
+        picked: list[_Move] = []
+        for (chain, relations), scores in zip(offered, scored, strict=True):
+            best = sorted((pair for pair in scores.items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
+            moves = [_Move(chain, relation, score) for relation, score in best[: self.width]]
+            search.tools.record(
+                "relations_selected",
+                entity=chain.end,
+                relations=[(*move.relation, move.score) for move in moves],
+                offered=len(relations),
+            )
+            picked += moves
+        return sorted(picked, key=lambda move: (search.is_named(move.chain.end), -move.score))[: self.width]
 
-    async def _score_relations(self, search: _Search, chain: Instance, relations: Sequence[Relation]) -> list[_Move]:
-        """Every relation worth following from one chain, the best first; their scores add up to 1."""
+    async def _score_relations(
+        self, search: _Search, chain: Instance, relations: Sequence[Relation]
+    ) -> Mapping[Relation, float]:
+        """The scores of the relations at the end of one chain; they add up to 1."""
         if self.prune == "llm":
             prompt = RelationScores(search.question, chain, tuple(relations), search.names)
-            scores = await self._ask(search, prompt, self.temperature_explore)
-        else:
-            texts = [as_text(relation.name) for relation in relations]
-            found = await similarity_scores(search.question.text, texts, self.prune, search.tools.retrieval)
-            scores = dict(zip(relations, found, strict=True))
-        best = sorted((pair for pair in scores.items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
-        moves = [_Move(chain, relation, score) for relation, score in best]
-        search.tools.record(
-            "relations_selected",
-            entity=chain.end,
-            relations=[(relation.name, relation.direction, score) for _, relation, score in moves[: self.width]],
-            offered=len(relations),
-        )
-        return moves
+            return await self._ask(search, prompt, self.temperature_explore)
+        texts = [as_text(relation.name) for relation in relations]
+        scores = await similarity_scores(search.question.text, texts, self.prune, search.tools.retrieval)
+        return dict(zip(relations, scores, strict=True))
 
     # The entity step
 
