@@ -141,6 +141,13 @@ async def test_the_bound_is_reached_by_as_many_topics_as_the_beam_is_wide_and_ne
     assert "tog.answer" not in enough.model.roles
 
 
+async def test_each_topic_entity_beyond_the_width_adds_a_call_at_the_first_depth() -> None:
+    topics = ["A", "B", "C"]
+    replies = {"relations": onwards(3, 1, 2), "entities": scores(0.5, 0.3, 0.2)}
+    script, _ = await run(ToG(width=1, max_depth=2), *topics, facts=tree(topics, 2), **replies)
+    assert len(script.model.roles) == (2 * 1 * 2 + 2 + 1) + 2
+
+
 async def test_three_hops_three_wide_are_22_calls() -> None:
     replies = {"relations": onwards(3, 3, 3), "entities": scores(0.5, 0.3, 0.2)}
     topics = ["A", "B", "C"]
