@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
@@ -108,6 +108,28 @@ async def instantiate(
     return Neighbours(tuple(nodes), truncated)
 
 
+async def waypoints(kg: GraphLookups, topic: EntityId, path: Sequence[Relation], goals: Container[Node]) -> set[Node]:
+    """The nodes between `topic` and the end of a path from which it goes on to a goal; lookups as `instantiate`."""
+    layers: list[dict[Node, tuple[Node, ...]]] = []
+    nodes: Collection[Node] = [topic]
+    for relation in path:
+        sources = [node for node in nodes if isinstance(node, str)][:_FRONTIER]
+        reached = await kg.neighbours([(source, relation) for source in sources], _NEIGHBOURS)
+        layers.append({source: hop.nodes for (source, _), hop in reached.items()})
+        nodes = sorted({node for hop in reached.values() for node in hop.nodes}, key=node_order)
+    leading = {node for node in nodes if node in goals}
+    passed: set[Node] = set()
+    for layer in reversed(layers[1:]):
+        leading = {source for source, ends in layer.items() if not leading.isdisjoint(ends)}
+        passed |= leading
+    return passed
+
+
+async def answer_nodes(kg: GraphLookups, answers: Sequence[GoldAnswer]) -> Container[Node]:
+    """The nodes of this graph that are gold answers: entities by id or name, literals by their text."""
+    return await _Targets.resolve(kg, answers)
+
+
 async def _rank(kg: GraphLookups, topic: EntityId, paths: Sequence[RelationPath], gold: _Targets) -> list[RelationPath]:
     ends = await asyncio.gather(*(instantiate(kg, topic, path) for path in paths))
     hits = [sum(node in gold for node in end.nodes) for end in ends]
@@ -135,8 +157,8 @@ class _Targets:
         names = {normalise(name) for answer in answers for name in (answer.name, *answer.aliases)}
         return cls(frozenset(ids), frozenset(names))
 
-    def __contains__(self, node: Node) -> bool:
-        return node in self.ids if isinstance(node, str) else normalise(node.value) in self.names
+    def __contains__(self, node: object) -> bool:
+        return normalise(node.value) in self.names if isinstance(node, LiteralNode) else node in self.ids
 
 
 class _Side:

@@ -1,14 +1,15 @@
 """The oracle: a simulated model that knows the gold paths and answers, and can be made to err (design: idea 5).
 
-It knows where to look, and knows the answer when it sees it, but answers from the evidence alone: what a method has not
-found, it does not say, not even where the method falls back on the model's own knowledge. So its score is the method's.
+It knows where to look (the relations that lead to an answer, and the nodes on the way), and knows the answer when it
+sees it, but answers from the evidence alone: what a method has not found, it does not say, not even where the method
+falls back on the model's own knowledge. So its score is the method's.
 The one exception is `cot`, which is the model alone and is told the gold answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from pipeline.kg.paths import RelationPath, gold_paths, instantiate, leading_paths
+from pipeline.kg.paths import RelationPath, answer_nodes, gold_paths, instantiate, leading_paths, waypoints
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
@@ -43,6 +44,8 @@ class Truth:
     """Per topic entity the relation paths to what is sought in the graph at hand, best first; may be empty."""
     counted: frozenset[Node] = frozenset()
     """The nodes whose number is the answer, when it is no node itself; empty for every other question."""
+    waypoints: frozenset[Node] = frozenset()
+    """The nodes from which a path goes on to what is sought: not every node that begins like a path does."""
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
@@ -77,10 +80,17 @@ async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):
-        return Truth(question, gold, _by_topic(known, found))
+        paths = _by_topic(known, found)
+        return Truth(question, gold, paths, waypoints=await _waypoints(kg, paths, await answer_nodes(kg, gold.answers)))
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
-    leading = _by_topic(known, found)
-    return Truth(question, gold, leading, await _counted(kg, leading, gold))
+    paths = _by_topic(known, found)
+    counted = await _counted(kg, paths, gold)
+    return Truth(question, gold, paths, counted, await _waypoints(kg, paths, counted))
+
+
+async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node]) -> frozenset[Node]:
+    all_paths = [(topic, path) for topic, of_topic in paths.items() for path in of_topic if len(path) > 1]
+    return frozenset().union(*await asyncio.gather(*(waypoints(kg, topic, path, goals) for topic, path in all_paths)))
 
 
 def _by_topic(topics: Iterable[EntityId], found: Iterable[Sequence[RelationPath]]) -> _Paths:

@@ -44,6 +44,10 @@ _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _SAID = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
+_PAIR = re.compile(
+    r"\(\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')\s*,\s*([+-]?(?:[0-9]{1,9}\.?[0-9]{0,9}|\.[0-9]{1,9}))",
+    re.DOTALL,
+)
 _MID = re.compile(r"[mg]\.[0-9a-z_]+")
 
 
@@ -137,6 +141,11 @@ def answers_without_braces(text: str) -> tuple[str, ...]:
     said = [found.end() for found in _SAID.finditer(text)]
     line = first_line(text[said[-1] :]).strip(" *_").removesuffix(".") if said else ""
     return _distinct(map(_answer, _PART.finditer(line)))
+
+
+def scored_pairs(text: str) -> list[tuple[str, float]]:
+    """Every pair of a quoted string and a number in parentheses, such as `('relation', 0.5)`, in the order given."""
+    return [(read_string(string), float(score)) for string, score in _PAIR.findall(text)]
 
 
 def read_literal(text: str, opening: str) -> Value:

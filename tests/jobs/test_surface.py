@@ -25,12 +25,12 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "none readi srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference "
-        "srp_references_everywhere srp_structural"
+        "cot cot_self_consistency none readi srp srp_no_reference srp_no_reflection srp_no_relation_check "
+        "srp_random_reference srp_references_everywhere srp_structural tog tog_bm25 tog_compat tog_encoder"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",
-    "method": "cot srp",
+    "method": "cot srp tog",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

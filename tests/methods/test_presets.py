@@ -12,8 +12,9 @@ from pipeline.config import build, compose, conf_dir
 from pipeline.errors import UserError
 from pipeline.methods.cot import CoT
 from pipeline.methods.srp import SRP
+from pipeline.methods.tog import ToG
 
-METHODS = {"srp": SRP, "cot": CoT}
+METHODS = {"srp": SRP, "cot": CoT, "tog": ToG}
 
 
 def built(*overrides: str) -> Any:
@@ -40,6 +41,11 @@ def test_the_sweep_axes_drive_srps_own_keys() -> None:
     assert (wide.paths_per_entity, wide.relation_top_k, wide.max_path_len, wide.max_edits) == (5, 5, 2, 1)
     narrow = built("method=srp", "method.beam_width=1")
     assert (narrow.paths_per_entity, narrow.relation_top_k) == (1, 3)
+
+
+def test_the_sweep_axes_drive_togs_own_keys() -> None:
+    tog = built("method=tog", "method.beam_width=5", "method.depth=2", "method.retries=1")
+    assert (tog.width, tog.max_depth, tog.parse_retries) == (5, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +79,22 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == SRP(name=method.name, **changed)
     assert method.name != "srp", "a variant says so in every table"
+
+
+@pytest.mark.parametrize(
+    ("preset", "method"),
+    [
+        ("srp", SRP()),
+        ("cot", CoT()),
+        ("tog", ToG()),
+        ("tog_bm25", ToG(name="tog with bm25", prune="bm25")),
+        ("tog_encoder", ToG(name="tog with encoder", prune="encoder")),
+        ("tog_compat", ToG(name="tog (as published)", compat=True)),
+        ("cot_self_consistency", CoT(name="cot with self-consistency", samples=5, temperature=0.7)),
+    ],
+)
+def test_presets_of_whole_methods_and_of_the_baselines(preset: str, method: Any) -> None:
+    assert built(f"experiment={preset}") == method
 
 
 def test_a_wrong_value_is_named() -> None:
