@@ -23,7 +23,7 @@ from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.text import normalise
-from pipeline.types import EntityId, Example, Gold, LiteralNode, Node, Question
+from pipeline.types import Entity, EntityId, Example, Gold, LiteralNode, Node, Question
 
 _NO_BRACKETS = str.maketrans("", "", "()[]{}<>")
 _CURLY_QUOTES = str.maketrans({'"': "\u201d", "'": "\u2019"})
@@ -43,6 +43,10 @@ class Truth:
     """Per topic entity the relation paths to what is sought in the graph at hand, best first; may be empty."""
     counted: frozenset[Node] = frozenset()
     """The nodes whose number is the answer, when it is no node itself; empty for every other question."""
+    topics: tuple[Entity, ...] = ()
+    """The nodes that the question mentions, where the dataset does not name them (GRBench)."""
+    features: frozenset[str] = frozenset()
+    """Those names in `paths` that are features of nodes, not edges (GRBench)."""
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
