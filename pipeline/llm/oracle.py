@@ -19,7 +19,8 @@ from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from pipeline.kg.paths import RelationPath, gold_paths, instantiate, leading_paths
-from pipeline.kg.port import KnowledgeGraph
+from pipeline.kg.port import AttributedGraph, KnowledgeGraph
+from pipeline.llm.mentions import ground
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.text import normalise
@@ -46,7 +47,7 @@ class Truth:
     topics: tuple[Entity, ...] = ()
     """The nodes that the question mentions, where the dataset does not name them (GRBench)."""
     features: frozenset[str] = frozenset()
-    """Those names in `paths` that are features of nodes, not edges (GRBench)."""
+    """Those names in `paths` that are features of nodes, not edges (GRBench); a path without one ends in a number."""
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
@@ -75,9 +76,13 @@ class Truth:
 async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     """Look up the relation paths from each topic entity to a gold answer in this graph (`gold_paths`).
 
-    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`).
+    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`). Where no
+    topic entity is named and nodes hold attributes (GRBench), both are sought in the question's words (`ground`).
     """
     question, gold = example.question, example.gold
+    if not question.topic_entities and isinstance(kg, AttributedGraph):
+        grounded = await ground(question.text, gold, kg)
+        return Truth(question, grounded.gold, grounded.paths, topics=grounded.topics, features=grounded.features)
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):

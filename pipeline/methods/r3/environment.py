@@ -116,7 +116,10 @@ class TripleEnvironment(Environment):
     def __init__(self, question: Question, tools: Tools) -> None:
         self._kg = tools.kg
         self._limit = tools.caps.max_frontier
-        self._topics = {loose(text): topic for topic in question.topic_entities for text in (topic.id, topic.name)}
+        # A name may itself be in quotes, and a model may put any into quotes.
+        self._topics = {
+            loose(one_argument(text)): topic for topic in question.topic_entities for text in (topic.id, topic.name)
+        }
 
     async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
         words = {action: one_argument(action.content) for action in actions if action.tool not in _TWO_ARGUMENTS}
@@ -180,11 +183,7 @@ def _followed(action: Action, id: EntityId, name: str, near: Near, names: Names,
 
 def _list(id: EntityId, relation: Relation, near: Near, names: Names) -> Listing:
     found, (name, direction) = near[id, relation], relation
-    heading = (
-        f"The {name} neighbours of {print_id(id)} are:"
-        if direction == "out"
-        else f"{print_id(id)} is {name} of:"
-    )
+    heading = f"The {name} neighbours of {print_id(id)} are:" if direction == "out" else f"{print_id(id)} is {name} of:"
     items = tuple(
         Item(
             node,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -175,9 +175,9 @@ class _Seen:
 class _Layer:
     relation: Relation
     nodes: list[EntityId]
-    todo: list[EntityId]
-    """Nodes from which the hop was not made."""
     last: bool
+    todo: list[EntityId] = field(default_factory=list)
+    """Nodes from which the hop was not made."""
 
 
 @dataclass(frozen=True)
@@ -204,21 +204,26 @@ class _Walk:
     def _layers(self) -> Iterator[_Layer]:
         nodes = [self.start]
         for depth, relation in enumerate(self.path, start=1):
-            todo = [node for node in nodes if self._check(node, relation) not in self.seen.moves]
-            yield _Layer(relation, nodes, todo, last=depth == len(self.path))
+            layer = _Layer(relation, nodes, last=depth == len(self.path))
+            layer.todo.extend(node for node in nodes if self._check(node, layer) not in self.seen.moves)
+            yield layer
             nodes = list(dict.fromkeys(end for node in nodes for end in self.seen.behind(node, relation)))
 
     def _moves(self, layer: _Layer) -> list[str]:
         """A count behind a single node may be its degree: if it turns out not to be, the neighbours are listed."""
-        checks = [self._check(node, layer.relation) for node in layer.todo]
+        checks = [self._check(node, layer) for node in layer.todo]
         if self.truth.counted and layer.last and len(layer.nodes) == 1:
             degree = f"NodeDegree[{print_id(layer.nodes[0])}, {layer.relation.name}]"
             return checks if degree in self.seen.moves else [degree]
         return checks
 
-    def _check(self, node: EntityId, relation: Relation) -> str:
-        tool = "NodeFeature" if relation.name in self.truth.features else "NeighbourCheck"
-        return f"{tool}[{print_id(node)}, {relation.name}]"
+    def _check(self, node: EntityId, layer: _Layer) -> str:
+        tool = "NeighbourCheck"
+        if layer.relation.name in self.truth.features:
+            tool = "NodeFeature"
+        elif layer.last and self.truth.topics:
+            tool = "NodeDegree"  # in GRBench what is no feature is a number
+        return f"{tool}[{print_id(node)}, {layer.relation.name}]"
 
 
 def _degree_is_the_count(seen: _Seen, truth: Truth) -> bool:
