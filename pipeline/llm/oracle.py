@@ -76,8 +76,8 @@ class Truth:
 async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     """Look up the relation paths from each topic entity to a gold answer in this graph (`gold_paths`).
 
-    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`). Where no
-    topic entity is named and nodes hold attributes (GRBench), both are sought in the question's words (`ground`).
+    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`). For a
+    question of GRBench, which names no topic entity, both are found by its words (`ground`).
     """
     question, gold = example.question, example.gold
     if not question.topic_entities and isinstance(kg, AttributedGraph):

@@ -24,12 +24,12 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "none readi srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference "
-        "srp_references_everywhere srp_structural"
+        "graph_cot none r3_gold r3_memory r3_memory_reflection r3_reflection readi srp_no_reference srp_no_reflection "
+        "srp_no_relation_check srp_random_reference srp_references_everywhere srp_structural"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",
-    "method": "cot srp",
+    "method": "cot r3 srp",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

@@ -1,4 +1,4 @@
-"""A small invented GRBench domain in the official format: books, authors, publishers and series, and their questions."""
+"""A small invented GRBench domain in the official format: books, authors, publishers, series, and their questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent's prompts say of each kind of graph: its schema, and three worked examples with invented facts (§6.2)."""
+"""What the agent's prompts say of a kind of graph: its schema, and three worked examples with invented facts (§6.2)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ _PAPERS_EXAMPLES = (
         (
             "I need the year and the venue of each.",
             "NodeFeature[p5, year] NodeFeature[p6, year] NeighbourCheck[p5, venue] NeighbourCheck[p6, venue]",
-            "The year of p5 is: 1997. The year of p6 is: 2003. The venue neighbours of p5 are: [v2]. The venue neighbours of p6 are: [v8].",
+            "The year of p5 is: 1997. The year of p6 is: 2003. The venue neighbours of p5 are: [v2]. "
+            "The venue neighbours of p6 are: [v8].",
         ),
         (
             "The paper of 1997 is p5, so I need the name of v2.",
@@ -76,8 +77,8 @@ _PAPERS_EXAMPLES = (
 DOMAINS: dict[str, Domain] = {
     "amazon": Domain(
         "Nodes are items and brands. An item has the features title, description, price, img and category, and the\n"
-        "neighbour types also_viewed_item, buy_after_viewing_item, also_bought_item, bought_together_item and brand. A\n"
-        "brand has the feature name and the neighbour type item.",
+        "neighbour types also_viewed_item, buy_after_viewing_item, also_bought_item, bought_together_item and brand.\n"
+        "A brand has the feature name and the neighbour type item.",
         (
             _example(
                 "Which brand makes the Zephyline 40 Camping Lantern?",
@@ -133,8 +134,8 @@ DOMAINS: dict[str, Domain] = {
         "Nodes are Anatomy, Biological_Process, Cellular_Component, Compound, Disease, Gene, Molecular_Function,\n"
         "Pathway, Pharmacologic_Class, Side_Effect and Symptom nodes; each has the feature name. A neighbour type is\n"
         "written Source-verb-Target, for instance Disease-presents-Symptom, Compound-treats-Disease,\n"
-        "Compound-causes-Side Effect, Disease-localizes-Anatomy, Gene-participates-Pathway, Anatomy-expresses-Gene; edges\n"
-        "that hold both ways are listed under the same name at both ends.",
+        "Compound-causes-Side Effect, Disease-localizes-Anatomy, Gene-participates-Pathway, Anatomy-expresses-Gene;\n"
+        "edges that hold both ways are listed under the same name at both ends.",
         (
             _example(
                 "Which symptoms does tallow fever present?",
@@ -237,10 +238,10 @@ DOMAINS: dict[str, Domain] = {
     ),
     "legal": Domain(
         "Nodes are opinions, opinion clusters, dockets and courts. An opinion has the feature plain_text and the\n"
-        "neighbour types opinion_cluster, reference and cited_by. An opinion cluster has the features syllabus, judges,\n"
-        "case_name and attorneys and the neighbour types opinion and docket. A docket has the features pacer_case_id and\n"
-        "case_name and the neighbour types opinion_cluster and court. A court has the features full_name, start_date,\n"
-        "end_date and citation_string and the neighbour type docket.",
+        "neighbour types opinion_cluster, reference and cited_by. An opinion cluster has the features syllabus,\n"
+        "judges, case_name and attorneys and the neighbour types opinion and docket. A docket has the features\n"
+        "pacer_case_id and case_name and the neighbour types opinion_cluster and court.\n"
+        "A court has the features full_name, start_date, end_date and citation_string and the neighbour type docket.",
         (
             _example(
                 "When did the Harbour Court of Quessland start?",
@@ -284,10 +285,11 @@ DOMAINS: dict[str, Domain] = {
         ),
     ),
     "triples": Domain(
-        "Nodes are entities, and unnamed nodes that hold a fact of several parts together. An edge has a relation, and\n"
-        "can be followed in both directions. Relations[id] lists the relations at a node. A list shows ids, each with\n"
-        "the name behind it where it has one; values such as dates stand in quotes. In an action an id that holds a\n"
-        'comma, a bracket or a blank is written in double quotes. Several answers are written as a list: Finish[["A", "B"]].',
+        "Nodes are entities, and unnamed nodes that hold a fact of several parts together. An edge has a relation,\n"
+        "and can be followed in both directions. Relations[id] lists the relations at a node.\n"
+        "A list shows ids, each with the name behind it where it has one; values such as dates stand in quotes.\n"
+        "In an action an id that holds a comma, a bracket or a blank is written in double quotes. Several answers are written as a list:\n"
+        'Finish[["A", "B"]].',
         (
             _example(
                 "Who drew up the plans for the Ondrel Bridge?",
@@ -315,7 +317,8 @@ DOMAINS: dict[str, Domain] = {
                 (
                     "From each role I go on to its film.",
                     "NeighbourCheck[m.0r1, film.performance.film] NeighbourCheck[m.0r2, film.performance.film]",
-                    'The film.performance.film neighbours of m.0r1 are: [m.0f1 "The Salt Road"]. The film.performance.film neighbours of m.0r2 are: [m.0f2 "Nine Lanterns"].',
+                    'The film.performance.film neighbours of m.0r1 are: [m.0f1 "The Salt Road"]. '
+                    'The film.performance.film neighbours of m.0r2 are: [m.0f2 "Nine Lanterns"].',
                 ),
                 ("Both films are known.", 'Finish[["The Salt Road", "Nine Lanterns"]]'),
             ),

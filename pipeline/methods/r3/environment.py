@@ -83,7 +83,7 @@ class AttributedEnvironment(Environment):
             elif action.tool == "NodeFeature":
                 observed.append(_feature(action, *pair, features[pair[0]], cap))
             else:
-                observed.append(_neighbourhood(action, *pair, degrees[pair[0]], near, cap))
+                observed.append(_neighbourhood(action, pair, degrees[pair[0]], near, cap))
         return observed
 
     async def _retrieve(self, action: Action, cap: int) -> Observation:
@@ -93,9 +93,10 @@ class AttributedEnvironment(Environment):
 
 
 def _neighbourhood(
-    action: Action, id: EntityId, edge: str, degrees: Mapping[str, int] | None, near: Near, cap: int
+    action: Action, pair: tuple[EntityId, str], degrees: Mapping[str, int] | None, near: Near, cap: int
 ) -> Observation:
     """The neighbours, or their number, as the node lists them."""
+    id, edge = pair
     if degrees is None or edge not in degrees:
         return _nothing(action, id, edge, "neighbour type", degrees)
     if action.tool == "NodeDegree":
@@ -149,7 +150,7 @@ class TripleEnvironment(Environment):
                 known = {NAME: names[pair[0]]} if names[pair[0]] else {}
                 observed.append(_feature(action, *pair, known, cap))
             else:
-                observed.append(_followed(action, *pair, near, names, cap))
+                observed.append(_followed(action, pair, near, names, cap))
         return observed
 
     async def _search(self, keywords: Iterable[str]) -> dict[str, list[Item]]:
@@ -161,8 +162,9 @@ class TripleEnvironment(Environment):
         return items | {word: [Item(one.id, print_id(one.id), name=one.name)] for word, one in topics.items()}
 
 
-def _followed(action: Action, id: EntityId, name: str, near: Near, names: Names, cap: int) -> Observation:
+def _followed(action: Action, pair: tuple[EntityId, str], near: Near, names: Names, cap: int) -> Observation:
     """The neighbours by a relation in both directions, their number, or the literals among them."""
+    id, name = pair
     both = [_list(id, Relation(name, direction), near, names) for direction in _DIRECTIONS]
     filled = [listing for listing in both if listing.items]
     if action.tool == "NodeFeature":

@@ -14,7 +14,7 @@ from pipeline.methods.r3.memory import Item, Listing, Step
 from pipeline.methods.rendering import one_line
 from pipeline.methods.simulation import rank_relations
 from pipeline.text import normalise
-from pipeline.types import EntityId, LiteralNode, Node, Question, Relation
+from pipeline.types import EntityId, LiteralNode, Question, Relation
 
 if TYPE_CHECKING:
     from pipeline.kg.paths import RelationPath

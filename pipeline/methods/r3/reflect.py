@@ -54,14 +54,16 @@ Examples
 
 Question: Which brand makes the Zephyline 40 Camping Lantern?
 Outcome: incorrect, with the answer brand_12
-Reflection: {{"root_cause": "The answer is the id of the brand; its name was never looked up.", "category": "missing_step",
-"advice": ["Find the brand by NeighbourCheck[item id, brand].", "Then read NodeFeature[brand id, name] and finish with it."],
+Reflection: {{"root_cause": "The answer is the id of the brand; its name was never looked up.",
+"category": "missing_step", "advice": ["Find the brand by NeighbourCheck[item id, brand].",
+"Then read NodeFeature[brand id, name] and finish with it."],
 "avoid": ["Finish[brand_12]"], "retry": true}}
 
 Question: At which venue did Orla Quist publish in 1997?
 Outcome: halted, without an answer
-Reflection: {{"root_cause": "The references of every paper were listed, one after the other.", "category": "wrong_edge_or_feature",
-"advice": ["List the papers of the author, read all their years on one line, and go to the venue of the paper of 1997."],
+Reflection: {{"root_cause": "The references of every paper were listed, one after the other.",
+"category": "wrong_edge_or_feature", "advice": ["List the papers of the author, read all their years on
+one line, and go to the venue of the paper of 1997."],
 "avoid": ["NeighbourCheck[p5, reference]"], "retry": true}}""",
     user="""\
 The graph: {{schema}}

@@ -53,7 +53,7 @@ Learnt:
 "a44" -> paper: p5, p6
 "p6" -> venue: v8
 "v8" -> name: Journal of Slow Computing
-Check: {"verdict": "reject", "why": "The years of the papers were not read, so the venue may be that of another year."}""",
+Check: {"verdict": "reject", "why": "The years of the papers were not read; it may be the venue of another."}""",
     user="""\
 Question: {{question}}
 Answer: {{answer}}
