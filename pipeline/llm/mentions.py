@@ -18,7 +18,7 @@ from pipeline.kg.port import AttributedGraph, Batch, Hop, Neighbours
 from pipeline.types import Entity, EntityId, Gold, GoldAnswer, Relation
 
 _WORD = re.compile(r"\S+")
-_MARKS = " \t\n\"'.,;:?!()[]“”‘’"
+_MARKS = "\"'.,;:?!“”‘’"
 _COUNT = re.compile(r"\b(?:how many|number|count)\b", re.IGNORECASE)
 _LONGEST = 40
 """Words of a mention."""
@@ -100,11 +100,10 @@ async def _mentioned(text: str, kg: MentionedGraph) -> list[Entity]:
 
 
 def _spellings(part: str) -> Iterable[str]:
-    """A part of a question as it stands, and without the marks around it and a possessive."""
-    bare = part.strip(_MARKS)
-    return {
-        text for text in (part, part.rstrip("?.,!"), bare, bare.removesuffix("'s").removesuffix("’s")) if len(text) > 1
-    }
+    """A part of a question as it stands, and without the marks around it; a title may end in a mark of its own."""
+    bare = [part.strip(marks) for marks in ("", "?.,!", _MARKS, f"{_MARKS}()[]")]
+    owned = [text.removesuffix(ending) for text in bare for ending in ("", "'s", "’s")]
+    return {text for text in owned if len(text) > 1}
 
 
 async def _explore(topic: EntityId, sought: str, kg: MentionedGraph) -> _Ways:

@@ -32,7 +32,11 @@ _CHUNK = 4096
 """Nodes that are encoded and written at a time."""
 _REMEMBERED = 10_000
 _TIED = 16
-"""Candidates beyond k that FAISS returns, so that ties are ordered here and not by its threads."""
+"""Candidates beyond k that FAISS is asked for at first, so that ties are ordered here and not there."""
+_TIE = 2e-5
+"""Scores no further apart may be ties once they are rounded."""
+_MOST = 2048
+"""Rows that an index on a GPU can return."""
 
 
 class SearchableGraph(AttributedGraph, Protocol):
@@ -184,10 +188,15 @@ class _Faiss:
         self._index = index
 
     def candidates(self, vector: Vectors, k: int) -> tuple[Vectors, Any]:
-        # A GPU index returns 2048 rows at most.
-        wanted = max(k, min(k + _TIED, self._index.ntotal, 2048))
-        scores, places = self._index.search(np.ascontiguousarray(vector, np.float32).reshape(1, -1), wanted)
-        return scores[0], places[0]
+        """The k best rows and all that tie with the last of them, which FAISS may return in any order."""
+        query = np.ascontiguousarray(vector, np.float32).reshape(1, -1)
+        most = max(k, min(self._index.ntotal, _MOST))
+        wanted = min(k + _TIED, most)
+        while True:
+            scores, places = (rows[0] for rows in self._index.search(query, wanted))
+            if wanted == most or scores[-1] < scores[k - 1] - _TIE:
+                return scores, places
+            wanted = min(4 * wanted, most)
 
 
 def _open(ids: list[EntityId], vectors: Vectors) -> _Built:

@@ -223,6 +223,7 @@ def _feature(action: Action, id: EntityId, name: str, features: dict[str, Any] |
     values = value if isinstance(value, list) else [value]
     texts = [text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in values]
     bare = not isinstance(value, list)
+    verb = "is" if bare else "are"
     items = tuple(
         Item(LiteralNode(text), text if bare else quoted(text), Triple(id, name, LiteralNode(text))) for text in texts
     )
