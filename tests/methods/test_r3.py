@@ -112,8 +112,9 @@ async def test_what_a_prompt_of_a_step_holds() -> None:
     await R3().answer(ASKED, tools.tools)
     text = actions(tools)[2].messages()[-1].content
     assert text == (
-        'Question: which capital?\nThought 1: I go on.\nAction 1: RetrieveNode[Ann]\nObservation 1: The node for "Ann" is: '
-        "m.ann.\nThought 2: I go on.\nAction 2: NeighbourCheck[m.ann, people.person.nationality]\nObservation 2: The "
+        "Question: which capital?\nThought 1: I go on.\nAction 1: RetrieveNode[Ann]\nObservation 1: The node for "
+        '"Ann" is: m.ann.\nThought 2: I go on.\n'
+        "Action 2: NeighbourCheck[m.ann, people.person.nationality]\nObservation 2: The "
         'people.person.nationality neighbours of m.ann are: [m.land "Annland"].\nThought 3: I go on.\nAction 3:'
     )
     assert {sampling.temperature for sampling in tools.model.samplings} == {0.0}

@@ -1,4 +1,4 @@
-"""R3's parsers under hostile, damaged and multilingual text: a value or a ParseError, and nothing is evaluated (§2.4)."""
+"""R3's parsers under hostile, damaged and multilingual text: a value or a ParseError, nothing evaluated (§2.4)."""
 
 from __future__ import annotations
 

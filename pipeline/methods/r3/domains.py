@@ -288,8 +288,8 @@ DOMAINS: dict[str, Domain] = {
         "Nodes are entities, and unnamed nodes that hold a fact of several parts together. An edge has a relation,\n"
         "and can be followed in both directions. Relations[id] lists the relations at a node.\n"
         "A list shows ids, each with the name behind it where it has one; values such as dates stand in quotes.\n"
-        "In an action an id that holds a comma, a bracket or a blank is written in double quotes. Several answers are written as a list:\n"
-        'Finish[["A", "B"]].',
+        "In an action an id that holds a comma, a bracket or a blank is written in double quotes. Several answers are\n"
+        'written as a list: Finish[["A", "B"]].',
         (
             _example(
                 "Who drew up the plans for the Ondrel Bridge?",

@@ -223,13 +223,11 @@ def _feature(action: Action, id: EntityId, name: str, features: dict[str, Any] |
     values = value if isinstance(value, list) else [value]
     texts = [text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in values]
     bare = not isinstance(value, list)
-    verb = "is" if bare else "are"
+    heading = f"The {name} of {print_id(id)} {'is' if bare else 'are'}:"
     items = tuple(
         Item(LiteralNode(text), text if bare else quoted(text), Triple(id, name, LiteralNode(text))) for text in texts
     )
-    return Observation.of(
-        action, [Listing(f"The {name} of {id} is:", id, name, items, total=len(items), bare=bare)], cap
-    )
+    return Observation.of(action, [Listing(heading, id, name, items, total=len(items), bare=bare)], cap)
 
 
 def _degree(action: Action, id: EntityId, name: str, count: int | None, cap: int) -> Observation:
