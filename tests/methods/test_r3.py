@@ -359,6 +359,17 @@ async def test_a_model_whose_context_is_shorter_halts_the_attempt_too() -> None:
     assert answer.predictions == ()
 
 
+async def test_an_attempt_that_nobody_can_look_back_on_is_the_last() -> None:
+    def write(prompt: Prompt[Any]) -> str:
+        if isinstance(prompt, Reflect):
+            raise ContextOverflow("too long")
+        return prompt.write_as_oracle(truth(ASKED, ["Atlantis"], {}), None)
+
+    tools = ScriptedTools(graph(), write=write)
+    answer = await R3().answer(ASKED, tools.tools)
+    assert (texts(answer), len(tools.payloads("attempt_end"))) == (["unknown"], 1)
+
+
 async def test_the_log_of_a_long_attempt_is_elided_in_the_middle() -> None:
     tools = scripted(*["NeighbourCheck[m.land, location.country.towns]"] * 9, "Finish[x]", verify=REJECT)
     await R3(context_limit=2500).answer(ASKED, tools.tools)

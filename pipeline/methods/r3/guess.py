@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.llm.prompt import Template
 from pipeline.methods.answering import UNKNOWN, AnswerPrompt, write_answers
-from pipeline.methods.r3.memory import Step, listings
+from pipeline.methods.r3.memory import Step, elide, listings
 from pipeline.methods.r3.planner import sought
 from pipeline.methods.rendering import as_question
 from pipeline.types import Question
@@ -49,13 +49,15 @@ class Guess(AnswerPrompt):
     path: tuple[str, ...]
     steps: tuple[Step, ...] = ()
     """The same for a simulated model."""
+    room: int = 40_000
+    """Characters that the path may take."""
 
     @property
     def template(self) -> Template:
         return GUESS
 
     def inputs(self) -> dict[str, str]:
-        return {"question": as_question(self.question.text), "path": "\n".join(self.path) or "nothing"}
+        return {"question": as_question(self.question.text), "path": elide(self.path, self.room) or "nothing"}
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
         """What was seen and is sought; a slip, or having seen nothing, knows nothing."""

@@ -131,6 +131,12 @@ class Memory:
         return [entry for step in self.steps for seen in step.observations for entry in _entries(step.number, seen)]
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """The knowledge path as a prompt shows it, all of it."""
+        path = self.path
+        return tuple(digest(path, len(path)))
+
+    @property
     def triples(self) -> list[Triple]:
         """The distinct facts that were shown, in order."""
         facts = (item.triple for item in self._items if item.triple is not None)
@@ -162,6 +168,15 @@ def digest(path: Iterable[Mapping[str, Any]], lines: int) -> list[str]:
     """The knowledge path as lines for a prompt, the newest ones when there are too many."""
     printed = [_print_entry(entry) for entry in path if entry["ok"]]
     return printed[-lines:] if lines else []
+
+
+def elide(lines: Iterable[str], room: int) -> str:
+    """The lines, or the two ends of their text with a mark between them, in about `room` characters."""
+    text = "\n".join(lines)
+    if len(text) <= room:
+        return text
+    half = room // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[len(text) - half :]}"
 
 
 def _entries(number: int, seen: Observation) -> Iterable[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass as plain_dataclass
-from dataclasses import field
+from dataclasses import field, replace
 from math import ceil
 from typing import Literal, TypeVar
 
@@ -101,6 +101,8 @@ class R3:
                 cap = max(_LEAST_CAP, cap // 2) if attempt.halted == "context" else cap
         except BudgetExhausted:
             cycle.exhausted = True
+        except ContextOverflow as error:  # nobody can look back over this attempt
+            case.tools.record("error", error=str(error))
         cycle.exhausted |= any(attempt.halted == "budget" for attempt in cycle.attempts)
         await self._guess(case, cycle)
         return cycle
@@ -171,9 +173,14 @@ class R3:
         thought = await self._call(case, first, ("\n",))
         return thought, await self._call(case, NextAction(turn, thought), ("\n",))
 
+    @property
+    def _room(self) -> int:
+        """Characters that a prompt may take."""
+        return self.context_limit * _CHARACTERS_PER_TOKEN
+
     def _fits(self, prompt: Prompt[T]) -> bool:
         characters = sum(len(message.content) for message in prompt.messages())
-        return characters <= self.context_limit * _CHARACTERS_PER_TOKEN
+        return characters <= self._room
 
     async def _call(self, case: _Case, prompt: Prompt[T], stop: tuple[str, ...]) -> T:
         temperature = self.sample_temperature if self.samples > 1 else self.temperature
@@ -197,29 +204,18 @@ class R3:
                 assert case.tools.verdict is not None, "the engine hands the bit to a method that is refereed"
                 accepted = case.tools.verdict(predictions(attempt.answers, attempt.memory))
             case _:
-                path = tuple(digest(attempt.memory.path, len(attempt.memory.path)))
-                verdict = await self._ask(case, Verify(case.question, attempt.answers, path))
+                prompt = Verify(case.question, attempt.answers, attempt.memory.lines, self._room)
+                verdict = await self._ask(case, prompt)
                 accepted, why = verdict.accept, verdict.why
         case.tools.record("judged", attempt=attempt.number, signal=self.failure_signal, accepted=accepted, why=why)
         return None if accepted else "incorrect"
 
     async def _reflect(self, case: _Case, attempt: _Attempt, failure: Failure) -> Guidance:
         """One look back over the whole attempt; without memory only over its outcome."""
-        prompt = Reflect(case.question, case.graph.domain, failure, attempt.answers)
+        prompt = Reflect(case.question, case.graph.domain, failure, attempt.answers, room=self._room)
         if self.memory:
-            memory = attempt.memory
-            path = tuple(digest(memory.path, len(memory.path)))
-            room = self.context_limit * _CHARACTERS_PER_TOKEN
-            prompt = Reflect(
-                case.question,
-                case.graph.domain,
-                failure,
-                attempt.answers,
-                path=path,
-                log=tuple(memory.log),
-                steps=tuple(memory.steps),
-                room=room,
-            )
+            seen = attempt.memory
+            prompt = replace(prompt, path=seen.lines, log=tuple(seen.log), steps=tuple(seen.steps))
         guidance = await self._ask(case, prompt)
         case.tools.record(
             "reflected",
@@ -238,8 +234,8 @@ class R3:
         if not self.on_halt_guess or not cycle.attempts or cycle.best is not None:
             return
         memory = cycle.attempts[-1].memory
-        path = tuple(digest(memory.path, len(memory.path)))
-        guessed = await self._ask(case, Guess(case.question, path, tuple(memory.steps)), last=True)
+        prompt = Guess(case.question, memory.lines, tuple(memory.steps), self._room)
+        guessed = await self._ask(case, prompt, last=True)
         cycle.attempts[-1].answers, cycle.attempts[-1].raw = guessed.texts, guessed.raw
 
     async def _ask(self, case: _Case, prompt: Prompt[T], *, last: bool = False) -> T:

@@ -12,7 +12,7 @@ from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parsing import Value, clip, read_literal, twice
 from pipeline.methods.r3.domains import describe
-from pipeline.methods.r3.memory import Step
+from pipeline.methods.r3.memory import Step, elide
 from pipeline.methods.r3.planner import finish
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.types import Question
@@ -36,6 +36,8 @@ CATEGORIES = (
 _LONGEST = 2000
 """Characters of each text that a reflection hands on."""
 _MOST = 10
+_LEAST_LOG = 1000
+"""Characters of the log that are shown, however long the knowledge path is."""
 
 REFLECT = Template(
     system=f"""\
@@ -131,9 +133,9 @@ class Reflect(Prompt[Guidance]):
         """The knowledge path in full, then the log, from both ends when it is too long (§6.7)."""
         if self.path is None:
             return ""
-        path = "\n".join(("What was learnt:", *(self.path or ("nothing",))))
-        log = elide("\n".join(self.log), max(0, self.room - len(path)))
-        return f"{path}\nWhat was done:\n{log}\n"
+        path = elide(self.path or ("nothing",), self.room)
+        log = elide(self.log, max(_LEAST_LOG, self.room - len(path)))
+        return f"What was learnt:\n{path}\nWhat was done:\n{log}\n"
 
     def parse(self, text: str) -> Guidance:
         return twice(_read, text)
@@ -169,15 +171,6 @@ class Reflect(Prompt[Guidance]):
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """No insight: words do not tell what went wrong."""
         return _write(Guidance("The attempt failed.", advice=("Try another way.",)))
-
-
-def elide(text: str, room: int) -> str:
-    """The text, or its two ends with a mark between them."""
-    if len(text) <= room:
-        return text
-    mark = f"\n[… {len(text) - room} characters left out …]\n"
-    half = max(0, room - len(mark)) // 2
-    return f"{text[:half]}{mark}{text[len(text) - half :]}"
 
 
 def _read(text: str) -> Guidance:

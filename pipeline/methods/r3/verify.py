@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parsing import read_literal, twice
-from pipeline.methods.r3.memory import Memory, Step, listings
+from pipeline.methods.r3.memory import Memory, Step, elide, listings
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.text import normalise
 from pipeline.types import Question
@@ -80,6 +80,8 @@ class Verify(Prompt[Verdict]):
     question: Question
     answers: tuple[str, ...]
     path: tuple[str, ...]
+    room: int = 40_000
+    """Characters that the path may take."""
 
     @property
     def template(self) -> Template:
@@ -89,7 +91,7 @@ class Verify(Prompt[Verdict]):
         return {
             "question": as_question(self.question.text),
             "answer": "; ".join(map(one_line, self.answers)) or "(empty)",
-            "path": "\n".join(self.path) or "nothing",
+            "path": elide(self.path, self.room) or "nothing",
         }
 
     def parse(self, text: str) -> Verdict:
