@@ -16,7 +16,7 @@ import orjson
 from pipeline.engine.ledger import Ledger, to_json
 from pipeline.engine.memo import Memo
 from pipeline.errors import ParseError, ServiceError
-from pipeline.kg.port import Batch, Hop, KnowledgeGraph, Neighbours
+from pipeline.kg.port import AttributedGraph, Batch, Hop, KnowledgeGraph, Neighbours
 from pipeline.llm.port import Model
 from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
 from pipeline.traces.schema import Step
@@ -169,6 +169,22 @@ class QuestionGraph:
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return await self._look_up("types", ids, self._graph.types, rows=len)
+
+    async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
+        return await self._look_up("features", ids, self._attributed.features, rows=lambda found: len(found or ()))
+
+    async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
+        return await self._look_up("degrees", ids, self._attributed.degrees, rows=lambda found: len(found or ()))
+
+    @property
+    def is_attributed(self) -> bool:
+        """Whether the nodes hold attributes: without them there are no features and no degrees to ask for."""
+        return isinstance(self._graph, AttributedGraph)
+
+    @property
+    def _attributed(self) -> AttributedGraph:
+        assert isinstance(self._graph, AttributedGraph)
+        return self._graph
 
     async def _look_up(
         self,

@@ -20,11 +20,12 @@ from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from pipeline.kg.paths import RelationPath, answer_nodes, gold_paths, instantiate, leading_paths, waypoints
-from pipeline.kg.port import KnowledgeGraph
+from pipeline.kg.port import AttributedGraph, KnowledgeGraph
+from pipeline.llm.mentions import ground
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.text import normalise
-from pipeline.types import EntityId, Example, Gold, LiteralNode, Node, Question
+from pipeline.types import Entity, EntityId, Example, Gold, LiteralNode, Node, Question
 
 _NO_BRACKETS = str.maketrans("", "", "()[]{}<>")
 _CURLY_QUOTES = str.maketrans({'"': "\u201d", "'": "\u2019"})
@@ -46,6 +47,10 @@ class Truth:
     """The nodes whose number is the answer, when it is no node itself; empty for every other question."""
     waypoints: frozenset[Node] = frozenset()
     """The nodes from which a path goes on to what is sought: not every node that begins like a path does."""
+    topics: tuple[Entity, ...] = ()
+    """The nodes that the question mentions, where the dataset does not name them (GRBench)."""
+    features: frozenset[str] = frozenset()
+    """Those names in `paths` that are features of nodes, not edges (GRBench); a path without one ends in a number."""
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
@@ -74,9 +79,13 @@ class Truth:
 async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     """Look up the relation paths from each topic entity to a gold answer in this graph (`gold_paths`).
 
-    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`).
+    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`). For a
+    question of GRBench, which names no topic entity, both are found by its words (`ground`).
     """
     question, gold = example.question, example.gold
+    if not question.topic_entities and isinstance(kg, AttributedGraph):
+        grounded = await ground(question.text, gold, kg)
+        return Truth(question, grounded.gold, grounded.paths, topics=grounded.topics, features=grounded.features)
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):

@@ -25,12 +25,13 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "cot cot_self_consistency none readi srp srp_no_reference srp_no_reflection srp_no_relation_check "
-        "srp_random_reference srp_references_everywhere srp_structural tog tog_bm25 tog_compat tog_encoder"
+        "cot cot_self_consistency graph_cot none r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
+        "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
+        "srp_structural tog tog_bm25 tog_compat tog_encoder"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",
-    "method": "cot srp tog",
+    "method": "cot r3 srp tog",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from pipeline.errors import BudgetExhausted, ParseError
-from pipeline.kg.port import Batch, Hop, Neighbours, batch, node_order
+from pipeline.kg.port import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
 from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Completion, Prompt, Sampling
-from pipeline.methods.port import Tools
+from pipeline.methods.port import Tools, Verdict
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.port import Reference
 from pipeline.retrieval.relations import as_text
@@ -139,6 +139,9 @@ class PlainRetrieval:
     async def relations(self, query: str, k: int) -> list[str]:
         return self.bound.get(query, [query])[:k]
 
+    async def nodes(self, query: str, k: int) -> list[EntityId]:
+        return []
+
     async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
         self.asked.append((k, random))
         return list(self.base[:k])
@@ -172,6 +175,8 @@ class ScriptedTools:
         write: Callable[[Prompt[Any]], str] | None = None,
         retrieval: PlainRetrieval | None = None,
         caps: FixedCaps | None = None,
+        attributes: AttributeLookups | None = None,
+        verdict: Verdict | None = None,
     ) -> None:
         self.graph = graph
         self.model = ScriptedModel(replies or {}, write)
@@ -184,6 +189,8 @@ class ScriptedTools:
             record=lambda event, /, **payload: self.events.append((event, payload)),
             rng=lambda role, turn=0, /: Random(f"{role}|{turn}"),
             caps=caps or FixedCaps(),
+            attributes=attributes,
+            verdict=verdict,
         )
 
     def payloads(self, event: str) -> list[dict[str, Any]]:

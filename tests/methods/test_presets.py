@@ -11,10 +11,11 @@ import pytest
 from pipeline.config import build, compose, conf_dir
 from pipeline.errors import UserError
 from pipeline.methods.cot import CoT
+from pipeline.methods.r3 import R3
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
 
-METHODS = {"srp": SRP, "cot": CoT, "tog": ToG}
+METHODS = {"srp": SRP, "cot": CoT, "r3": R3, "tog": ToG}
 
 
 def built(*overrides: str) -> Any:
@@ -95,6 +96,32 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
 )
 def test_presets_of_whole_methods_and_of_the_baselines(preset: str, method: Any) -> None:
     assert built(f"experiment={preset}") == method
+
+
+def test_the_sweep_axes_drive_r3s_own_keys() -> None:
+    swept = built("method=r3", "method.beam_width=3", "method.depth=5", "method.retries=2")
+    assert (swept.samples, swept.step_limit, swept.max_retries) == (3, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("graph_cot", {"max_retries": 0, "memory": False, "reflection": False, "adaptive_steps": False}),
+        ("r3_memory", {"max_retries": 0, "reflection": False, "adaptive_steps": False}),
+        ("r3_reflection", {"memory": False, "adaptive_steps": False}),
+        ("r3_memory_reflection", {"adaptive_steps": False}),
+        ("r3_gold", {"failure_signal": "gold"}),
+    ],
+)
+def test_presets_of_r3(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == R3(name=method.name, **changed)
+    assert method.name != "r3"
+
+
+def test_gold_is_called_an_oracle_whatever_the_name() -> None:
+    assert built("method=r3", "method.failure_signal=gold").name == "r3 (oracle)"
+    assert built("method=r3", "method.failure_signal=gold", "method.name=mine").name == "mine (oracle)"
 
 
 def test_a_wrong_value_is_named() -> None:
