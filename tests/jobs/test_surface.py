@@ -24,12 +24,15 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
+        "arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever arg_prompted arg_released "
+        "arg_token_all arg_token_no_rationality arg_token_no_relevance arg_token_no_relevance_rationality "
+        "arg_token_no_sequence arg_token_no_utility arg_token_utility arg_top_3 arg_webqsp arg_wide "
         "none readi srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference "
         "srp_references_everywhere srp_structural"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",
-    "method": "cot srp",
+    "method": "arg cot srp",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

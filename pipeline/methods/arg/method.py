@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
+from pipeline.kg.port import Hop
 from pipeline.llm.prompt import Sampling
 from pipeline.methods.answering import link
 from pipeline.methods.arg.answers import Answered, AnswerSegment
@@ -45,6 +46,7 @@ from pipeline.methods.port import Tools
 from pipeline.methods.rendering import node_name
 from pipeline.retrieval.relations import as_text
 from pipeline.types import Answer, Chain, EntityId, Prediction, Question, Relation, Status
+from pipeline.types import Node as GraphNode
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True))
@@ -63,6 +65,7 @@ class ArG:
     group_size: PositiveInt = 5
     max_tails_shown: PositiveInt = 5
     max_tails_fetched: PositiveInt = 100
+    tail_order: Literal["connected", "id"] = "connected"
     cvt_fanout: PositiveInt = 3
     k1: NonNegativeFloat = 1.0
     k2: NonNegativeFloat = 0.5
@@ -161,7 +164,7 @@ class ArG:
             queries.append(" ".join([case.question.text, *(name for name in reached if name)]))
         if hypothetical:
             queries.append(" ".join(map(as_text, hypothetical)))
-        around = sorted({relation.name for entity in node.at for relation in case.around[entity]})
+        around = sorted({relation.name for entity in node.at for relation in case.around.get(entity, ())})
         found = [relation for query in queries for relation in await self._search(case, query, around)]
         possible = {relation.name for ways in case.ways_on(node).values() for relation in ways}
         return [relation for relation in dict.fromkeys(found) if relation in possible or not around]
@@ -184,7 +187,7 @@ class ArG:
     async def _judge_entities(self, case: _Case, nodes: Sequence[Node], hop: int) -> None:
         """Follow every relevant relation of the beam; leaves are put aside, the beam of the others is the frontier."""
         grown: list[Node] = []
-        expansions = await self._expand(case, nodes)
+        expansions = await self._expand(case, nodes, hop)
         written = await case.generator.write([segment for _, segment in expansions])
         for (expansion, _), judged in zip(expansions, written, strict=True):
             if judged is not None:
@@ -199,28 +202,44 @@ class ArG:
             leaves=len(case.leaves),
         )
 
-    async def _expand(self, case: _Case, nodes: Sequence[Node]) -> list[tuple[Expansion, EntitySegment]]:
+    async def _expand(self, case: _Case, nodes: Sequence[Node], hop: int) -> list[tuple[Expansion, EntitySegment]]:
         """The segments of a level, for whatever leads anywhere: one lookup of neighbours, one of names."""
         expansions = [expansion for node in nodes for expansion in self._expansions(case, node)]
-        hops = list(dict.fromkeys(hop for expansion in expansions for hop in expansion.hops))
+        hops = list(dict.fromkeys(way for expansion in expansions for way in expansion.hops))
         found = await case.tools.kg.neighbours(hops[: case.tools.caps.max_frontier], self.max_tails_fetched)
-        reached = {hop: neighbours.nodes for hop, neighbours in found.items()}
-        await case.look_up_names(end for nodes in reached.values() for end in nodes if isinstance(end, str))
+        await case.look_up_names(end for tails in found.values() for end in tails.nodes if isinstance(end, str))
+        reached = await self._ordered(case, {way: tails.nodes for way, tails in found.items()}, hop)
         followed = [
             (
                 expansion,
-                tuple(expansion.source.then(hop[1], end) for hop in expansion.hops for end in reached.get(hop, ())),
+                tuple(expansion.source.then(way[1], end) for way in expansion.hops for end in reached.get(way, ())),
             )
             for expansion in expansions
         ]
         return [(expansion, self._segment(case, expansion, tails)) for expansion, tails in followed if tails]
+
+    async def _ordered(
+        self, case: _Case, reached: Mapping[Hop, Sequence[GraphNode]], hop: int
+    ) -> Mapping[Hop, Sequence[GraphNode]]:
+        """The tails of each hop, those first from which most relations lead on: only the first few will be shown.
+
+        What is looked up for it is what the next hop begins with, so the last hop keeps the order of the ids.
+        """
+        if self.tail_order == "id" or hop == self.max_hops:
+            return reached
+        many = [tails for tails in reached.values() if len(tails) > self.max_tails_shown]
+        await case.look_around(end for tails in many for end in tails if isinstance(end, str))
+        return {
+            way: sorted(tails, key=lambda end: -len(case.around.get(end, ())) if isinstance(end, str) else 0)
+            for way, tails in reached.items()
+        }
 
     def _expansions(self, case: _Case, node: Node) -> Iterable[Expansion]:
         ways = case.ways_on(node)
         for entity, source in node.at.items():
             for name in node.relations:
                 directed = [relation for relation in ways[entity] if relation.name == name]
-                if not case.around[entity]:  # the relation came from the whole vocabulary
+                if not case.around.get(entity, ()):  # the relation came from the whole vocabulary
                     directed = [Relation(name, "out"), Relation(name, "in")]
                 hops = tuple((entity, relation) for relation in sorted(directed, key=lambda r: r.direction != "out"))
                 yield Expansion(node, source, name, hops)
@@ -256,7 +275,7 @@ class ArG:
                     instances=instances,
                     hops=hops,
                     score=score,
-                    incoming=frozenset(relation for _, relation in expansion.hops),
+                    tried=frozenset() if reading.relevant else frozenset(relation for _, relation in expansion.hops),
                 )
             )
 
@@ -379,7 +398,7 @@ class _Case:
 
     async def look_around(self, entities: Iterable[EntityId]) -> None:
         new = [entity for entity in dict.fromkeys(entities) if entity not in self.around]
-        self.around.update(await self.tools.kg.relations(new))
+        self.around.update(await self.tools.kg.relations(new[: self.tools.caps.max_frontier]))
 
     async def look_up_names(self, entities: Iterable[EntityId]) -> None:
         new = sorted({entity for entity in entities if entity not in self.names})

@@ -23,8 +23,8 @@ class Node:
     """k1 · S_rel · S_rat of each hop."""
     score: float = 0.0
     """The path score of the hops."""
-    incoming: frozenset[Relation] = frozenset()
-    """The relation that led here, in the directions in which it did."""
+    tried: frozenset[Relation] = frozenset()
+    """What was followed from the same entities just before, and led to nothing relevant."""
     relations: Mapping[str, float] = field(default_factory=dict)
     """At the relation level: the relevant relations of the group, and how relevant each is."""
 
@@ -86,7 +86,9 @@ def ways_on(node: Node, around: Mapping[EntityId, Sequence[Relation]], names: Na
 
 def _barred(node: Node, instance: Instance, names: Names) -> frozenset[Relation]:
     """§4.5.1 and, for unnamed nodes, §8.4."""
-    if not instance.steps or node_name(instance.end, names) is not None:
-        return node.incoming
-    name, direction = instance.steps[-1].relation
-    return node.incoming | {Relation(name, "in" if direction == "out" else "out")}
+    if not instance.steps:
+        return node.tried
+    name, direction = led_here = instance.steps[-1].relation
+    if node_name(instance.end, names) is not None:
+        return node.tried | {led_here}
+    return node.tried | {led_here, Relation(name, "in" if direction == "out" else "out")}
