@@ -19,9 +19,14 @@ def written(call: Call, text: str, *, probabilities: Mapping[str, float] | None 
         text=text,
         prompt_tokens=_estimate(sum(len(message.content) for message in call.messages)),
         completion_tokens=_estimate(len(text)),
-        logprobs=tuple({token: 0.0} for token in _TOKEN.findall(text)) if wanted else None,
+        logprobs=certain_tokens(text) if wanted else None,
         probabilities=probabilities,
     )
+
+
+def certain_tokens(text: str) -> tuple[Mapping[str, float], ...]:
+    """The log-probabilities of a model that had no doubt about any token of `text`."""
+    return tuple({token: 0.0} for token in _TOKEN.findall(text))
 
 
 def _estimate(characters: int) -> int:

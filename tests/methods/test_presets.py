@@ -111,6 +111,12 @@ def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
     assert method.name != "arg", "a variant says so in every table"
 
 
+@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide"])
+def test_without_a_beam_the_cap_on_calls_is_raised(preset: str) -> None:
+    assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
+    assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7
+
+
 def test_arg_is_labelled_where_it_is_not_the_papers_method() -> None:
     assert built("method=arg", "method.generator=prompted").name == "arg-prompted"
     assert built("method=arg", "method.probabilities=hard").name == "arg (hard_scores)"

@@ -225,10 +225,10 @@ class ArG:
 
         What is looked up for it is what the next hop begins with, so the last hop keeps the order of the ids.
         """
-        if self.tail_order == "id" or hop == self.max_hops:
+        choosing = any(len(tails) > self.max_tails_shown for tails in reached.values())
+        if self.tail_order == "id" or hop == self.max_hops or not choosing:
             return reached
-        many = [tails for tails in reached.values() if len(tails) > self.max_tails_shown]
-        await case.look_around(end for tails in many for end in tails if isinstance(end, str))
+        await case.look_around(end for tails in reached.values() for end in tails if isinstance(end, str))
         return {
             way: sorted(tails, key=lambda end: -len(case.around.get(end, ())) if isinstance(end, str) else 0)
             for way, tails in reached.items()
