@@ -403,6 +403,14 @@ async def test_the_segments_that_a_cap_allowed_still_count() -> None:
     assert answer.status == "budget_exhausted"
 
 
+async def test_a_level_is_cut_at_its_cap() -> None:
+    script, _ = await run(
+        ArG(max_hops=1), Generator(["r0", "r1"], {}), facts=wide(2, 1), caps=FixedCaps(max_frontier=1)
+    )
+    assert script.model.roles.count("arg.entities") == 1
+    assert script.payloads("cap_hit") == [{"cap": "max_frontier"}]
+
+
 async def test_evidence_is_cut_at_its_cap() -> None:
     script, answer = await run(ArG(), caps=FixedCaps(max_evidence_triples=1))
     assert answer.evidence == ()

@@ -62,6 +62,7 @@ def test_the_complaint_of_a_second_try_does_not_get_into_the_text() -> None:
         ("film.other[Fully Relevant]film.year[Partially Relevant]", "film.year~"),
         ("film.year[Unrelevant]film.year[Fully Relevant]", "film.year-"),
         ("film.year[Fully Relevant][Retrieve Entity]film.genre[Fully Relevant]", "film.year+"),
+        ("film.year[Fully Relevant][Retrieve Entity]<paragraph>(a, b, c)</paragraph>c[Relevant]", "film.year+"),
     ],
 )
 def test_relation_segments(text: str, read: str) -> None:

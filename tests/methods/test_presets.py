@@ -122,6 +122,7 @@ def test_arg_is_labelled_where_it_is_not_the_papers_method() -> None:
     assert built("method=arg", "method.probabilities=hard").name == "arg (hard_scores)"
     both = built("experiment=arg_no_hypo", "method.generator=prompted", "method.probabilities=hard")
     assert both.name == "arg-prompted w/o hypo-generator (hard_scores)"
+    assert built("method=arg", "method.generator=prompted", "method.name=mine").name == "arg-prompted mine"
     with pytest.raises(UserError, match="nothing to retrieve relations by"):
         built("method=arg", "method.hypo=false", "method.naive_retriever=false")
 

@@ -109,15 +109,13 @@ def paragraph(items: Iterable[str]) -> str:
 
 
 def read_labelled(text: str) -> list[Labelled]:
-    """The `name[relevance]` pairs of a segment, up to its first retrieval token."""
+    """The `name[relevance]` pairs of a segment, up to its first retrieval token and after a paragraph of its own."""
+    marks = find_marks(text)
+    end = next((mark.start for mark in marks if mark.kind == "retrieval"), len(text))
+    own_paragraph = text.rfind(CLOSE, 0, end)
+    at = own_paragraph + len(CLOSE) if own_paragraph >= 0 else 0
     pairs: list[Labelled] = []
-    begin = max(0, text.rfind(CLOSE) + len(CLOSE)) if CLOSE in text else 0
-    at = begin
-    for mark in find_marks(text):
-        if mark.start < begin:
-            continue
-        if mark.kind == "retrieval":
-            break
+    for mark in (mark for mark in marks if at <= mark.start < end):
         if mark.kind == "relevance":
             pairs.append(Labelled(text[at : mark.start].strip(), mark))
         at = mark.end

@@ -85,8 +85,8 @@ class ArG:
     @classmethod
     def _label(cls, name: str, info: ValidationInfo) -> str:
         """What must never be taken for the paper's row says so in every table."""
-        if info.data.get("generator") == "prompted" and not name.startswith("arg-prompted"):
-            name = f"arg-prompted{name.removeprefix('arg')}"
+        if info.data.get("generator") == "prompted" and "arg-prompted" not in name:
+            name = f"arg-prompted {name.removeprefix('arg').strip()}".strip()
         if info.data.get("probabilities") == "hard" and "hard_scores" not in name:
             name = f"{name} (hard_scores)"
         return name
@@ -206,7 +206,10 @@ class ArG:
         """The segments of a level, for whatever leads anywhere: one lookup of neighbours, one of names."""
         expansions = [expansion for node in nodes for expansion in self._expansions(case, node)]
         hops = list(dict.fromkeys(way for expansion in expansions for way in expansion.hops))
-        found = await case.tools.kg.neighbours(hops[: case.tools.caps.max_frontier], self.max_tails_fetched)
+        cap = case.tools.caps.max_frontier
+        if len(hops) > cap:
+            case.tools.record("cap_hit", cap="max_frontier")
+        found = await case.tools.kg.neighbours(hops[:cap], self.max_tails_fetched)
         await case.look_up_names(end for tails in found.values() for end in tails.nodes if isinstance(end, str))
         reached = await self._ordered(case, {way: tails.nodes for way, tails in found.items()}, hop)
         followed = [
