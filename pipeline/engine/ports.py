@@ -46,17 +46,24 @@ class QuestionModel:
 
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
         """Complete and parse, re-asking up to `retries` times with the defect named; then fall back."""
-        complaint, parent, text = None, None, ""
+        value, _ = await self.read(prompt, sampling, retries=retries, last=last)
+        return value
+
+    async def read(
+        self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
+    ) -> tuple[T, Completion]:
+        """As `ask`, with the completion that the value was read from."""
+        complaint, parent, completion = None, None, Completion("")
         for _ in range(retries + 1):
             completion, step = await self._call(prompt, sampling, complaint=complaint, parent=parent, last=last)
             try:
-                return prompt.parse(completion.text)
+                return prompt.parse(completion.text), completion
             except ParseError as error:
-                complaint = step.error = str(error)
-                parent, text = step.index, completion.text
+                complaint, parent = str(error), step.index
+                step.error = complaint
                 self._ledger.counters.parse_failures += 1
         self._ledger.record("parse_failed", role=prompt.role, complaint=complaint)
-        return prompt.fallback(text)
+        return prompt.fallback(completion.text), completion
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
         """Complete without parsing."""

@@ -10,12 +10,14 @@ import pytest
 
 from pipeline.config import build, compose, conf_dir
 from pipeline.errors import UserError
+from pipeline.methods.arg import ArG
+from pipeline.methods.arg.scores import Terms
 from pipeline.methods.cot import CoT
 from pipeline.methods.r3 import R3
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
 
-METHODS = {"srp": SRP, "cot": CoT, "r3": R3, "tog": ToG}
+METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "r3": R3, "tog": ToG}
 
 
 def built(*overrides: str) -> Any:
@@ -122,6 +124,56 @@ def test_presets_of_r3(preset: str, changed: dict[str, Any]) -> None:
 def test_gold_is_called_an_oracle_whatever_the_name() -> None:
     assert built("method=r3", "method.failure_signal=gold").name == "r3 (oracle)"
     assert built("method=r3", "method.failure_signal=gold", "method.name=mine").name == "mine (oracle)"
+
+
+def test_the_sweep_axes_drive_args_own_keys() -> None:
+    method = built("method=arg", "method.beam_width=5", "method.depth=2", "method.retries=1")
+    assert (method.beam, method.max_hops, method.max_regenerate) == (5, 2, 1)
+    assert built("method=arg", "method.beam_width=0") == ArG(beam=0)
+    assert built("method=arg", "method.beam=exhaustive").beam == "exhaustive"
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("arg_exhaustive", {"beam": 0}),
+        ("arg_wide", {"beam": 0, "max_tails_shown": 100, "cvt_fanout": 100}),
+        ("arg_webqsp", {"max_hops": 2}),
+        ("arg_top_3", {"retrieve_k": 3}),
+        ("arg_no_hypo", {"hypo": False}),
+        ("arg_no_naive_retriever", {"naive_retriever": False}),
+        ("arg_prompted", {"generator": "prompted", "max_new_tokens": 256}),
+        ("arg_hard_scores", {"probabilities": "hard"}),
+        ("arg_released", {"aggregate": "code", "seq_score": "mean_logprob"}),
+        ("arg_token_all", {"beam": 1}),
+        ("arg_token_no_relevance", {"beam": 1, "score": Terms(relevance=False)}),
+        ("arg_token_no_rationality", {"beam": 1, "score": Terms(rationality=False)}),
+        ("arg_token_no_relevance_rationality", {"beam": 1, "score": Terms(relevance=False, rationality=False)}),
+        ("arg_token_no_sequence", {"beam": 1, "score": Terms(sequence=False)}),
+        ("arg_token_no_utility", {"beam": 1, "score": Terms(utility=False)}),
+        ("arg_token_utility", {"beam": 1, "score": Terms(relevance=False, rationality=False, sequence=False)}),
+    ],
+)
+def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == ArG(name=method.name, **changed)
+    assert method.name != "arg", "a variant says so in every table"
+
+
+@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide"])
+def test_without_a_beam_the_cap_on_calls_is_raised(preset: str) -> None:
+    assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
+    assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7
+
+
+def test_arg_is_labelled_where_it_is_not_the_papers_method() -> None:
+    assert built("method=arg", "method.generator=prompted").name == "arg-prompted"
+    assert built("method=arg", "method.probabilities=hard").name == "arg (hard_scores)"
+    both = built("experiment=arg_no_hypo", "method.generator=prompted", "method.probabilities=hard")
+    assert both.name == "arg-prompted w/o hypo-generator (hard_scores)"
+    assert built("method=arg", "method.generator=prompted", "method.name=mine").name == "arg-prompted mine"
+    with pytest.raises(UserError, match="nothing to retrieve relations by"):
+        built("method=arg", "method.hypo=false", "method.naive_retriever=false")
 
 
 def test_a_wrong_value_is_named() -> None:
