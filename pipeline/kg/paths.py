@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import TypeAlias
 
 from pipeline.kg.port import GraphLookups, Neighbours, node_order
@@ -27,6 +27,8 @@ _NEIGHBOURS = 500
 _NAMESAKES = 50
 """Entities that one gold name may stand for."""
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
+_SAMPLE = 50
+"""Nodes of a layer that decide whether it is one of mediators."""
 _CANDIDATES = 16
 """Shortest paths that are followed to see how good they are: those with the most support."""
 
@@ -106,6 +108,60 @@ async def instantiate(
         truncated |= len(sources) > _FRONTIER or any(hop.truncated for hop in reached.values())
         nodes = sorted({node for hop in reached.values() for node in hop.nodes}, key=node_order)
     return Neighbours(tuple(nodes), truncated)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A stretch of a relation path that a speaker would call one step: between named nodes, through any mediators."""
+
+    starts: frozenset[Node]
+    """Where it sets out from."""
+    relations: RelationPath
+    """One relation, or several through mediators."""
+    nodes: frozenset[Node]
+    """Where it leads."""
+    leading: frozenset[Node]
+    """Those of them that lie on the way to a gold answer."""
+
+
+async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: Sequence[GoldAnswer]) -> tuple[Leg, ...]:
+    """Cut a path from `topic` at its named nodes, and say where each leg leads without coming to a node twice.
+
+    Costs one batched lookup per layer, one for names, and one for gold answers that have no id.
+    """
+    chains: list[tuple[Node, ...]] = [(topic,)]
+    for relation in path:
+        sources = sorted({chain[-1] for chain in chains if isinstance(chain[-1], str)})
+        reached = await kg.neighbours([(source, relation) for source in sources], _NEIGHBOURS) if sources else {}
+        chains = [
+            (*chain, node)
+            for chain in chains
+            if isinstance(chain[-1], str)
+            for node in reached[chain[-1], relation].nodes
+            if node not in chain
+        ][:_FRONTIER]
+    gold = await _Targets.resolve(kg, answers)
+    leading = [chain for chain in chains if chain[-1] in gold]
+    return tuple(
+        Leg(
+            starts=frozenset(chain[start] for chain in chains),
+            relations=path[start:end],
+            nodes=frozenset(chain[end] for chain in chains),
+            leading=frozenset(chain[end] for chain in leading),
+        )
+        for start, end in await _cuts(kg, chains, len(path))
+        if chains
+    )
+
+
+async def _cuts(kg: GraphLookups, chains: Sequence[tuple[Node, ...]], length: int) -> list[tuple[int, int]]:
+    """Where each leg starts and ends on the chains: at the layers that have a named node or a literal."""
+    layers = [sorted({chain[at] for chain in chains}, key=node_order)[:_SAMPLE] for at in range(1, length)]
+    entities = sorted({node for layer in layers for node in layer if isinstance(node, str)})
+    names = await kg.labels(entities) if entities else {}
+    unnamed = {id for id, name in names.items() if name is None}
+    stops = [0, *(at for at, layer in enumerate(layers, start=1) if not unnamed.issuperset(layer)), length]
+    return list(pairwise(stops))
 
 
 async def _rank(kg: GraphLookups, topic: EntityId, paths: Sequence[RelationPath], gold: _Targets) -> list[RelationPath]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Annotated, Self, TypeAlias
@@ -18,7 +18,8 @@ from weakref import WeakValueDictionary
 from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from pipeline.kg.paths import RelationPath, gold_paths, instantiate, leading_paths
+from pipeline.datasets.gold_paths import Operation, query_operation
+from pipeline.kg.paths import Leg, RelationPath, gold_paths, instantiate, leading_paths, legs
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
@@ -43,6 +44,14 @@ class Truth:
     """Per topic entity the relation paths to what is sought in the graph at hand, best first; may be empty."""
     counted: frozenset[Node] = frozenset()
     """The nodes whose number is the answer, when it is no node itself; empty for every other question."""
+
+    ways: Mapping[EntityId, tuple[Leg, ...]] = field(default_factory=dict)
+    """Per topic entity that has a path, where the best one leads, leg by leg."""
+
+    @cached_property
+    def operation(self) -> Operation | None:
+        """What the question wants done with the nodes that the paths lead to, where its gold SPARQL tells."""
+        return query_operation(self.gold.sparql) if self.gold.sparql else None
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
@@ -77,10 +86,17 @@ async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):
-        return Truth(question, gold, _by_topic(known, found))
+        paths = _by_topic(known, found)
+        return Truth(question, gold, paths, ways=await _ways(kg, paths, gold))
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     leading = _by_topic(known, found)
-    return Truth(question, gold, leading, await _counted(kg, leading, gold))
+    return Truth(question, gold, leading, await _counted(kg, leading, gold), await _ways(kg, leading, gold))
+
+
+async def _ways(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> dict[EntityId, tuple[Leg, ...]]:
+    best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
+    found = await asyncio.gather(*(legs(kg, topic, path, gold.answers) for topic, path in best))
+    return {topic: way for (topic, _), way in zip(best, found, strict=True)}
 
 
 def _by_topic(topics: Iterable[EntityId], found: Iterable[Sequence[RelationPath]]) -> _Paths:
