@@ -125,10 +125,33 @@ class Leg:
 
 
 async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: Sequence[GoldAnswer]) -> tuple[Leg, ...]:
-    """Cut a path from `topic` at its named nodes, and say where each leg leads without coming to a node twice.
+    """Cut a path from `topic` at its named nodes, and say where each leg leads.
 
-    Costs one batched lookup per layer, one for names, and one for gold answers that have no id.
+    No node is come to twice, unless gold answers can only be reached so. Costs one batched lookup per layer (twice that
+    in the latter case), one for names, and one for gold answers that have no id.
     """
+    gold = await _Targets.resolve(kg, answers)
+    chains = await _chains(kg, topic, path, returning=False)
+    leading = [chain for chain in chains if chain[-1] in gold]
+    if not leading:
+        returning = await _chains(kg, topic, path, returning=True)
+        leading = [chain for chain in returning if chain[-1] in gold]
+        chains = returning if leading else chains
+    if not chains:
+        return ()
+    return tuple(
+        Leg(
+            starts=frozenset(chain[start] for chain in chains),
+            relations=path[start:end],
+            nodes=frozenset(chain[end] for chain in chains),
+            leading=frozenset(chain[end] for chain in leading),
+        )
+        for start, end in await _cuts(kg, chains, len(path))
+    )
+
+
+async def _chains(kg: GraphLookups, topic: EntityId, path: RelationPath, *, returning: bool) -> list[tuple[Node, ...]]:
+    """The nodes along a path, chain by chain, at most so many; `returning` ones come to a node twice."""
     chains: list[tuple[Node, ...]] = [(topic,)]
     for relation in path:
         sources = sorted({chain[-1] for chain in chains if isinstance(chain[-1], str)})
@@ -138,20 +161,9 @@ async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: S
             for chain in chains
             if isinstance(chain[-1], str)
             for node in reached[chain[-1], relation].nodes
-            if node not in chain
+            if returning or node not in chain
         ][:_FRONTIER]
-    gold = await _Targets.resolve(kg, answers)
-    leading = [chain for chain in chains if chain[-1] in gold]
-    return tuple(
-        Leg(
-            starts=frozenset(chain[start] for chain in chains),
-            relations=path[start:end],
-            nodes=frozenset(chain[end] for chain in chains),
-            leading=frozenset(chain[end] for chain in leading),
-        )
-        for start, end in await _cuts(kg, chains, len(path))
-        if chains
-    )
+    return chains
 
 
 async def _cuts(kg: GraphLookups, chains: Sequence[tuple[Node, ...]], length: int) -> list[tuple[int, int]]:

@@ -44,6 +44,15 @@ class GoldStep:
             return False
         return isinstance(fact.end, LiteralNode) if self.ends is None else fact.end in self.ends
 
+    def is_on_the_way(self, fact: Instance) -> bool:
+        """Whether a fact belongs to this sub-goal: it ends in an answer, or in a mediator on the way to one."""
+        if self.leg is None:
+            return False
+        steps = tuple(step.relation for step in fact.steps)
+        return self.is_answer(fact) or (
+            fact.start in self.leg.starts and steps == self.leg.relations[:1] != self.leg.relations
+        )
+
     def _follows(self, fact: Instance) -> bool:
         assert self.leg is not None, "only a step along a leg is followed"
         taken = tuple(step.relation for step in fact.steps)
@@ -71,14 +80,19 @@ def perfect_plan(truth: Truth) -> tuple[GoldStep, ...]:
 
 
 def steps_towards(truth: Truth, subgoal: SubGoal) -> tuple[GoldStep, ...]:
-    """What a perfect model pursues for a sub-goal: its own step, or all of them when it is the question itself.
+    """What a perfect model pursues for a sub-goal: its own step, last, after those that it builds on.
 
-    Empty for a sub-goal that is not in the perfect plan.
+    All of them when it is the question itself; empty for a sub-goal that is not in the perfect plan.
     """
     plan = perfect_plan(truth)
-    if subgoal.goal == truth.question.text:
-        return plan
-    return tuple(step for step in plan if step.subgoal.goal == subgoal.goal)
+    own = (
+        plan[-1:] if subgoal.goal == truth.question.text else [one for one in plan if one.subgoal.goal == subgoal.goal]
+    )
+    needed = {one.subgoal.id for one in own}
+    for step in reversed(plan):
+        if step.subgoal.id in needed:
+            needed.update(step.subgoal.uses)
+    return tuple(step for step in plan if step.subgoal.id in needed)
 
 
 def is_last(truth: Truth, subgoal: SubGoal) -> bool:

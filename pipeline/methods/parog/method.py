@@ -136,10 +136,11 @@ class PARoG:
         for number in range(1, self.max_rounds + 1):
             if not frontier:
                 return
-            kept = await self._round(case, pursuit, frontier, number)
-            if kept and self.refine and number <= self.max_refines and await self._refine(case, pursuit, number):
+            new = await self._round(case, pursuit, frontier, number)
+            is_refined = self.refine and bool(pursuit.facts) and number <= self.max_refines
+            if is_refined and await self._refine(case, pursuit, number):
                 return
-            frontier = self._next_frontier(case, pursuit, kept)
+            frontier = self._next_frontier(case, pursuit, new)
 
     async def _start_entities(self, case: _Case, pursuit: _Pursuit) -> list[EntityId]:
         """The topic entities, and those behind the answers that this sub-goal depends on (§5.4)."""
@@ -182,11 +183,11 @@ class PARoG:
         pursuit.facts.update(dict.fromkeys(new))
         return new
 
-    def _next_frontier(self, case: _Case, pursuit: _Pursuit, kept: Sequence[Instance]) -> list[EntityId]:
+    def _next_frontier(self, case: _Case, pursuit: _Pursuit, facts: Sequence[Instance]) -> list[EntityId]:
         """The entities that are new in this round, `width` of them."""
-        ends = dict.fromkeys(fact.end for fact in kept if isinstance(fact.end, str))
-        new = [end for end in ends if end not in pursuit.visited]
-        frontier = self._at_most(case, pursuit.subgoal, new)[: case.tools.caps.max_frontier]
+        ends = dict.fromkeys(fact.end for fact in facts if isinstance(fact.end, str))
+        unvisited = [end for end in ends if end not in pursuit.visited]
+        frontier = self._at_most(case, pursuit.subgoal, unvisited)[: case.tools.caps.max_frontier]
         pursuit.visited.update(frontier)
         return frontier
 

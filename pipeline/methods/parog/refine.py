@@ -155,27 +155,25 @@ class _OnFacts:
         }
 
     def judge_as_oracle(self, truth: Truth, slip: Random | None) -> Verdict:
-        """What the facts show of the sub-goal's step on the gold path.
+        """What the facts show of the sub-goal's step on the gold path: nothing to go by but them.
 
-        A slip takes other nodes of the facts for the answers, or the facts to be beside the point.
+        A slip is the opposite verdict: beside the point when they answer, or an answer when they do not.
         """
         steps = steps_towards(truth, self.subgoal)
-        ends = {self.showing.text(fact.end): None for fact in self.facts}
-        right = self._right(truth) if steps else list(ends)
+        found = carry_out(steps, self.facts, self.showing.names)
+        ends = list(dict.fromkeys(self.showing.text(fact.end) for fact in self.facts))
+        right = list(map(self.showing.answer, found)) if steps else ends
         if slip:
-            right = slip.sample(others, 1) if (others := [text for text in ends if text not in right]) else []
-        finishes = bool(right) and is_last(truth, self.subgoal)
-        return Verdict(bool(right), tuple(right), bool(right), tuple(right) if finishes else ())
+            right = [] if right else slip.sample(ends, 1)
+        aligned = bool(right) or (not slip and any(step.is_on_the_way(fact) for step in steps for fact in self.facts))
+        finishes = bool(right) and (is_last(truth, self.subgoal) or bool(slip))
+        return Verdict(aligned, tuple(right), bool(right), tuple(right) if finishes else ())
 
     def judge_by_similarity(self, encoder: LexicalEncoder) -> Verdict:
         """Where the relations most like the question lead: a policy that does not read is content with that."""
         best = most_similar_path([fact.path for fact in self.facts], self.question.text, encoder)
         ends = tuple(dict.fromkeys(self.showing.text(fact.end) for fact in self.facts if fact.path == best))
         return Verdict(True, ends, True, ends)
-
-    def _right(self, truth: Truth) -> list[str]:
-        found = carry_out(steps_towards(truth, self.subgoal), self.facts, self.showing.names)
-        return list(map(self.showing.answer, found))
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,7 @@ class Align(_OnFacts, Prompt[Verdict]):
         return Verdict()
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        return write_object(aligned=self.judge_as_oracle(truth, None).aligned is not bool(slip))
+        return write_object(aligned=self.judge_as_oracle(truth, slip).aligned)
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         return write_object(aligned=True)
@@ -292,9 +290,11 @@ class Read(_OnFacts, Prompt[tuple[str, ...]]):
         return ()
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """As when refining; but who has only facts to answer from answers from them, even when they are off topic."""
-        answers = self.judge_as_oracle(truth, slip).answers
-        return write_object(answers=answers or [self.showing.text(fact.end) for fact in self.facts[:1]])
+        """As when refining; but who must answer from the facts does so even when they are beside the point."""
+        right = self.judge_as_oracle(truth, None).answers
+        ends = dict.fromkeys(self.showing.text(fact.end) for fact in self.facts)
+        wrong = [text for text in ends if text not in right] or [self.showing.text(self.facts[0].start)]
+        return write_object(answers=[slip.choice(wrong)] if slip else right or wrong[:1])
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         return write_object(answers=self.judge_by_similarity(encoder).answers)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parog.guidance import steps_towards
+from pipeline.methods.parog.guidance import GoldStep, steps_towards
 from pipeline.methods.parog.plan import Plan, SubGoal
 from pipeline.methods.parog.showing import label
 from pipeline.methods.parsing import Value, loose, read_records, twice
@@ -131,13 +131,22 @@ class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
         return self._write(best)
 
     def _good(self, truth: Truth, offer: Offer) -> list[Relation]:
-        steps = steps_towards(truth, self.subgoal)
+        steps = self._steps(truth)
         if steps:
-            places = [(step, id) for step in steps for id in offer.entities]
-            wanted = {relation for step, id in places for relation in step.relations_from(id, self.names.get(id))}
+            wanted = {relation for step in steps for relation in self._taken_by(step, offer)}
             return [relation for relation in offer.relations if relation in wanted]
         named = [relation for relation in offer.relations if as_text(relation.name) in self.subgoal.goal]
         return named or list(offer.relations[:1])
+
+    def _steps(self, truth: Truth) -> tuple[GoldStep, ...]:
+        """The sub-goal's own step if the frontier is where it sets out; else also those that lead there."""
+        steps = steps_towards(truth, self.subgoal)
+        can_start = any(self._taken_by(step, offer) for step in steps[-1:] for offer in self.offers)
+        is_whole = self.subgoal.goal == truth.question.text
+        return steps[-1:] if can_start and not is_whole else steps
+
+    def _taken_by(self, step: GoldStep, offer: Offer) -> set[Relation]:
+        return {relation for id in offer.entities for relation in step.relations_from(id, self.names.get(id))}
 
     def _read(self, text: str) -> dict[str, tuple[Relation, ...]]:
         offers = {loose(offer.text): offer for offer in self.offers}
