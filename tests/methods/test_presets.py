@@ -11,9 +11,10 @@ import pytest
 from pipeline.config import build, compose, conf_dir
 from pipeline.errors import UserError
 from pipeline.methods.cot import CoT
+from pipeline.methods.parog import PARoG
 from pipeline.methods.srp import SRP
 
-METHODS = {"srp": SRP, "cot": CoT}
+METHODS = {"srp": SRP, "cot": CoT, "parog": PARoG}
 
 
 def built(*overrides: str) -> Any:
@@ -73,6 +74,31 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == SRP(name=method.name, **changed)
     assert method.name != "srp", "a variant says so in every table"
+
+
+def test_the_sweep_axes_drive_parogs_own_keys() -> None:
+    deep = built("method=parog", "method.beam_width=2", "method.depth=4")
+    assert (deep.width, deep.max_rounds, deep.max_refines) == (2, 4, 4), "a refinement for each round (§5.2)"
+    assert built("method=parog", "method.retries=1").max_refines == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("parog_prompted_planner", {"planner": "prompted"}),
+        ("parog_no_planner", {"planner": "none"}),
+        ("parog_no_refinement", {"refine": False}),
+        ("parog_prior_only", {"max_rounds": 0}),
+        ("parog_always_refined", {"fallback_to_tentative": False}),
+        ("parog_topic_starts", {"seed_entities": "topic"}),
+        ("parog_split_refine", {"split_refine": True}),
+        ("parog_per_entity", {"per_entity": True}),
+    ],
+)
+def test_parog_presets(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == PARoG(name=method.name, **changed)
+    assert method.name != "parog", "a variant says so in every table"
 
 
 def test_a_wrong_value_is_named() -> None:
