@@ -357,14 +357,15 @@ async def test_below_a_set_operation_whole_sets_are_explored_and_their_relations
     ]
     script = replies(
         plan=write_plan(plan),
-        relations=['{"A": ["has"]}', '{"all 7 of them (B; C; …)": ["size"]}'],
+        relations=['{"A": ["has"]}', '{"all 7 others": ["size"]}'],
         entities=json.dumps({"1": list(names)}),
         refine=[refined(*names), refined(*map(str, range(10, 17)))],
         aggregate='{"answers": ["H"]}',
     )
     _, tools = await run(question("q?", "A"), facts, script, width=2)
     assert tools.payloads("step")[0]["answers"] == ["H"]
-    assert len(last(tools, SelectRelations).offers) == 2
+    lines = last(tools, SelectRelations).inputs()["relations"].splitlines()
+    assert lines == ["A: has", "all 7 others (B; C; …): ^has; size"]
 
 
 async def test_an_operation_that_code_cannot_execute_is_left_to_the_model() -> None:

@@ -247,9 +247,8 @@ class PARoG:
         offers = [Offer(pursuit.showing.text(id), (id,), tuple(sorted(around[id]))) for id in single]
         if shared:
             together = {relation for id in shared for relation in around[id]}
-            first = "; ".join(pursuit.showing.text(id) for id in shared[: self.width])
-            text = f"all {len(shared)} of them ({first}; …)"
-            offers.append(Offer(text, tuple(shared), tuple(sorted(together))))
+            examples = tuple(map(pursuit.showing.text, shared[: self.width]))
+            offers.append(Offer(f"all {len(shared)} others", tuple(shared), tuple(sorted(together)), examples))
         return offers
 
     async def _pick_relations(

@@ -28,7 +28,8 @@ RELATIONS = Template(
 You explore a knowledge graph for one sub-goal of a question. For each entity you are given the relations
 that it has. Pick those worth following now for the sub-goal, as few as will do; copy them letter by
 letter. A relation with ^ before it is followed from its object to its subject. An entity that is of no
-use for the sub-goal, or from which nothing more is needed, gets an empty list.
+use for the sub-goal, or from which nothing more is needed, gets an empty list. A line such as
+"all 12 others (Edda Orsa; Odo Marrick; …)" stands for many entities at once: call it "all 12 others".
 
 Reply with a JSON object: {"entity": ["relation", …], …}.
 
@@ -61,6 +62,13 @@ class Offer:
     entities: tuple[EntityId, ...]
     relations: tuple[Relation, ...]
     """Sorted; for a set, those of any member."""
+    examples: tuple[str, ...] = ()
+    """For a set, the texts of its first members."""
+
+    def print(self) -> str:
+        """The line that a prompt shows."""
+        examples = f" ({'; '.join(self.examples)}; …)" if self.examples else ""
+        return f"{self.text}{examples}: {'; '.join(map(label, self.relations)) or 'none'}"
 
     def read(self, listed: Value) -> tuple[Relation, ...]:
         """The offered relations that a reply names; without its caret a name stands for both directions."""
@@ -93,12 +101,11 @@ class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
         return RELATIONS
 
     def inputs(self) -> dict[str, str]:
-        offers = (f"{offer.text}: {'; '.join(map(label, offer.relations)) or 'none'}" for offer in self.offers)
         return {
             "question": as_question(self.question.text),
             "plan": "\n".join(print_subgoal(subgoal) for subgoal in self.plan),
             "goal": print_subgoal(self.subgoal),
-            "relations": "\n".join(offers),
+            "relations": "\n".join(offer.print() for offer in self.offers),
         }
 
     def parse(self, text: str) -> dict[str, tuple[Relation, ...]] | None:
