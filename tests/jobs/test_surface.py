@@ -24,12 +24,14 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "none readi srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference "
+        "none parog_always_refined parog_no_planner parog_no_refinement parog_per_entity parog_prior_only "
+        "parog_prompted_planner parog_split_refine parog_topic_starts readi srp_no_reference srp_no_reflection "
+        "srp_no_relation_check srp_random_reference "
         "srp_references_everywhere srp_structural"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",
-    "method": "cot srp",
+    "method": "cot parog srp",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]
