@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Annotated, Self, TypeAlias
@@ -19,7 +19,8 @@ from weakref import WeakValueDictionary
 from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from pipeline.kg.paths import RelationPath, answer_nodes, gold_paths, instantiate, leading_paths, waypoints
+from pipeline.datasets.gold_paths import Operation, query_operation
+from pipeline.kg.paths import Leg, RelationPath, answer_nodes, gold_paths, instantiate, leading_paths, legs, waypoints
 from pipeline.kg.port import AttributedGraph, KnowledgeGraph
 from pipeline.llm.mentions import ground
 from pipeline.llm.prompt import Call, Completion
@@ -51,6 +52,13 @@ class Truth:
     """The nodes that the question mentions, where the dataset does not name them (GRBench)."""
     features: frozenset[str] = frozenset()
     """Those names in `paths` that are features of nodes, not edges (GRBench); a path without one ends in a number."""
+    ways: Mapping[EntityId, tuple[Leg, ...]] = field(default_factory=dict)
+    """Per topic entity that has a path, where the best one leads, leg by leg."""
+
+    @cached_property
+    def operation(self) -> Operation | None:
+        """What the question wants done with the nodes that the paths lead to, where its gold SPARQL tells."""
+        return query_operation(self.gold.sparql) if self.gold.sparql else None
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
@@ -90,16 +98,24 @@ async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):
         paths = _by_topic(known, found)
-        return Truth(question, gold, paths, waypoints=await _waypoints(kg, paths, await answer_nodes(kg, gold.answers)))
+        on_the_way = await _waypoints(kg, paths, await answer_nodes(kg, gold.answers))
+        return Truth(question, gold, paths, waypoints=on_the_way, ways=await _ways(kg, paths, gold))
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     paths = _by_topic(known, found)
     counted = await _counted(kg, paths, gold)
-    return Truth(question, gold, paths, counted, await _waypoints(kg, paths, counted))
+    on_the_way = await _waypoints(kg, paths, counted)
+    return Truth(question, gold, paths, counted, on_the_way, ways=await _ways(kg, paths, gold))
 
 
 async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node]) -> frozenset[Node]:
     all_paths = [(topic, path) for topic, of_topic in paths.items() for path in of_topic if len(path) > 1]
     return frozenset().union(*await asyncio.gather(*(waypoints(kg, topic, path, goals) for topic, path in all_paths)))
+
+
+async def _ways(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> dict[EntityId, tuple[Leg, ...]]:
+    best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
+    found = await asyncio.gather(*(legs(kg, topic, path, gold.answers) for topic, path in best))
+    return {topic: way for (topic, _), way in zip(best, found, strict=True)}
 
 
 def _by_topic(topics: Iterable[EntityId], found: Iterable[Sequence[RelationPath]]) -> _Paths:

@@ -162,6 +162,24 @@ def read_literal(text: str, opening: str) -> Value:
     raise ParseError(complaint)
 
 
+def read_records(text: str) -> list[dict[str, Value]]:
+    """All Python or JSON dictionaries that stand in `text`, whatever is around them; none inside another."""
+    records: list[dict[str, Value]] = []
+    at, failures = 0, 0
+    while failures < _ATTEMPTS and (at := text.find("{", at)) >= 0:
+        reader = _Reader(text, at)
+        try:
+            record = reader.value(0)
+        except ParseError:
+            failures += 1
+            at += 1
+        else:
+            assert isinstance(record, dict), "a literal that opens with a brace is a dictionary"
+            records.append(record)
+            at = reader.end
+    return records
+
+
 def read_string(quoted: str) -> str:
     """The text of one quoted string, its escapes resolved."""
     inner = quoted[1:-1]
@@ -193,6 +211,11 @@ class _Reader:
         if token in _CLOSING:
             return self._items(_CLOSING[token], depth)
         raise ParseError(f"'{token}' stands where a value should")
+
+    @property
+    def end(self) -> int:
+        """Where what was read ends."""
+        return self._at
 
     def _items(self, closing: str, depth: int) -> list[Value]:
         items: list[Value] = []

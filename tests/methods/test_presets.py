@@ -13,11 +13,12 @@ from pipeline.errors import UserError
 from pipeline.methods.arg import ArG
 from pipeline.methods.arg.scores import Terms
 from pipeline.methods.cot import CoT
+from pipeline.methods.parog import PARoG
 from pipeline.methods.r3 import R3
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
 
-METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "r3": R3, "tog": ToG}
+METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG}
 
 
 def built(*overrides: str) -> Any:
@@ -174,6 +175,31 @@ def test_arg_is_labelled_where_it_is_not_the_papers_method() -> None:
     assert built("method=arg", "method.generator=prompted", "method.name=mine").name == "arg-prompted mine"
     with pytest.raises(UserError, match="nothing to retrieve relations by"):
         built("method=arg", "method.hypo=false", "method.naive_retriever=false")
+
+
+def test_the_sweep_axes_drive_parogs_own_keys() -> None:
+    deep = built("method=parog", "method.beam_width=2", "method.depth=4")
+    assert (deep.width, deep.max_rounds, deep.max_refines) == (2, 4, 4), "a refinement for each round (§5.2)"
+    assert built("method=parog", "method.retries=1").max_refines == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("parog_prompted_planner", {"planner": "prompted"}),
+        ("parog_no_planner", {"planner": "none"}),
+        ("parog_no_refinement", {"refine": False}),
+        ("parog_prior_only", {"max_rounds": 0}),
+        ("parog_always_refined", {"fallback_to_tentative": False}),
+        ("parog_topic_starts", {"seed_entities": "topic"}),
+        ("parog_split_refine", {"split_refine": True}),
+        ("parog_per_entity", {"per_entity": True}),
+    ],
+)
+def test_parog_presets(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == PARoG(name=method.name, **changed)
+    assert method.name != "parog", "a variant says so in every table"
 
 
 def test_a_wrong_value_is_named() -> None:
