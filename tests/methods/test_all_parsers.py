@@ -186,18 +186,26 @@ class _ListeningModel:
         return completion
 
 
+SWITCHES = (
+    "method=arg method.probabilities=exact",
+    "method=r3 method.calls_per_step=1",
+    "method=r3 method.on_halt_guess=true method.step_limit=1",
+)
+"""Calls that no preset makes."""
+
+
 @cache
 def configured_methods() -> list[Any]:
-    """Every method and every preset; those that differ in nothing but their name once."""
+    """Every method, preset and switch; those that differ in nothing but their name once."""
     choices = [f"method={file.stem}" for file in sorted((conf_dir() / "method").glob("*.yaml"))]
     choices += [f"experiment={file.stem}" for file in sorted((conf_dir() / "experiment").glob("*.yaml"))]
-    methods = [build("method", _composed(choice)) for choice in choices]
+    methods = [build("method", _composed(choice)) for choice in (*choices, *SWITCHES)]
     return list({replace(method, name=type(method).__name__): method for method in methods}.values())
 
 
 def _composed(choice: str) -> Any:
     try:
-        return compose([choice])
+        return compose(choice.split())
     except UserError as error:  # of what a preset needs beside its method, a path that is not read here
         missing, _, _ = str(error).partition(" must be given")
         return compose([choice, *(f"{key}=/data" for key in missing.split(", "))])

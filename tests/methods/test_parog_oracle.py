@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, get_args
 
@@ -109,7 +110,7 @@ async def test_operations_are_executed_on_facts_and_never_on_gold(
     for example in of_type(world, type)[:4]:
         false = Gold((GoldAnswer("someone else", "m.none"),), example.gold.paths, example.gold.sparql)
         known = await find_truth(example, graph)
-        blind = Truth(known.question, false, known.paths, known.counted, known.ways)
+        blind = replace(known, gold=false)
         tools = ScriptedTools(graph, write=lambda prompt, blind=blind: prompt.write_as_oracle(blind, None))  # type: ignore[arg-type]
         answer = await PARoG().answer(example.question, tools.tools)
         assert is_right(answer, known), "a model that does not know the answer works it out"

@@ -32,6 +32,7 @@ from pipeline.methods.r3.actions import MOST_ACTIONS, Action, read_actions, read
         ("Finish[a [b], c] d]", [("Finish", "a [b], c] d")]),
         ("Sure, this is it.\n\nRelations[x]\n\nMore?", [("Relations", "x")]),
         ("Search[the web]", [(None, "Search")]),
+        ("Retr\u0130eveNode[x]", [(None, "Retr\u0130eveNode")]),
         ("RetrieveNode[no end", []),
         ("RetrieveNode no brackets", []),
         ("", []),

@@ -25,10 +25,10 @@ _LONGEST = 20_000
 MOST_ACTIONS = 50
 """Actions of a line that are executed."""
 
-_CALL = re.compile(rf"\b({'|'.join(_TOOLS)})[ ]?\[", re.IGNORECASE)
+_CALL = re.compile(rf"\b({'|'.join(_TOOLS)})[ ]?\[", re.IGNORECASE | re.ASCII)
 _UNKNOWN = re.compile(r"\b(\w{1,40})\[[^\[\]]*\]")
 _BRACKET = re.compile(r"[\[\]]")
-_AFTER = re.compile(rf"[\s.,;&|]*+(?:(?:and|then)\s++)?(?:\Z|(?:{'|'.join(_TOOLS)})[ ]?\[)", re.IGNORECASE)
+_AFTER = re.compile(rf"[\s.,;&|]*+(?:(?:and|then)\s++)?(?:\Z|(?:{'|'.join(_TOOLS)})[ ]?\[)", re.IGNORECASE | re.ASCII)
 """What may follow the bracket that closes an action: the end of the line or the next action."""
 _FIRST_QUOTED = re.compile(r"\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\")\s*,", re.DOTALL)
 
