@@ -66,7 +66,8 @@ class _OfMethod(_Keys):
 
     model_config = ConfigDict(extra="ignore")
 
-    beam_width: PositiveInt = 1
+    beam_width: NonNegativeInt = 1
+    """0 keeps everything, in the methods that can."""
     depth: PositiveInt = 1
     retries: NonNegativeInt = 0
 

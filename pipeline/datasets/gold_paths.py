@@ -11,18 +11,20 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyparsing
 import rdflib
 from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import parseQuery
+from rdflib.plugins.sparql.parserutils import CompValue
 
 from pipeline.kg.paths import RelationPath
 from pipeline.kg.terms import Terms
 from pipeline.types import EntityId, LiteralNode, Node, Relation
 
 _FREEBASE = Terms()
+_SIDES: dict[str, Literal["above", "below"]] = {">": "above", ">=": "above", "<": "below", "<=": "below"}
 _CLASS_RELATIONS = frozenset({"type.object.type", "common.topic.notable_types"})
 
 _QUOTED = pyparsing.QuotedString('"', esc_char="\\", unquote_results=False) | pyparsing.QuotedString(
@@ -133,14 +135,40 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a query does with the nodes that its paths reach: it counts them, or picks some by a value of theirs."""
+
+    kind: Literal["count", "highest", "lowest", "above", "below"]
+    path: RelationPath = ()
+    """From such a node to the value; empty for a count."""
+    bound: str | None = None
+    """What the value is above or below."""
+
+
+def query_operation(sparql: str) -> Operation | None:
+    """The count, the order with its limit of one, or the comparison with a constant that a query makes, if any."""
+    query = _algebra(sparql)
+    graph = query_graph(sparql)
+    if query is None or graph is None:
+        return None
+    nodes = list(_expressions(query.p))
+    if any(node.name == "Aggregate_Count" for node in nodes):
+        return Operation("count")
+    limited = any(node.name == "Slice" and node.length == 1 for node in nodes)
+    for node in nodes:
+        if node.name == "OrderCondition" and limited and (path := _value_path(graph, node.expr)):
+            return Operation("highest" if node.order == "DESC" else "lowest", path)
+        compares = node.name == "RelationalExpression" and node.op in _SIDES and isinstance(node.other, rdflib.Literal)
+        if compares and (path := _value_path(graph, node.expr)):
+            return Operation(_SIDES[node.op], path, str(node.other))
+    return None
+
+
 def query_graph(sparql: str) -> QueryGraph | None:
     """The graph of a SELECT query over Freebase names, or None when it cannot be parsed."""
-    try:
-        parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
-        query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
-    except Exception:  # noqa: BLE001  rdflib raises plain Exception, for instance for an unknown prefix
-        return None
-    if not query.PV:
+    query = _algebra(sparql)
+    if query is None:
         return None
     triples: list[tuple[Any, Any, Any]] = []
     constants: dict[Any, list[Any]] = {}
@@ -161,6 +189,34 @@ def query_graph(sparql: str) -> QueryGraph | None:
         for object in constants.get(tail, [tail])
     )
     return QueryGraph(tuple(dict.fromkeys(patterns)), Variable(str(aliases.get(query.PV[0], query.PV[0]))))
+
+
+def _algebra(sparql: str) -> Any | None:
+    """The algebra of a query that selects something, or None when it cannot be parsed."""
+    try:
+        parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
+        query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
+    except Exception:  # noqa: BLE001  rdflib raises plain Exception, for instance for an unknown prefix
+        return None
+    return query if query.PV else None
+
+
+def _expressions(node: Any) -> Iterator[Any]:
+    """A node of the algebra and all below it, expressions included."""
+    if isinstance(node, CompValue):
+        yield node
+        for key in sorted(key for key in node if key != "_vars"):
+            yield from _expressions(node[key])
+    elif isinstance(node, list):
+        for item in node:
+            yield from _expressions(item)
+
+
+def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
+    """The relations from the answer variable to a compared one; empty when they do not hang together."""
+    if not isinstance(compared, rdflib.Variable):
+        return ()
+    return next(iter(QueryGraph(graph.patterns, Variable(str(compared))).paths_from(graph.answer)), ())
 
 
 def _operators(operator: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ import orjson
 from pipeline.engine.ledger import Ledger, to_json
 from pipeline.engine.memo import Memo
 from pipeline.errors import ParseError, ServiceError
-from pipeline.kg.port import Batch, Hop, KnowledgeGraph, Neighbours
+from pipeline.kg.port import AttributedGraph, Batch, Hop, KnowledgeGraph, Neighbours
 from pipeline.llm.port import Model
 from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
 from pipeline.traces.schema import Step
@@ -46,17 +46,24 @@ class QuestionModel:
 
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
         """Complete and parse, re-asking up to `retries` times with the defect named; then fall back."""
-        complaint, parent, text = None, None, ""
+        value, _ = await self.read(prompt, sampling, retries=retries, last=last)
+        return value
+
+    async def read(
+        self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
+    ) -> tuple[T, Completion]:
+        """As `ask`, with the completion that the value was read from."""
+        complaint, parent, completion = None, None, Completion("")
         for _ in range(retries + 1):
             completion, step = await self._call(prompt, sampling, complaint=complaint, parent=parent, last=last)
             try:
-                return prompt.parse(completion.text)
+                return prompt.parse(completion.text), completion
             except ParseError as error:
-                complaint = step.error = str(error)
-                parent, text = step.index, completion.text
+                complaint, parent = str(error), step.index
+                step.error = complaint
                 self._ledger.counters.parse_failures += 1
         self._ledger.record("parse_failed", role=prompt.role, complaint=complaint)
-        return prompt.fallback(text)
+        return prompt.fallback(completion.text), completion
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
         """Complete without parsing."""
@@ -169,6 +176,22 @@ class QuestionGraph:
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return await self._look_up("types", ids, self._graph.types, rows=len)
+
+    async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
+        return await self._look_up("features", ids, self._attributed.features, rows=lambda found: len(found or ()))
+
+    async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
+        return await self._look_up("degrees", ids, self._attributed.degrees, rows=lambda found: len(found or ()))
+
+    @property
+    def is_attributed(self) -> bool:
+        """Whether the nodes hold attributes: without them there are no features and no degrees to ask for."""
+        return isinstance(self._graph, AttributedGraph)
+
+    @property
+    def _attributed(self) -> AttributedGraph:
+        assert isinstance(self._graph, AttributedGraph)
+        return self._graph
 
     async def _look_up(
         self,

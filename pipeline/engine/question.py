@@ -6,7 +6,7 @@ Whatever a method does, the question ends as a row; nothing that happens here re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -19,10 +19,10 @@ from pipeline.evaluation.settings import Evaluation
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.port import ModelBackend
 from pipeline.llm.prompt import Template
-from pipeline.methods.port import Method, Tools
+from pipeline.methods.port import Method, Refereed, Tools, Verdict
 from pipeline.retrieval.port import RetrievalBackend
 from pipeline.traces.schema import TraceRow
-from pipeline.types import Answer, Example
+from pipeline.types import Answer, Example, Prediction
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,30 @@ def _tools(
         return Random(f"{setting.seed}|{question.id}|{role}|{round}")
 
     model = setting.model.for_question(example, graph)
+    lookups = QuestionGraph(graph, ledger)
+    refereed = isinstance(setting.method, Refereed) and setting.method.refereed
     return Tools(
         llm=QuestionModel(model, memo, ledger, seed=setting.seed, on_template=on_template),
-        kg=QuestionGraph(graph, ledger),
+        kg=lookups,
         retrieval=setting.retrieval.for_graph(graph),
         record=ledger.record,
         rng=rng,
         caps=setting.budget,
+        attributes=lookups if lookups.is_attributed else None,
+        verdict=_referee(example, setting.evaluation) if refereed else None,
     )
+
+
+def _referee(example: Example, settings: Evaluation) -> Verdict:
+    """Tells whether answers are exactly the gold answers. Nothing of it is recorded."""
+
+    def is_right(predictions: Sequence[Prediction], /) -> bool:
+        answer = Answer(predictions=tuple(predictions))
+        scores = score_question(answer, example.gold, dataset=example.question.dataset, settings=settings)
+        exact = scores.exact_match if scores.grbench_em is None else scores.grbench_em
+        return exact != 0
+
+    return is_right
 
 
 async def _answer(example: Example, setting: Setting, tools: Tools, ledger: Ledger) -> tuple[Answer, str | None]:

@@ -76,13 +76,13 @@ class GRBenchGraph:
         """All edge types, sorted."""
         return sorted(self._store.edge_types)
 
-    async def features(self, id: EntityId) -> dict[str, Any] | None:
-        """The features of a node (None for one that the file gives as NaN), or None for an id that is no node."""
-        return await self._run(lambda: self._store.features(id))
+    async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
+        """The features of each node (None for one that the file gives as NaN), or None for an id that is no node."""
+        return await self._each(self._store.features, ids)
 
-    async def degree(self, id: EntityId, edge_type: str) -> int | None:
-        """How many neighbours the node lists, repeats counted; None when it has no such edge type or is no node."""
-        return await self._run(lambda: self._store.degrees(id).get(edge_type))
+    async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
+        """How many neighbours each node lists by edge type, repeats counted; None for an id that is no node."""
+        return await self._each(self._store.degrees, ids)
 
     def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
         """Each node that has a text, in the file's order, streamed: what a search index is built from.

@@ -81,9 +81,9 @@ class Store:
         rows = self._all("SELECT features FROM node WHERE id = ?", id)
         return next((json.loads(features) for (features,) in rows), None)
 
-    def degrees(self, id: EntityId) -> dict[str, int]:
+    def degrees(self, id: EntityId) -> dict[str, int] | None:
         rows = self._all("SELECT degrees FROM node WHERE id = ?", id)
-        return next((json.loads(degrees) for (degrees,) in rows), {})
+        return next((json.loads(degrees) for (degrees,) in rows), None)
 
     def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
         for id, node_type, features in self._db.execute("SELECT id, type, features FROM node ORDER BY rowid"):

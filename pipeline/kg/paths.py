@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import TypeAlias
 
 from pipeline.kg.port import GraphLookups, Neighbours, node_order
@@ -27,6 +27,8 @@ _NEIGHBOURS = 500
 _NAMESAKES = 50
 """Entities that one gold name may stand for."""
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
+_SAMPLE = 50
+"""Nodes of a layer that decide whether it is one of mediators."""
 _CANDIDATES = 16
 """Shortest paths that are followed to see how good they are: those with the most support."""
 
@@ -108,6 +110,94 @@ async def instantiate(
     return Neighbours(tuple(nodes), truncated)
 
 
+async def waypoints(kg: GraphLookups, topic: EntityId, path: Sequence[Relation], goals: Container[Node]) -> set[Node]:
+    """The nodes between `topic` and the end of a path from which it goes on to a goal; lookups as `instantiate`."""
+    layers: list[dict[Node, tuple[Node, ...]]] = []
+    nodes: Collection[Node] = [topic]
+    for relation in path:
+        sources = [node for node in nodes if isinstance(node, str)][:_FRONTIER]
+        reached = await kg.neighbours([(source, relation) for source in sources], _NEIGHBOURS)
+        layers.append({source: hop.nodes for (source, _), hop in reached.items()})
+        nodes = sorted({node for hop in reached.values() for node in hop.nodes}, key=node_order)
+    leading = {node for node in nodes if node in goals}
+    passed: set[Node] = set()
+    for layer in reversed(layers[1:]):
+        leading = {source for source, ends in layer.items() if not leading.isdisjoint(ends)}
+        passed |= leading
+    return passed
+
+
+async def answer_nodes(kg: GraphLookups, answers: Sequence[GoldAnswer]) -> Container[Node]:
+    """The nodes of this graph that are gold answers: entities by id or name, literals by their text."""
+    return await _Targets.resolve(kg, answers)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A stretch of a relation path that a speaker would call one step: between named nodes, through any mediators."""
+
+    starts: frozenset[Node]
+    """Where it sets out from."""
+    relations: RelationPath
+    """One relation, or several through mediators."""
+    nodes: frozenset[Node]
+    """Where it leads."""
+    leading: frozenset[Node]
+    """Those of them that lie on the way to a gold answer."""
+
+
+async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: Sequence[GoldAnswer]) -> tuple[Leg, ...]:
+    """Cut a path from `topic` at its named nodes, and say where each leg leads.
+
+    No node is come to twice, unless gold answers can only be reached so. Costs one batched lookup per layer (twice that
+    in the latter case), one for names, and one for gold answers that have no id.
+    """
+    gold = await _Targets.resolve(kg, answers)
+    chains = await _chains(kg, topic, path, returning=False)
+    leading = [chain for chain in chains if chain[-1] in gold]
+    if not leading:
+        returning = await _chains(kg, topic, path, returning=True)
+        leading = [chain for chain in returning if chain[-1] in gold]
+        chains = returning if leading else chains
+    if not chains:
+        return ()
+    return tuple(
+        Leg(
+            starts=frozenset(chain[start] for chain in chains),
+            relations=path[start:end],
+            nodes=frozenset(chain[end] for chain in chains),
+            leading=frozenset(chain[end] for chain in leading),
+        )
+        for start, end in await _cuts(kg, chains, len(path))
+    )
+
+
+async def _chains(kg: GraphLookups, topic: EntityId, path: RelationPath, *, returning: bool) -> list[tuple[Node, ...]]:
+    """The nodes along a path, chain by chain, at most so many; `returning` ones come to a node twice."""
+    chains: list[tuple[Node, ...]] = [(topic,)]
+    for relation in path:
+        sources = sorted({chain[-1] for chain in chains if isinstance(chain[-1], str)})
+        reached = await kg.neighbours([(source, relation) for source in sources], _NEIGHBOURS) if sources else {}
+        chains = [
+            (*chain, node)
+            for chain in chains
+            if isinstance(chain[-1], str)
+            for node in reached[chain[-1], relation].nodes
+            if returning or node not in chain
+        ][:_FRONTIER]
+    return chains
+
+
+async def _cuts(kg: GraphLookups, chains: Sequence[tuple[Node, ...]], length: int) -> list[tuple[int, int]]:
+    """Where each leg starts and ends on the chains: at the layers that have a named node or a literal."""
+    layers = [sorted({chain[at] for chain in chains}, key=node_order)[:_SAMPLE] for at in range(1, length)]
+    entities = sorted({node for layer in layers for node in layer if isinstance(node, str)})
+    names = await kg.labels(entities) if entities else {}
+    unnamed = {id for id, name in names.items() if name is None}
+    stops = [0, *(at for at, layer in enumerate(layers, start=1) if not unnamed.issuperset(layer)), length]
+    return list(pairwise(stops))
+
+
 async def _rank(kg: GraphLookups, topic: EntityId, paths: Sequence[RelationPath], gold: _Targets) -> list[RelationPath]:
     ends = await asyncio.gather(*(instantiate(kg, topic, path) for path in paths))
     hits = [sum(node in gold for node in end.nodes) for end in ends]
@@ -135,8 +225,8 @@ class _Targets:
         names = {normalise(name) for answer in answers for name in (answer.name, *answer.aliases)}
         return cls(frozenset(ids), frozenset(names))
 
-    def __contains__(self, node: Node) -> bool:
-        return node in self.ids if isinstance(node, str) else normalise(node.value) in self.names
+    def __contains__(self, node: object) -> bool:
+        return normalise(node.value) in self.names if isinstance(node, LiteralNode) else node in self.ids
 
 
 class _Side:

@@ -7,9 +7,9 @@ give the same answers in the same order (methods.md §2.7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from pipeline.types import EntityId, Node, Question, Relation
 
@@ -78,6 +78,29 @@ class KnowledgeGraph(Protocol):
 
     async def vocabulary(self) -> list[str]:
         """All relation names of the graph after the relation filter, sorted."""
+        ...
+
+
+class AttributeLookups(Protocol):
+    """What can be asked besides where nodes hold texts and numbers apart from their edges (methods.md §6.2)."""
+
+    async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
+        """The features of each node by name, or None for an id that is no node."""
+        ...
+
+    async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
+        """Per edge type that each node lists, how many neighbours; None for an id that is no node."""
+        ...
+
+
+@runtime_checkable
+class AttributedGraph(AttributeLookups, Protocol):
+    """What a graph of nodes with attributes (GRBench) offers beyond `KnowledgeGraph`."""
+
+    fingerprint: str
+
+    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
+        """Each node that has a text, streamed in a fixed order. Blocks; may run in any thread."""
         ...
 
 

@@ -1,15 +1,16 @@
 """The oracle: a simulated model that knows the gold paths and answers, and can be made to err (design: idea 5).
 
-It knows where to look, and knows the answer when it sees it, but answers from the evidence alone: what a method has not
-found, it does not say, not even where the method falls back on the model's own knowledge. So its score is the method's.
+It knows where to look (the relations that lead to an answer, and the nodes on the way), and knows the answer when it
+sees it, but answers from the evidence alone: what a method has not found, it does not say, not even where the method
+falls back on the model's own knowledge. So its score is the method's.
 The one exception is `cot`, which is the model alone and is told the gold answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Annotated, Self, TypeAlias
@@ -18,12 +19,14 @@ from weakref import WeakValueDictionary
 from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from pipeline.kg.paths import RelationPath, gold_paths, instantiate, leading_paths
-from pipeline.kg.port import KnowledgeGraph
+from pipeline.datasets.gold_paths import Operation, query_operation
+from pipeline.kg.paths import Leg, RelationPath, answer_nodes, gold_paths, instantiate, leading_paths, legs, waypoints
+from pipeline.kg.port import AttributedGraph, KnowledgeGraph
+from pipeline.llm.mentions import ground
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.text import normalise
-from pipeline.types import EntityId, Example, Gold, LiteralNode, Node, Question
+from pipeline.types import Entity, EntityId, Example, Gold, LiteralNode, Node, Question
 
 _NO_BRACKETS = str.maketrans("", "", "()[]{}<>")
 _CURLY_QUOTES = str.maketrans({'"': "\u201d", "'": "\u2019"})
@@ -43,6 +46,19 @@ class Truth:
     """Per topic entity the relation paths to what is sought in the graph at hand, best first; may be empty."""
     counted: frozenset[Node] = frozenset()
     """The nodes whose number is the answer, when it is no node itself; empty for every other question."""
+    waypoints: frozenset[Node] = frozenset()
+    """The nodes from which a path goes on to what is sought: not every node that begins like a path does."""
+    topics: tuple[Entity, ...] = ()
+    """The nodes that the question mentions, where the dataset does not name them (GRBench)."""
+    features: frozenset[str] = frozenset()
+    """Those names in `paths` that are features of nodes, not edges (GRBench); a path without one ends in a number."""
+    ways: Mapping[EntityId, tuple[Leg, ...]] = field(default_factory=dict)
+    """Per topic entity that has a path, where the best one leads, leg by leg."""
+
+    @cached_property
+    def operation(self) -> Operation | None:
+        """What the question wants done with the nodes that the paths lead to, where its gold SPARQL tells."""
+        return query_operation(self.gold.sparql) if self.gold.sparql else None
 
     def is_sought(self, node: Node, name: str | None) -> bool:
         """Whether the evidence needs a graph node, printed under `name`: a gold answer, or a thing to count."""
@@ -71,16 +87,35 @@ class Truth:
 async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
     """Look up the relation paths from each topic entity to a gold answer in this graph (`gold_paths`).
 
-    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`).
+    If there is none at all, the dataset's own paths to what its answer is made of are trusted (`leading_paths`). For a
+    question of GRBench, which names no topic entity, both are found by its words (`ground`).
     """
     question, gold = example.question, example.gold
+    if not question.topic_entities and isinstance(kg, AttributedGraph):
+        grounded = await ground(question.text, gold, kg)
+        return Truth(question, grounded.gold, grounded.paths, topics=grounded.topics, features=grounded.features)
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):
-        return Truth(question, gold, _by_topic(known, found))
+        paths = _by_topic(known, found)
+        on_the_way = await _waypoints(kg, paths, await answer_nodes(kg, gold.answers))
+        return Truth(question, gold, paths, waypoints=on_the_way, ways=await _ways(kg, paths, gold))
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
-    leading = _by_topic(known, found)
-    return Truth(question, gold, leading, await _counted(kg, leading, gold))
+    paths = _by_topic(known, found)
+    counted = await _counted(kg, paths, gold)
+    on_the_way = await _waypoints(kg, paths, counted)
+    return Truth(question, gold, paths, counted, on_the_way, ways=await _ways(kg, paths, gold))
+
+
+async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node]) -> frozenset[Node]:
+    all_paths = [(topic, path) for topic, of_topic in paths.items() for path in of_topic if len(path) > 1]
+    return frozenset().union(*await asyncio.gather(*(waypoints(kg, topic, path, goals) for topic, path in all_paths)))
+
+
+async def _ways(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> dict[EntityId, tuple[Leg, ...]]:
+    best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
+    found = await asyncio.gather(*(legs(kg, topic, path, gold.answers) for topic, path in best))
+    return {topic: way for (topic, _), way in zip(best, found, strict=True)}
 
 
 def _by_topic(topics: Iterable[EntityId], found: Iterable[Sequence[RelationPath]]) -> _Paths:

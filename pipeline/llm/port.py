@@ -53,6 +53,12 @@ class LanguageModel(Protocol):
         """
         ...
 
+    async def read(
+        self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
+    ) -> tuple[T, Completion]:
+        """As `ask`, with the completion that the value was read from: its text and log-probabilities."""
+        ...
+
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
         """Complete without parsing. Raises BudgetExhausted."""
         ...

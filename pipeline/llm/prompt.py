@@ -38,11 +38,14 @@ class Template:
     The text is stored once per run under `digest`; a trace step holds only its inputs.
     """
 
-    def __init__(self, *, system: str, user: str) -> None:
+    def __init__(self, *, system: str, user: str, assistant: str = "") -> None:
+        """`assistant` begins the model's turn, for it to go on with; without it the model answers the user's."""
         self.system = system
         self.user = user
-        self.digest = hashlib.blake2b(f"{system}\0{user}".encode(), digest_size=8).hexdigest()
-        self._pieces = {"system": _SLOT.split(system), "user": _SLOT.split(user)}
+        self.assistant = assistant
+        texts = {"system": system, "user": user} | ({"assistant": assistant} if assistant else {})
+        self.digest = hashlib.blake2b("\0".join(texts.values()).encode(), digest_size=8).hexdigest()
+        self._pieces = {role: _SLOT.split(text) for role, text in texts.items()}
 
     def render(self, inputs: Mapping[str, str]) -> tuple[Message, ...]:
         """Fill the slots; an input is inserted as it is, never scanned for slots. Raises KeyError for a missing one.
@@ -52,7 +55,8 @@ class Template:
         messages = [Message(role, _fill(pieces, inputs)) for role, pieces in self._pieces.items() if pieces != [""]]
         if complaint := inputs.get("complaint"):
             line = f"Your previous reply could not be used: {complaint}. Reply again in exactly the form asked for."
-            messages[-1] = Message(messages[-1].role, f"{messages[-1].content}\n\n{line}")
+            asked = -2 if self.assistant else -1
+            messages[asked] = Message(messages[asked].role, f"{messages[asked].content}\n\n{line}")
         return tuple(messages)
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parsing import answers_without_braces, brace_answers, twice
-from pipeline.methods.rendering import as_question, quoted
-from pipeline.types import Question
+from pipeline.methods.rendering import Names, as_question, node_name, quoted
+from pipeline.text import normalise
+from pipeline.types import EntityId, Node, Question
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -48,6 +49,16 @@ def write_answers(texts: Iterable[str]) -> str:
     """A reply in the form that `AnswerPrompt` reads."""
     written = (quoted(text) if _NEEDS_QUOTES.search(text) else text for text in texts)
     return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
+
+
+def link(texts: Iterable[str], nodes: Iterable[Node], names: Names) -> list[tuple[str, EntityId | None]]:
+    """Each answer with the id of the one entity among `nodes` that has this name, if there is exactly one."""
+    ids: dict[str, set[EntityId]] = {}
+    for node in set(nodes):
+        if isinstance(node, str) and (name := node_name(node, names)):
+            ids.setdefault(normalise(name), set()).add(node)
+    bearers = [(text, ids.get(normalise(text), set())) for text in texts]
+    return [(text, next(iter(found)) if len(found) == 1 else None) for text, found in bearers]
 
 
 ANSWER_ALONE = Template(

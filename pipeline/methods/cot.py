@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from pydantic import ConfigDict, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
@@ -26,7 +26,7 @@ class CoT:
     """More than one is self-consistency: the answers that most samples give."""
     temperature: NonNegativeFloat = 0.0
     max_tokens: PositiveInt = 2048
-    parse_retries: int = 2
+    parse_retries: NonNegativeInt = 2
 
     @model_validator(mode="after")
     def _check(self) -> CoT:

@@ -44,6 +44,10 @@ _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _SAID = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
+_PAIR = re.compile(
+    r"\(\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')\s*,\s*([+-]?(?:[0-9]{1,9}\.?[0-9]{0,9}|\.[0-9]{1,9}))",
+    re.DOTALL,
+)
 _MID = re.compile(r"[mg]\.[0-9a-z_]+")
 
 
@@ -139,6 +143,11 @@ def answers_without_braces(text: str) -> tuple[str, ...]:
     return _distinct(map(_answer, _PART.finditer(line)))
 
 
+def scored_pairs(text: str) -> list[tuple[str, float]]:
+    """Every pair of a quoted string and a number in parentheses, such as `('relation', 0.5)`, in the order given."""
+    return [(read_string(string), float(score)) for string, score in _PAIR.findall(text)]
+
+
 def read_literal(text: str, opening: str) -> Value:
     """Read the first Python or JSON literal in `text` that starts with the bracket `opening`.
 
@@ -151,6 +160,24 @@ def read_literal(text: str, opening: str) -> Value:
         except ParseError as error:
             complaint = str(error)
     raise ParseError(complaint)
+
+
+def read_records(text: str) -> list[dict[str, Value]]:
+    """All Python or JSON dictionaries that stand in `text`, whatever is around them; none inside another."""
+    records: list[dict[str, Value]] = []
+    at, failures = 0, 0
+    while failures < _ATTEMPTS and (at := text.find("{", at)) >= 0:
+        reader = _Reader(text, at)
+        try:
+            record = reader.value(0)
+        except ParseError:
+            failures += 1
+            at += 1
+        else:
+            assert isinstance(record, dict), "a literal that opens with a brace is a dictionary"
+            records.append(record)
+            at = reader.end
+    return records
 
 
 def read_string(quoted: str) -> str:
@@ -184,6 +211,11 @@ class _Reader:
         if token in _CLOSING:
             return self._items(_CLOSING[token], depth)
         raise ParseError(f"'{token}' stands where a value should")
+
+    @property
+    def end(self) -> int:
+        """Where what was read ends."""
+        return self._at
 
     def _items(self, closing: str, depth: int) -> list[Value]:
         items: list[Value] = []

@@ -6,14 +6,15 @@ answers, and reads like its pseudo-code in methods.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from pipeline.kg.port import GraphLookups
+from pipeline.kg.port import AttributeLookups, GraphLookups
 from pipeline.llm.port import LanguageModel
 from pipeline.retrieval.port import Retrieval
-from pipeline.types import Answer, Question
+from pipeline.types import Answer, Prediction, Question
 
 
 class Recorder(Protocol):
@@ -39,6 +40,14 @@ class Caps(Protocol):
     def max_frontier(self) -> int: ...
 
 
+class Verdict(Protocol):
+    """One bit of gold, for the failure signal that is called an oracle (methods.md §6.6)."""
+
+    def __call__(self, predictions: Sequence[Prediction], /) -> bool:
+        """Whether the answers are the gold answers, no more and no less, after normalisation."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """All that a method has to work with for one question."""
@@ -49,6 +58,10 @@ class Tools:
     record: Recorder
     rng: RandomSource
     caps: Caps
+    attributes: AttributeLookups | None = None
+    """Lookups that only a graph of nodes with attributes (GRBench) answers; None for a graph of triples."""
+    verdict: Verdict | None = None
+    """Present for a method that is `Refereed` alone."""
 
 
 class Method(Protocol):
@@ -60,3 +73,10 @@ class Method(Protocol):
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Answer one question. Handles BudgetExhausted by answering from what is known."""
         ...
+
+
+@runtime_checkable
+class Refereed(Protocol):
+    """What a method has that may be told whether an answer is right. Its name says `oracle` wherever it is."""
+
+    refereed: bool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipeline.methods.instance import Instance, Path
 from pipeline.methods.rendering import Names, node_name
 from pipeline.retrieval.relations import as_text
-from pipeline.types import EntityId, Node
+from pipeline.types import EntityId, Node, Relation
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -41,6 +41,14 @@ def hops_on_track(instance: Instance, truth: Truth) -> int:
     taken, gold = instance.path, gold_paths(truth, instance.start)
     lengths = range(instance.length, 0, -1)
     return next((hops for hops in lengths if any(path[:hops] == taken[:hops] for path in gold)), 0)
+
+
+def next_on_gold_paths(chain: Instance, truth: Truth) -> list[Relation]:
+    """The relations with which gold paths go on from the end of a chain, directions heeded, the best path's first."""
+    walked = tuple(step.relation for step in chain.steps)
+    paths = truth.paths.get(chain.start, ())
+    ahead = (path[len(walked) :] for path in paths if path[: len(walked)] == walked)
+    return list(dict.fromkeys(rest[0] for rest in ahead if rest))
 
 
 def spoilt(path: Path, pool: Iterable[str], slip: Random) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.kg.port import KnowledgeGraph
-from pipeline.types import Question
+from pipeline.types import EntityId, Question
 
 Vectors = npt.NDArray[np.float32]
 
@@ -53,6 +53,10 @@ class Retrieval(Protocol):
 
     async def relations(self, query: str, k: int) -> list[str]:
         """The k relations of the graph most similar to `query` by the hybrid score of §8.7, best first."""
+        ...
+
+    async def nodes(self, query: str, k: int) -> list[EntityId]:
+        """The k nodes whose text is most similar to `query`, best first; none where nodes hold no texts (§6.2)."""
         ...
 
     async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:

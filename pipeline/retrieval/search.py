@@ -11,13 +11,14 @@ from typing import Literal, Self
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.kg.port import KnowledgeGraph
+from pipeline.kg.port import AttributedGraph, KnowledgeGraph
 from pipeline.retrieval.lru import Lru
+from pipeline.retrieval.nodes import NodeIndex
 from pipeline.retrieval.port import Encoder, Reference
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.relations import RelationIndex
-from pipeline.types import Question
+from pipeline.types import EntityId, Question
 
 _GRAPHS = 64
 """Graphs whose relation index is kept; more than one only where each question has its own."""
@@ -28,14 +29,14 @@ class Search:
     """The retrieval backend. `for_graph` gives what a method sees."""
 
     encoder: Encoder
-    """Ranks texts, and finds references."""
+    """Ranks texts, finds references, and searches the nodes of GRBench."""
     relation_encoder: Encoder | None = None
     """Searches relation names; None takes `encoder`."""
     fusion: Literal["weighted", "rrf"] = "weighted"
     reference_base: Path | None = None
     """A file made by `kgqa references`; None for no references."""
     cache_dir: Path | None = None
-    """Where vectors of relation names are kept between runs; None keeps them in memory only."""
+    """Where vectors of relation names and of nodes are kept between runs; None keeps them in memory only."""
 
     async def __aenter__(self) -> Self:
         """Load models and references, so that what is missing is missed before the first question. Raises UserError."""
@@ -47,12 +48,14 @@ class Search:
     async def __aexit__(self, *exc: object) -> None: ...
 
     def for_graph(self, kg: KnowledgeGraph) -> GraphSearch:
-        """Search over the relations of this graph; its index is built by the first search and shared by all."""
-        index = self._indexes.get(kg.fingerprint)
-        if index is None:
-            index = RelationIndex(kg, self._relation_encoder, fusion=self.fusion, cache_dir=self.cache_dir)
-            self._indexes.put(kg.fingerprint, index)
-        return GraphSearch(self.encoder, index, self._references)
+        """Search over the relations and nodes of this graph; an index is built by its first search, shared by all."""
+        found = self._indexes.get(kg.fingerprint)
+        if found is None:
+            relations = RelationIndex(kg, self._relation_encoder, fusion=self.fusion, cache_dir=self.cache_dir)
+            nodes = NodeIndex(kg, self.encoder, cache_dir=self.cache_dir) if isinstance(kg, AttributedGraph) else None
+            found = relations, nodes
+            self._indexes.put(kg.fingerprint, found)
+        return GraphSearch(self.encoder, *found, self._references)
 
     @property
     def _relation_encoder(self) -> Encoder:
@@ -63,16 +66,17 @@ class Search:
         return ReferenceBase.load(self.reference_base) if self.reference_base else ReferenceBase([])
 
     @cached_property
-    def _indexes(self) -> Lru[str, RelationIndex]:
+    def _indexes(self) -> Lru[str, tuple[RelationIndex, NodeIndex | None]]:
         return Lru(_GRAPHS)
 
 
 @plain_dataclass(frozen=True, slots=True)
 class GraphSearch:
-    """What a method may search in: texts of its own, the relations of one graph, and the references."""
+    """What a method may search in: texts of its own, the relations and nodes of one graph, and the references."""
 
     encoder: Encoder
     index: RelationIndex
+    node_index: NodeIndex | None
     reference_base: ReferenceBase
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[int]:
@@ -85,6 +89,10 @@ class GraphSearch:
     async def relations(self, query: str, k: int) -> list[str]:
         """The k relations of the graph most similar to `query` by the hybrid score of §8.7, best first."""
         return await self.index.search(query, k)
+
+    async def nodes(self, query: str, k: int) -> list[EntityId]:
+        """The k nodes whose text is most similar to `query`, best first; none where nodes hold no texts."""
+        return await self.node_index.search(query, k) if self.node_index else []
 
     async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
         """The k nearest references (§7.1), or k drawn at random; none when no reference base is configured."""

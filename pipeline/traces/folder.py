@@ -104,12 +104,14 @@ class RunFolder:
         path = self.path / "prompts" / f"{template.digest}.json"
         if not path.exists():
             text = {"role": role, "system": template.system, "user": template.user}
+            if template.assistant:
+                text["assistant"] = template.assistant
             write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
 
     def read_template(self, digest: str) -> Template:
         """Read back a prompt's fixed text."""
         text = json.loads((self.path / "prompts" / f"{digest}.json").read_text())
-        return Template(system=text["system"], user=text["user"])
+        return Template(system=text["system"], user=text["user"], assistant=text.get("assistant", ""))
 
 
 def _lock(handle: int, path: Path) -> None:

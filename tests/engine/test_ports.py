@@ -104,6 +104,14 @@ async def test_a_re_ask_names_the_defect_and_keeps_the_temperature() -> None:
     assert ledger.counters.parse_failures == 1
 
 
+async def test_reading_gives_the_completion_that_the_value_came_from() -> None:
+    llm, _ = port(ScriptedModel("Well ...", "yes", "Hm."))
+    value, completion = await llm.read(YesNo("Is it?"), GREEDY)
+    assert (value, completion.text) == (True, "yes")
+    value, completion = await llm.read(YesNo("Was it?"), GREEDY, retries=0)
+    assert (value, completion.text) == (False, "Hm.")
+
+
 async def test_after_the_retries_the_fallback_stands_and_every_raw_text_is_kept() -> None:
     llm, ledger = port(ScriptedModel("a", "b", "c"))
     assert await llm.ask(YesNo("Is it?"), GREEDY, retries=2) is False

@@ -67,7 +67,7 @@ def test_a_method_that_fails_now_and_then_does_not_end_the_run(
 
 def test_a_wrong_choice_names_the_users_own_too(outside: list[str], evaluate: Kgqa) -> None:
     said = evaluate(outside[0], "method=mien").sentence
-    assert said == "there is no method=mien. Did you mean 'mine'? Known: cot, mine, srp"
+    assert said == "there is no method=mien. Did you mean 'mine'? Known: cot, mine, srp, tog"
     assert evaluate(*outside, "method.wrod=x").sentence == "unknown key 'method.wrod'. Did you mean 'method.word'?"
 
 

@@ -25,12 +25,18 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "none readi srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference "
-        "srp_references_everywhere srp_structural"
+        "arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever arg_prompted arg_released "
+        "arg_token_all arg_token_no_rationality arg_token_no_relevance arg_token_no_relevance_rationality "
+        "arg_token_no_sequence arg_token_no_utility arg_token_utility arg_top_3 arg_webqsp arg_wide "
+        "cot cot_self_consistency graph_cot none parog_always_refined parog_no_planner parog_no_refinement "
+        "parog_per_entity parog_prior_only parog_prompted_planner parog_split_refine parog_topic_starts "
+        "r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
+        "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
+        "srp_structural tog tog_bm25 tog_compat tog_encoder"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",
-    "method": "cot srp",
+    "method": "arg cot parog r3 srp tog",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

@@ -119,14 +119,13 @@ async def test_find_by_name_is_exact(graph):
 
 
 async def test_features_and_degrees(graph):
-    features = await graph.features("p1")
+    features = (await graph.features(["p1"]))["p1"]
     assert features == GRAPH["paper_nodes"]["p1"]["features"]
-    assert await graph.features("a2") == {"name": "Ann 😀", "organization": None}
-    assert await graph.features("gone") is None
-    assert await graph.degree("p1", "reference") == 3
-    assert await graph.degree("p1", "cited_by") == 0
-    assert await graph.degree("p2", "venue") is None
-    assert await graph.degree("gone", "author") is None
+    found = await graph.features(["a2", "gone"])
+    assert found == {"a2": {"name": "Ann 😀", "organization": None}, "gone": None}
+    degrees = await graph.degrees(["p1", "p2", "gone", "bare"])
+    assert degrees["p1"] == {"author": 2, "venue": 1, "reference": 3, "cited_by": 0}
+    assert (degrees["p2"].get("venue"), degrees["gone"], degrees["bare"]) == (None, None, {})
 
 
 async def test_text_nodes_are_what_a_search_index_holds(graph):

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.kg.paths import find_paths, gold_paths, instantiate, leading_paths, rank_paths
+from pipeline.kg.paths import (
+    answer_nodes,
+    find_paths,
+    gold_paths,
+    instantiate,
+    leading_paths,
+    rank_paths,
+    waypoints,
+)
 from pipeline.kg.port import Batch, Hop, Neighbours, batch, node_order
 from pipeline.types import EntityId, GoldAnswer, LiteralNode, Node, Relation, Triple
 
@@ -185,3 +193,23 @@ async def test_equals_exhaustive_search(triples: set[tuple[str, str, str]], max_
     found = await find_paths(graph, "a", [GoldAnswer("f", id="f")], max_hops=max_hops)
     assert set(found) <= set(reaching)
     assert len(found) == min(len(reaching), 16)
+
+
+async def test_waypoints_are_the_nodes_from_which_a_path_goes_on_to_a_goal() -> None:
+    graph = TripleGraph(
+        [
+            ("Scott", "made", "Alien"),
+            ("Scott", "made", "Gladiator"),
+            ("Scott", "made", "Legend"),
+            ("Alien", "cast", "Weaver"),
+            ("Gladiator", "cast", "Crowe"),
+            ("Weaver", "born", LiteralNode("1949")),
+            ("Crowe", "born", LiteralNode("1964")),
+        ]
+    )
+    path = (out("made"), out("cast"), out("born"))
+    goals = await answer_nodes(graph, [GoldAnswer("1949")])
+    assert await waypoints(graph, "Scott", path, goals) == {"Alien", "Weaver"}
+    assert await waypoints(graph, "Scott", path[:1], {"Alien"}) == set(), "neither the start nor the end"
+    assert await waypoints(graph, "Scott", path, frozenset()) == set()
+    assert await waypoints(graph, "Nobody", path, goals) == set()

@@ -269,6 +269,20 @@ class TestFindingTheTruth:
         assert await counted("Byron", (CHILD_OF,)) == set()
         assert await counted("2", (CHILD_OF, CHILD_OF)) == set()
 
+    async def test_the_waypoints_are_the_nodes_that_lead_on_to_what_is_sought(self, kg: EmbeddedGraph) -> None:
+        async def waypoints(answer: str, *given: tuple[Relation, ...]) -> set[Node]:
+            question = Question("q", "test", "dev", "?", topic_entities=(Entity("Ada", "Ada"),))
+            gold = Gold((GoldAnswer(answer),), {"Ada": given})
+            return set((await find_truth(Example(question, gold), kg)).waypoints)
+
+        assert await waypoints("London", (CHILD_OF, BORN_IN)) == {"Annabella"}, (
+            "of her parents the one it leads through"
+        )
+        assert await waypoints("London") == {"Annabella"}, "on a path that was searched for too"
+        assert await waypoints("Byron", (CHILD_OF,)) == set(), "an answer is no waypoint"
+        assert await waypoints("1", (CHILD_OF, PARENT_OF)) == {"Byron"}, "where a count is sought, to what it counts"
+        assert await waypoints("Island", (CHILD_OF,)) == set()
+
     async def test_metaqa_paths_are_those_of_its_question_types(self, shared_data: Path) -> None:
         dataset = MetaQA(path=shared_data / "metaqa", hops=2)
         examples = list(islice(dataset.examples(refuse), 40))

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.llm.prompt import Call, Prompt, Sampling, Template
 from pipeline.llm.similarity import Similarity
+from pipeline.llm.simulated import certain_tokens
 from pipeline.retrieval.lexical import LexicalEncoder
 
 TEMPLATE = Template(system="Pick the relation.", user="{{question}}\n{{relations}}")
@@ -73,3 +74,21 @@ async def test_tokens_are_estimated_at_four_characters_each() -> None:
 
 def test_pickles() -> None:
     assert pickle.loads(pickle.dumps(Similarity())) == Similarity()
+
+
+async def test_tokens_that_are_asked_for_are_certain_and_a_reflection_token_is_one() -> None:
+    asked = Pick("Who directed [Fully Relevant] it?")
+    messages = asked.messages()
+    async with Similarity() as model:
+        plain = await model.complete(Call(asked, messages, Sampling(), key="k", seed=1))
+        told = await model.complete(Call(asked, messages, Sampling(logprobs=20), key="k", seed=1))
+    assert plain.logprobs is None
+    assert "".join(token for position in told.logprobs or () for token in position) == told.text
+    assert list(certain_tokens("a b[Fully Relevant][x")) == [
+        {"a": 0.0},
+        {" ": 0.0},
+        {"b": 0.0},
+        {"[Fully Relevant]": 0.0},
+        {"[": 0.0},
+        {"x": 0.0},
+    ]

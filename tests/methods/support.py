@@ -9,10 +9,11 @@ from random import Random
 from typing import Any, TypeVar
 
 from pipeline.errors import BudgetExhausted, ParseError
-from pipeline.kg.port import Batch, Hop, Neighbours, batch, node_order
+from pipeline.kg.port import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
 from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Completion, Prompt, Sampling
-from pipeline.methods.port import Tools
+from pipeline.llm.simulated import certain_tokens
+from pipeline.methods.port import Tools, Verdict
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.port import Reference
 from pipeline.retrieval.relations import as_text
@@ -96,14 +97,20 @@ class ScriptedModel:
         return next(prompt for prompt in reversed(self.prompts) if prompt.role == role)
 
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
-        text = ""
+        value, _ = await self.read(prompt, sampling, retries=retries, last=last)
+        return value
+
+    async def read(
+        self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
+    ) -> tuple[T, Completion]:
+        completion = Completion("")
         for _ in range(retries + 1):
-            text = (await self._complete(prompt, sampling, last=last)).text
+            completion = await self._complete(prompt, sampling, last=last)
             try:
-                return prompt.parse(text)
+                return prompt.parse(completion.text), completion
             except ParseError as error:
                 self.complaints.append(str(error))
-        return prompt.fallback(text)
+        return prompt.fallback(completion.text), completion
 
     async def complete(self, prompt: Prompt[Any], sampling: Sampling) -> Completion:
         return await self._complete(prompt, sampling, last=False)
@@ -118,9 +125,13 @@ class ScriptedModel:
         self.prompts.append(prompt)
         self.samplings.append(sampling)
         if replies := self.replies.get(prompt.role):
-            return Completion(replies.pop(0) if len(replies) > 1 else replies[0])
+            return _completion(replies.pop(0) if len(replies) > 1 else replies[0], sampling)
         assert self.write is not None, f"the script has no reply to {prompt.role}"
-        return Completion(self.write(prompt))
+        return _completion(self.write(prompt), sampling)
+
+
+def _completion(text: str, sampling: Sampling) -> Completion:
+    return Completion(text, logprobs=None if sampling.logprobs is None else certain_tokens(text))
 
 
 @dataclass
@@ -138,6 +149,9 @@ class PlainRetrieval:
 
     async def relations(self, query: str, k: int) -> list[str]:
         return self.bound.get(query, [query])[:k]
+
+    async def nodes(self, query: str, k: int) -> list[EntityId]:
+        return []
 
     async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
         self.asked.append((k, random))
@@ -172,6 +186,8 @@ class ScriptedTools:
         write: Callable[[Prompt[Any]], str] | None = None,
         retrieval: PlainRetrieval | None = None,
         caps: FixedCaps | None = None,
+        attributes: AttributeLookups | None = None,
+        verdict: Verdict | None = None,
     ) -> None:
         self.graph = graph
         self.model = ScriptedModel(replies or {}, write)
@@ -184,6 +200,8 @@ class ScriptedTools:
             record=lambda event, /, **payload: self.events.append((event, payload)),
             rng=lambda role, turn=0, /: Random(f"{role}|{turn}"),
             caps=caps or FixedCaps(),
+            attributes=attributes,
+            verdict=verdict,
         )
 
     def payloads(self, event: str) -> list[dict[str, Any]]:

@@ -64,9 +64,11 @@ def test_majority() -> None:
     assert texts(("x", "y")) == ["x", "y"]
 
 
-def test_equal_samples_are_refused() -> None:
+def test_equal_samples_and_fewer_than_no_retries_are_refused() -> None:
     with pytest.raises(ValidationError, match="temperature > 0"):
         CoT(samples=3)
+    with pytest.raises(ValidationError, match="parse_retries"):
+        CoT(parse_retries=-1)
 
 
 async def test_the_oracle_alone_answers_gold() -> None:

@@ -15,6 +15,9 @@ from pipeline.errors import ParseError
 from pipeline.llm.oracle import damage
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.answering import AnswerAlone
+from pipeline.methods.arg.answers import AnswerSegment
+from pipeline.methods.arg.entities import EntitySegment
+from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
 from pipeline.methods.instance import Instance
 from pipeline.methods.srp.answer import AnswerFromEvidence
 from pipeline.methods.srp.edit import Edit
@@ -38,6 +41,10 @@ PROMPTS: list[Prompt[Any]] = [
     Edit(ASKED, TOPIC, ("film.genre",), ((),), "no", (FOUND,), (), NAMES, (((), RELATIONS),)),
     AnswerFromEvidence(ASKED, (FOUND,), NAMES),
     AnswerAlone(ASKED),
+    HypotheticalRelations(ASKED, False, "[Retrieve Relation]", (FOUND.first(0),)),
+    RelationSegment(ASKED, True, "[Retrieve Relation]", RELATIONS, (FOUND.first(0),)),
+    EntitySegment(ASKED, False, "[Retrieve Entity]", FOUND.first(0), RELATIONS[0], (FOUND,), NAMES, 5, 3),
+    AnswerSegment(ASKED, False, "[Retrieve Relation]", (FOUND,), NAMES),
 ]
 
 PIECES = [
@@ -96,6 +103,15 @@ PIECES = [
         "电影",
         "فيلم",
     ),
+    *(
+        "[Fully Relevant]",
+        "[Partially]",
+        "[Unreasonable]",
+        "[Retrieve Relation]",
+        "[Entity Retrieval]",
+        "[No Retrieval]",
+    ),
+    *("Answer:", "[Not Useful]", "[Utility:", "[Utility: 3]", "<paragraph>", "</paragraph>", "Unknown Entity"),
     *("__import__('os').system('x')", "lambda: 0", "{'a': exit()}", "<cvt 1>", " " * 30, "{" * 30, "[" * 30),
 ]
 TEXTS = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=40).map("".join)

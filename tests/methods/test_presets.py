@@ -10,10 +10,15 @@ import pytest
 
 from pipeline.config import build, compose, conf_dir
 from pipeline.errors import UserError
+from pipeline.methods.arg import ArG
+from pipeline.methods.arg.scores import Terms
 from pipeline.methods.cot import CoT
+from pipeline.methods.parog import PARoG
+from pipeline.methods.r3 import R3
 from pipeline.methods.srp import SRP
+from pipeline.methods.tog import ToG
 
-METHODS = {"srp": SRP, "cot": CoT}
+METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG}
 
 
 def built(*overrides: str) -> Any:
@@ -40,6 +45,11 @@ def test_the_sweep_axes_drive_srps_own_keys() -> None:
     assert (wide.paths_per_entity, wide.relation_top_k, wide.max_path_len, wide.max_edits) == (5, 5, 2, 1)
     narrow = built("method=srp", "method.beam_width=1")
     assert (narrow.paths_per_entity, narrow.relation_top_k) == (1, 3)
+
+
+def test_the_sweep_axes_drive_togs_own_keys() -> None:
+    tog = built("method=tog", "method.beam_width=5", "method.depth=2", "method.retries=1")
+    assert (tog.width, tog.max_depth, tog.parse_retries) == (5, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +83,123 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == SRP(name=method.name, **changed)
     assert method.name != "srp", "a variant says so in every table"
+
+
+@pytest.mark.parametrize(
+    ("preset", "method"),
+    [
+        ("srp", SRP()),
+        ("cot", CoT()),
+        ("tog", ToG()),
+        ("tog_bm25", ToG(name="tog with bm25", prune="bm25")),
+        ("tog_encoder", ToG(name="tog with encoder", prune="encoder")),
+        ("tog_compat", ToG(name="tog (as published)", compat=True)),
+        ("cot_self_consistency", CoT(name="cot with self-consistency", samples=5, temperature=0.7)),
+    ],
+)
+def test_presets_of_whole_methods_and_of_the_baselines(preset: str, method: Any) -> None:
+    assert built(f"experiment={preset}") == method
+
+
+def test_the_sweep_axes_drive_r3s_own_keys() -> None:
+    swept = built("method=r3", "method.beam_width=3", "method.depth=5", "method.retries=2")
+    assert (swept.samples, swept.step_limit, swept.max_retries) == (3, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("graph_cot", {"max_retries": 0, "memory": False, "reflection": False, "adaptive_steps": False}),
+        ("r3_memory", {"max_retries": 0, "reflection": False, "adaptive_steps": False}),
+        ("r3_reflection", {"memory": False, "adaptive_steps": False}),
+        ("r3_memory_reflection", {"adaptive_steps": False}),
+        ("r3_gold", {"failure_signal": "gold"}),
+    ],
+)
+def test_presets_of_r3(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == R3(name=method.name, **changed)
+    assert method.name != "r3"
+
+
+def test_gold_is_called_an_oracle_whatever_the_name() -> None:
+    assert built("method=r3", "method.failure_signal=gold").name == "r3 (oracle)"
+    assert built("method=r3", "method.failure_signal=gold", "method.name=mine").name == "mine (oracle)"
+
+
+def test_the_sweep_axes_drive_args_own_keys() -> None:
+    method = built("method=arg", "method.beam_width=5", "method.depth=2", "method.retries=1")
+    assert (method.beam, method.max_hops, method.max_regenerate) == (5, 2, 1)
+    assert built("method=arg", "method.beam_width=0") == ArG(beam=0)
+    assert built("method=arg", "method.beam=exhaustive").beam == "exhaustive"
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("arg_exhaustive", {"beam": 0}),
+        ("arg_wide", {"beam": 0, "max_tails_shown": 100, "cvt_fanout": 100}),
+        ("arg_webqsp", {"max_hops": 2}),
+        ("arg_top_3", {"retrieve_k": 3}),
+        ("arg_no_hypo", {"hypo": False}),
+        ("arg_no_naive_retriever", {"naive_retriever": False}),
+        ("arg_prompted", {"generator": "prompted", "max_new_tokens": 256}),
+        ("arg_hard_scores", {"probabilities": "hard"}),
+        ("arg_released", {"aggregate": "code", "seq_score": "mean_logprob"}),
+        ("arg_token_all", {"beam": 1}),
+        ("arg_token_no_relevance", {"beam": 1, "score": Terms(relevance=False)}),
+        ("arg_token_no_rationality", {"beam": 1, "score": Terms(rationality=False)}),
+        ("arg_token_no_relevance_rationality", {"beam": 1, "score": Terms(relevance=False, rationality=False)}),
+        ("arg_token_no_sequence", {"beam": 1, "score": Terms(sequence=False)}),
+        ("arg_token_no_utility", {"beam": 1, "score": Terms(utility=False)}),
+        ("arg_token_utility", {"beam": 1, "score": Terms(relevance=False, rationality=False, sequence=False)}),
+    ],
+)
+def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == ArG(name=method.name, **changed)
+    assert method.name != "arg", "a variant says so in every table"
+
+
+@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide"])
+def test_without_a_beam_the_cap_on_calls_is_raised(preset: str) -> None:
+    assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
+    assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7
+
+
+def test_arg_is_labelled_where_it_is_not_the_papers_method() -> None:
+    assert built("method=arg", "method.generator=prompted").name == "arg-prompted"
+    assert built("method=arg", "method.probabilities=hard").name == "arg (hard_scores)"
+    both = built("experiment=arg_no_hypo", "method.generator=prompted", "method.probabilities=hard")
+    assert both.name == "arg-prompted w/o hypo-generator (hard_scores)"
+    assert built("method=arg", "method.generator=prompted", "method.name=mine").name == "arg-prompted mine"
+    with pytest.raises(UserError, match="nothing to retrieve relations by"):
+        built("method=arg", "method.hypo=false", "method.naive_retriever=false")
+
+
+def test_the_sweep_axes_drive_parogs_own_keys() -> None:
+    deep = built("method=parog", "method.beam_width=2", "method.depth=4")
+    assert (deep.width, deep.max_rounds, deep.max_refines) == (2, 4, 4), "a refinement for each round (§5.2)"
+    assert built("method=parog", "method.retries=1").max_refines == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("parog_prompted_planner", {"planner": "prompted"}),
+        ("parog_no_planner", {"planner": "none"}),
+        ("parog_no_refinement", {"refine": False}),
+        ("parog_prior_only", {"max_rounds": 0}),
+        ("parog_always_refined", {"fallback_to_tentative": False}),
+        ("parog_topic_starts", {"seed_entities": "topic"}),
+        ("parog_split_refine", {"split_refine": True}),
+        ("parog_per_entity", {"per_entity": True}),
+    ],
+)
+def test_parog_presets(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == PARoG(name=method.name, **changed)
+    assert method.name != "parog", "a variant says so in every table"
 
 
 def test_a_wrong_value_is_named() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.llm.prompt import Template
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
 
@@ -51,3 +52,15 @@ def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder: RunFo
         assert len(folder.drafts(1)) == 1
         assert not half_written.exists()
         assert folder.finished() == {0}
+
+
+@pytest.mark.parametrize("assistant", ["", "Answer: {{begun}}"])
+def test_a_template_comes_back_as_it_was(assistant: str, folder: RunFolder) -> None:
+    template = Template(system="Be brief.", user="{{question}}", assistant=assistant)
+    folder.write_template("test.ask", template)
+    inputs = {"question": "Who?", "begun": "It was", "complaint": "no name"}
+    found = folder.read_template(template.digest)
+    assert (found.digest, found.render(inputs)) == (template.digest, template.render(inputs))
+    roles = ["system", "user", "assistant"] if assistant else ["system", "user"]
+    assert [message.role for message in found.render(inputs)] == roles
+    assert "no name" in found.render(inputs)[1].content

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.methods.answering import link
 from pipeline.methods.instance import Instance, Path
-from pipeline.methods.rendering import Names, node_name
+from pipeline.methods.rendering import Names
 from pipeline.methods.srp.instantiation import Instantiation
-from pipeline.text import normalise
 from pipeline.types import EntityId, Prediction
 
 ENDS_UNNAMED = "<cvt></cvt> in the end"
@@ -98,12 +98,8 @@ def join(found: Iterable[Evidence]) -> Evidence:
 
 def resolve(texts: Iterable[str], evidence: Evidence) -> tuple[Prediction, ...]:
     """Give each answer the id of the one entity of the evidence that has this name, if there is exactly one."""
-    ids: dict[str, set[EntityId]] = {}
-    for node in {node for instance in evidence.instances for node in instance.nodes}:
-        if isinstance(node, str) and (name := node_name(node, evidence.names)):
-            ids.setdefault(normalise(name), set()).add(node)
-    found = [(text, ids.get(normalise(text), set())) for text in texts]
-    return tuple(Prediction(text, next(iter(bearers)) if len(bearers) == 1 else None) for text, bearers in found)
+    nodes = (node for instance in evidence.instances for node in instance.nodes)
+    return tuple(Prediction(text, id) for text, id in link(texts, nodes, evidence.names))
 
 
 def _trim(instance: Instance, found: Instantiation) -> Instance:

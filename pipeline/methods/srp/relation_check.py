@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import read_string, twice
+from pipeline.methods.parsing import scored_pairs, twice
 from pipeline.methods.rendering import as_question, one_line, quoted
 from pipeline.methods.simulation import gold_paths, rank_relations
 from pipeline.methods.srp.references import print_references
@@ -48,11 +47,6 @@ Entity: {{entity}}
 Relations: {{relations}}
 Number of relations to pick: {{top_k}}
 Picked:""",
-)
-
-_PAIR = re.compile(
-    r"\(\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')\s*,\s*([+-]?(?:[0-9]{1,9}\.?[0-9]{0,9}|\.[0-9]{1,9}))",
-    re.DOTALL,
 )
 
 
@@ -102,10 +96,9 @@ class RelationCheck(Prompt[dict[str, float]]):
 
     def _read(self, text: str) -> dict[str, float]:
         scores: dict[str, float] = {}
-        for string, score in _PAIR.findall(text):
-            relation = read_string(string)
+        for relation, score in scored_pairs(text):
             if relation in self.relations:
-                scores.setdefault(relation, float(score))
+                scores.setdefault(relation, score)
         if not scores:
             raise ParseError("there is no ('relation', score) pair with a relation of the list")
         return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[: self.top_k])

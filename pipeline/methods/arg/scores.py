@@ -1,0 +1,70 @@
+"""The process rewards: what the probabilities of reflection tokens are worth, hop by hop and path by path (§4.6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from pipeline.methods.arg.tokens import CLASSES, Positions, Weights
+
+UtilityWeights: TypeAlias = (
+    Literal["shifted", "linear"] | Annotated[tuple[float, ...], Field(min_length=5, max_length=5)]
+)
+SeqScore: TypeAlias = Literal["exp_mean", "mean_logprob", "none"]
+Aggregate: TypeAlias = Literal["mean", "code", "sum"]
+
+_UTILITY_WEIGHTS: dict[str, tuple[float, ...]] = {
+    "shifted": (0.0, 0.5, 1.0, 1.5, 2.0),  # 1 + u with u weighted from -1 to 1
+    "linear": (0.2, 0.4, 0.6, 0.8, 1.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Terms:
+    """Which classes of tokens count. One that does not is 1 in a product and 0 in a sum."""
+
+    relevance: bool = True
+    rationality: bool = True
+    utility: bool = True
+    sequence: bool = True
+
+
+def relevance(weights: Weights | None) -> float:
+    """s(Fully Relevant) + 0.5 s(Partially Relevant); 0 where no token vouches for it. Reasonableness likewise."""
+    if weights is None:
+        return 0.0
+    fully, partially, _ = weights.values()
+    return fully + 0.5 * partially
+
+
+rationality = relevance
+
+
+def utility(weights: Weights | None, worth: UtilityWeights) -> float:
+    """The probabilities of the five levels, each weighted by its worth; 0 where there is no utility token."""
+    if weights is None:
+        return 0.0
+    by_level = _UTILITY_WEIGHTS[worth] if isinstance(worth, str) else worth
+    return sum(worth * weights[token] for worth, token in zip(by_level, CLASSES["utility"], strict=True))
+
+
+def sequence(logprobs: Positions | None, how: SeqScore) -> float:
+    """How sure the model was of what it wrote; 0 without log-probabilities."""
+    if not logprobs or how == "none":
+        return 0.0
+    mean = sum(next(iter(position.values())) for position in logprobs) / len(logprobs)
+    return mean if how == "mean_logprob" else math.exp(mean)
+
+
+def aggregate(hops: Sequence[float], how: Aggregate) -> float:
+    """The score of a path from k1 · S_rel · S_rat of each of its hops."""
+    if how == "code":
+        score = 0.0
+        for level, hop in enumerate(hops, start=1):
+            score = (hop + score) / (level + 1)
+        return score
+    return sum(hops) / (max(1, len(hops)) if how == "mean" else 1)

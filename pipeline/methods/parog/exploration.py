@@ -1,0 +1,82 @@
+"""One round over the graph: from a frontier along relations to candidates (methods.md §5.3, §8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.kg.port import GraphLookups, Hop, Neighbours
+from pipeline.methods.instance import Instance
+from pipeline.methods.rendering import Names
+from pipeline.types import EntityId, LiteralNode, Node, Relation
+
+TAILS = 500
+"""Nodes that one relation of one entity contributes (methods.md §8.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a relation, or two through mediators, leads to from one entity."""
+
+    source: EntityId
+    path: tuple[Relation, ...]
+    facts: tuple[Instance, ...]
+    """One per node reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What one round has reached."""
+
+    groups: tuple[Group, ...] = ()
+    names: Names = field(default_factory=dict)
+    """Of every entity met, mediators included."""
+    truncated: bool = False
+    """Whether a limit hid part of it."""
+
+
+async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt: bool) -> Reached:
+    """Follow relations; with `expand_cvt`, go on through every unnamed node that has somewhere to go on to.
+
+    Costs one `neighbours` and one `labels` lookup, and one of each kind more where mediators are gone through.
+    """
+    found = await kg.neighbours(hops, limit)
+    names = dict(await kg.labels(_entities(found.values())))
+    truncated = any(reached.truncated for reached in found.values())
+    beyond: Mapping[EntityId, Sequence[tuple[Relation, Node]]] = {}
+    if expand_cvt:
+        behind = await _behind([id for id, name in names.items() if name is None], kg, limit)
+        names.update(await kg.labels([id for id in _entities(behind.values()) if id not in names]))
+        truncated |= any(reached.truncated for reached in behind.values())
+        beyond = _by_mediator(behind)
+    groups: dict[tuple[EntityId, tuple[Relation, ...]], dict[Node, Instance]] = {}
+    for (source, relation), reached in found.items():
+        for node in reached.nodes:
+            first = Instance(source).then(relation, node)
+            onward = [fact for step in beyond.get(str(node), ()) if (fact := first.then(*step)).end != source]
+            for fact in onward or [first]:
+                path = tuple(step.relation for step in fact.steps)
+                groups.setdefault((source, path), {}).setdefault(fact.end, fact)
+    return Reached(
+        tuple(Group(source, path, tuple(facts.values())) for (source, path), facts in groups.items()),
+        names,
+        truncated,
+    )
+
+
+async def _behind(unnamed: Sequence[EntityId], kg: GraphLookups, limit: int) -> Mapping[Hop, Neighbours]:
+    """What lies behind mediators: unnamed nodes with outgoing relations (the rule of §8.5 for those without a type)."""
+    around = await kg.relations(unnamed)
+    mediators = [id for id in unnamed if any(relation.direction == "out" for relation in around[id])]
+    return await kg.neighbours([(id, relation) for id in mediators for relation in around[id]], limit)
+
+
+def _by_mediator(behind: Mapping[Hop, Neighbours]) -> dict[EntityId, list[tuple[Relation, Node]]]:
+    steps: dict[EntityId, list[tuple[Relation, Node]]] = {}
+    for (mediator, relation), reached in behind.items():
+        steps.setdefault(mediator, []).extend((relation, node) for node in reached.nodes)
+    return steps
+
+
+def _entities(reached: Iterable[Neighbours]) -> list[EntityId]:
+    return sorted({node for neighbours in reached for node in neighbours.nodes if not isinstance(node, LiteralNode)})

@@ -1,0 +1,5 @@
+"""R3-Cycle: `method` is the algorithm, the other modules are its prompts, its tools and its memory."""
+
+from pipeline.methods.r3.method import R3
+
+__all__ = ["R3"]

@@ -1,0 +1,277 @@
+"""The tools of the agent, on graphs of nodes with attributes and on graphs of triples (methods.md §6.2, §6.10).
+
+The actions of a line do not depend on each other, so each kind of lookup is made once for all of them: at most three
+batched lookups per line, and one more where a name is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from pipeline.kg.port import AttributeLookups, Hop, Neighbours
+from pipeline.methods.parsing import clip, loose
+from pipeline.methods.port import Tools
+from pipeline.methods.r3.actions import Action, one_argument, split_two
+from pipeline.methods.r3.memory import Item, Listing, Observation
+from pipeline.methods.rendering import Names, node_name, quoted
+from pipeline.types import Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
+
+T = TypeVar("T")
+
+Near: TypeAlias = Mapping[Hop, Neighbours]
+
+NAME = "name"
+"""The feature of a node in a graph of triples that is its name."""
+
+_NAMESAKES = 5
+_DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
+
+
+class Environment(ABC):
+    """Executes action lines; every error is an observation."""
+
+    tools: Collection[str]
+    """The tools that there are."""
+    domain: str
+    """Names the description of the graph and the worked examples in the prompt."""
+
+    async def execute(self, actions: Sequence[Action], cap: int) -> tuple[Observation, ...]:
+        """One observation per action, in order, each of about `cap` characters. Raises BudgetExhausted."""
+        if not actions:
+            broken = "This is no action. Write a tool and its arguments in brackets, as in RetrieveNode[keyword]."
+            return (Observation.failed(Action(None, ""), broken),)
+        known = [action for action in actions if action.tool in self.tools]
+        done = iter(await self._execute(known, cap))
+        return tuple(next(done) if action.tool in self.tools else self._unknown(action) for action in actions)
+
+    @abstractmethod
+    async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
+        """One observation for each action with a known tool."""
+
+    def _unknown(self, action: Action) -> Observation:
+        name = action.tool or action.content
+        return Observation.failed(action, f"There is no tool {clip(name)}. The tools are {', '.join(self.tools)}.")
+
+
+class AttributedEnvironment(Environment):
+    """A GRBench graph: nodes are found by dense search, hold features, and list neighbours by type."""
+
+    tools = ("RetrieveNode", "NodeFeature", "NeighbourCheck", "NodeDegree", "Finish")
+
+    def __init__(self, question: Question, tools: Tools, attributes: AttributeLookups) -> None:
+        self.domain = str(question.meta.get("domain") or "").partition("/")[0]
+        self._tools = tools
+        self._attributes = attributes
+
+    async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
+        pairs = {action: split_two(action.content, at="first") for action in actions if action.tool in _TWO_ARGUMENTS}
+        asked = [(action.tool, pair) for action, pair in pairs.items() if pair]
+        features = await self._attributes.features(_distinct(id for tool, (id, _) in asked if tool == "NodeFeature"))
+        degrees = await self._attributes.degrees(_distinct(id for tool, (id, _) in asked if tool != "NodeFeature"))
+        hops = _distinct((id, Relation(edge, "out")) for tool, (id, edge) in asked if tool == "NeighbourCheck")
+        listed = [(id, relation) for id, relation in hops if relation.name in (degrees[id] or {})]
+        near = await self._tools.kg.neighbours(listed, self._tools.caps.max_frontier)
+        observed = []
+        for action in actions:
+            if action.tool == "RetrieveNode":
+                observed.append(await self._retrieve(action, cap))
+            elif (pair := pairs[action]) is None:
+                observed.append(_wrong_arguments(action))
+            elif action.tool == "NodeFeature":
+                observed.append(_feature(action, *pair, features[pair[0]], cap))
+            else:
+                observed.append(_neighbourhood(action, pair, degrees[pair[0]], near, cap))
+        return observed
+
+    async def _retrieve(self, action: Action, cap: int) -> Observation:
+        keyword = one_argument(action.content)
+        ids = await self._tools.retrieval.nodes(keyword, 1) if keyword else []
+        return _retrieved(action, keyword, [Item(id, print_id(id)) for id in ids], cap)
+
+
+def _neighbourhood(
+    action: Action, pair: tuple[EntityId, str], degrees: Mapping[str, int] | None, near: Near, cap: int
+) -> Observation:
+    """The neighbours, or their number, as the node lists them."""
+    id, edge = pair
+    if degrees is None or edge not in degrees:
+        return _nothing(action, id, edge, "neighbour type", degrees)
+    if action.tool == "NodeDegree":
+        return _degree(action, id, edge, degrees[edge], cap)
+    found = near[id, Relation(edge, "out")]
+    items = tuple(Item(node, print_id(str(node)), Triple(id, edge, node)) for node in found.nodes)
+    total = degrees[edge] if found.truncated else len(items)
+    listing = Listing(f"The {edge} neighbours of {print_id(id)} are:", id, edge, items, total=total)
+    return Observation.of(action, [listing], cap)
+
+
+class TripleEnvironment(Environment):
+    """A graph of triples through the graph port: topic entities, relations in both directions, names shown (§6.10)."""
+
+    tools = ("RetrieveNode", "Relations", "NodeFeature", "NeighbourCheck", "NodeDegree", "Finish")
+    domain = "triples"
+
+    def __init__(self, question: Question, tools: Tools) -> None:
+        self._kg = tools.kg
+        self._limit = tools.caps.max_frontier
+        # A name may itself be in quotes, and a model may put any into quotes.
+        self._topics = {
+            loose(one_argument(text)): topic for topic in question.topic_entities for text in (topic.id, topic.name)
+        }
+
+    async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
+        words = {action: one_argument(action.content) for action in actions if action.tool not in _TWO_ARGUMENTS}
+        pairs = {action: split_two(action.content, at="last") for action in actions if action.tool in _TWO_ARGUMENTS}
+        around = await self._kg.relations(
+            _distinct(words[one] for one in words if one.tool == "Relations" and words[one])
+        )
+        named, hops = [], []
+        for action, pair in pairs.items():
+            if pair and action.tool == "NodeFeature" and pair[1] == NAME:
+                named.append(pair[0])  # a name is no edge of the port
+            elif pair:
+                hops += [(pair[0], Relation(pair[1], direction)) for direction in _DIRECTIONS]
+        near = await self._kg.neighbours(_distinct(hops), self._limit)
+        reached = {node for found in near.values() for node in found.nodes if isinstance(node, str)}
+        names = await self._kg.labels(sorted(reached.union(named)))
+        retrieved = await self._search([words[action] for action in words if action.tool == "RetrieveNode"])
+        observed = []
+        for action in actions:
+            if action.tool == "RetrieveNode":
+                observed.append(_retrieved(action, words[action], retrieved.get(words[action], []), cap))
+            elif action.tool == "Relations":
+                observed.append(_relations(action, words[action], around.get(words[action], []), cap))
+            elif (pair := pairs[action]) is None:
+                observed.append(_wrong_arguments(action))
+            elif pair[0] in named and action.tool == "NodeFeature" and pair[1] == NAME:
+                known = {NAME: names[pair[0]]} if names[pair[0]] else {}
+                observed.append(_feature(action, *pair, known, cap))
+            else:
+                observed.append(_followed(action, pair, near, names, cap))
+        return observed
+
+    async def _search(self, keywords: Iterable[str]) -> dict[str, list[Item]]:
+        """Topic entities by name or id, then any entity of exactly that name."""
+        words = _distinct(word for word in keywords if word)
+        found = await self._kg.find_by_name([word for word in words if loose(word) not in self._topics], _NAMESAKES)
+        items = {word: [Item(id, print_id(id), name=word) for id in ids] for word, ids in found.items()}
+        topics = {word: self._topics[loose(word)] for word in words if loose(word) in self._topics}
+        return items | {word: [Item(one.id, print_id(one.id), name=one.name)] for word, one in topics.items()}
+
+
+def _followed(action: Action, pair: tuple[EntityId, str], near: Near, names: Names, cap: int) -> Observation:
+    """The neighbours by a relation in both directions, their number, or the literals among them."""
+    id, name = pair
+    both = [_list(id, Relation(name, direction), near, names) for direction in _DIRECTIONS]
+    filled = [listing for listing in both if listing.items]
+    if action.tool == "NodeFeature":
+        values = tuple(item for item in both[0].items if isinstance(item.node, LiteralNode))
+        heading = f"The {name} of {print_id(id)} is:"
+        filled = [Listing(heading, id, name, values, total=len(values))] if values else []
+    if not filled:
+        what = "value" if action.tool == "NodeFeature" else "neighbours"
+        return Observation.failed(
+            action, f"{print_id(id)} has no {what} by {clip(name)}. Relations[id] lists what it has."
+        )
+    if action.tool == "NodeDegree":
+        known = all(listing.total is not None for listing in filled)
+        count = len({item.node for listing in filled for item in listing.items})
+        return _degree(action, id, name, count if known else None, cap)
+    return Observation.of(action, filled, cap)
+
+
+def _list(id: EntityId, relation: Relation, near: Near, names: Names) -> Listing:
+    found, (name, direction) = near[id, relation], relation
+    heading = f"The {name} neighbours of {print_id(id)} are:" if direction == "out" else f"{print_id(id)} is {name} of:"
+    items = tuple(
+        Item(
+            node,
+            _printed(node, names),
+            Triple(id, name, node) if direction == "out" else Triple(node, name, id),
+            node_name(node, names),
+        )
+        for node in found.nodes
+    )
+    return Listing(heading, id, name, items, direction, None if found.truncated else len(items))
+
+
+def environment(question: Question, tools: Tools) -> Environment:
+    """The tools for the graph at hand."""
+    if tools.attributes is not None:
+        return AttributedEnvironment(question, tools, tools.attributes)
+    return TripleEnvironment(question, tools)
+
+
+_TWO_ARGUMENTS = {"NodeFeature", "NeighbourCheck", "NodeDegree"}
+
+
+def _retrieved(action: Action, keyword: str, items: Sequence[Item], cap: int) -> Observation:
+    if not items:
+        return Observation.failed(action, f"No node is found for {quoted(clip(keyword))}. Try another text.")
+    heading = f"The node for {quoted(clip(keyword))} is:"
+    listing = Listing(heading, keyword, "search", tuple(items), total=len(items), bare=len(items) == 1)
+    return Observation.of(action, [listing], cap)
+
+
+def _feature(action: Action, id: EntityId, name: str, features: dict[str, Any] | None, cap: int) -> Observation:
+    if features is None or name not in features:
+        return _nothing(action, id, name, "feature", features)
+    value = features[name]
+    values = value if isinstance(value, list) else [value]
+    texts = [text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in values]
+    bare = not isinstance(value, list)
+    heading = f"The {name} of {print_id(id)} {'is' if bare else 'are'}:"
+    items = tuple(
+        Item(LiteralNode(text), text if bare else quoted(text), Triple(id, name, LiteralNode(text))) for text in texts
+    )
+    return Observation.of(action, [Listing(heading, id, name, items, total=len(items), bare=bare)], cap)
+
+
+def _degree(action: Action, id: EntityId, name: str, count: int | None, cap: int) -> Observation:
+    text = "more than can be counted" if count is None else str(count)
+    heading = f"The number of {name} neighbours of {print_id(id)} is:"
+    listing = Listing(heading, id, f"degree of {name}", (Item(LiteralNode(text), text),), total=1, bare=True)
+    return Observation.of(action, [listing], cap)
+
+
+def _relations(action: Action, id: str, relations: Sequence[Relation], cap: int) -> Observation:
+    names = _distinct(relation.name for relation in relations)
+    if not names:
+        return Observation.failed(action, f"There is no node {quoted(clip(id))}, or it has no relations.")
+    items = tuple(Item(LiteralNode(name), name) for name in names)
+    heading = f"The relations of {print_id(id)} are:"
+    return Observation.of(action, [Listing(heading, id, "relations", items, total=len(items))], cap)
+
+
+def _nothing(action: Action, id: str, name: str, what: str, known: Collection[str] | None) -> Observation:
+    if known is None:
+        return Observation.failed(
+            action, f"There is no node {quoted(clip(id))}. Its id comes from RetrieveNode or a neighbour list."
+        )
+    has = ", ".join(sorted(known)) or "none"
+    return Observation.failed(action, f"The node {id} has no {what} {quoted(clip(name))}. It has: {clip(has, 400)}.")
+
+
+def _wrong_arguments(action: Action) -> Observation:
+    what = "a feature" if action.tool == "NodeFeature" else "a neighbour type"
+    return Observation.failed(action, f"{action.tool} takes two arguments: a node id, a comma and {what}.")
+
+
+def print_id(id: EntityId) -> str:
+    """An id as an action can repeat it: in quotes where it holds a comma, a bracket, a quote or a blank."""
+    return quoted(id) if any(mark in id for mark in " ,[]\"'\n") else id
+
+
+def _printed(node: Node, names: Names) -> str:
+    """An id, with its name behind it where the graph gives it another one; a literal in quotes."""
+    name = node_name(node, names)
+    if isinstance(node, LiteralNode):
+        return quoted(name or "")
+    return print_id(node) if name is None or name == node else f"{print_id(node)} {quoted(name)}"
+
+
+def _distinct(items: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(items))

@@ -1,0 +1,288 @@
+"""ToG: beam search over the graph, its relations and entities scored by the model (methods.md §6.13).
+
+The baseline that every paper compares with. Faults of the published code are listed in `docs/tog.md`; none is
+reproduced here unless `compat` asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field
+from typing import NamedTuple, TypeVar
+
+from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from pipeline.errors import BudgetExhausted
+from pipeline.kg.port import node_order
+from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.methods.answering import Answers
+from pipeline.methods.concurrency import concurrently
+from pipeline.methods.instance import Instance
+from pipeline.methods.port import Tools
+from pipeline.methods.rendering import node_name
+from pipeline.methods.srp.evidence import Evidence, resolve
+from pipeline.methods.tog.answer import AnswerFromChains, AnswerWithoutChains
+from pipeline.methods.tog.entities import EntityScores
+from pipeline.methods.tog.pruning import Prune, similarity_scores
+from pipeline.methods.tog.reason import Enough
+from pipeline.methods.tog.relations import RelationScores
+from pipeline.retrieval.relations import as_text
+from pipeline.types import Answer, EntityId, Node, Question, Relation, Status
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class ToG:
+    """Think-on-Graph. Its hyper-parameters are described in `conf/method/tog.yaml`."""
+
+    name: str = "tog"
+    width: PositiveInt = 3
+    max_depth: PositiveInt = 3
+    prune: Prune = "llm"
+    entity_sample_from: PositiveInt = 20
+    entity_sample: PositiveInt = 5
+    temperature_explore: NonNegativeFloat = 0.4
+    temperature_reason: NonNegativeFloat = 0.0
+    max_tokens: PositiveInt = 256
+    parse_retries: NonNegativeInt = 2
+    compat: bool = False
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        """Explore until the chains are enough to answer, the depth is reached or nothing is left to expand."""
+        search = _Search(question, tools, {topic.id: topic.name for topic in question.topic_entities})
+        try:
+            answers = await self._explore(search)
+        except BudgetExhausted:
+            answers, search.exhausted = None, True
+        if answers is None:
+            answers = await self._answer(search)
+        return search.conclude(answers)
+
+    async def _explore(self, search: _Search) -> Answers | None:
+        """The answers, as soon as the chains are enough to give them."""
+        frontier: Sequence[Instance] = [Instance(topic.id) for topic in search.question.topic_entities]
+        for depth in range(1, self.max_depth + 1):
+            picked = await self._pick_relations(search, frontier)
+            candidates = await self._score_entities(search, picked, depth)
+            frontier = self._best(search, candidates)
+            if not frontier:
+                break
+            search.keep(frontier)
+            answers = await self._reason(search)
+            if answers is not None:
+                return answers
+        return None
+
+    # The relation step
+
+    async def _pick_relations(self, search: _Search, frontier: Sequence[Instance]) -> list[_Move]:
+        """The relations to follow: of all that were scored the N best, those from unnamed nodes before any other."""
+        chains = [chain for chain in frontier if isinstance(chain.end, str)]
+        around = await search.tools.kg.relations(list(dict.fromkeys(_entity_at(chain) for chain in chains)))
+        offered = [(chain, _without_repeat(chain, around[_entity_at(chain)])) for chain in chains]
+        offered = [(chain, relations) for chain, relations in offered if relations]
+        scored = await concurrently(self._score_relations(search, *offer) for offer in offered)
+        picked: list[_Move] = []
+        for (chain, relations), scores in zip(offered, scored, strict=True):
+            best = sorted((pair for pair in scores.items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
+            moves = [_Move(chain, relation, score) for relation, score in best[: self.width]]
+            search.tools.record(
+                "relations_selected",
+                entity=chain.end,
+                relations=[(*move.relation, move.score) for move in moves],
+                offered=len(relations),
+            )
+            picked += moves
+        return sorted(picked, key=lambda move: (search.is_named(move.chain.end), -move.score))[: self.width]
+
+    async def _score_relations(
+        self, search: _Search, chain: Instance, relations: Sequence[Relation]
+    ) -> Mapping[Relation, float]:
+        """The scores of the relations at the end of one chain; they add up to 1."""
+        if self.prune == "llm":
+            prompt = RelationScores(search.question, chain, tuple(relations), search.names)
+            return await self._ask(search, prompt, self.temperature_explore)
+        texts = [as_text(relation.name) for relation in relations]
+        scores = await similarity_scores(search.question.text, texts, self.prune, search.tools.retrieval)
+        return dict(zip(relations, scores, strict=True))
+
+    # The entity step
+
+    async def _score_entities(self, search: _Search, picked: Sequence[_Move], depth: int) -> list[_Candidate]:
+        """The nodes that the picked relations lead to, each as good as its relation and itself."""
+        reached = await self._neighbours(search, picked, depth)
+        await search.look_up_names(node for nodes in reached for node in nodes)
+        open_moves = [(move, nodes) for move, nodes in zip(picked, reached, strict=True) if nodes]
+        scores = await concurrently(self._score_nodes(search, move, nodes) for move, nodes in open_moves)
+        return [
+            _Candidate(move.chain.then(move.relation, node), move.score * score)
+            for (move, nodes), of_nodes in zip(open_moves, scores, strict=True)
+            for node, score in zip(nodes, of_nodes, strict=True)
+        ]
+
+    async def _neighbours(self, search: _Search, picked: Sequence[_Move], depth: int) -> list[tuple[Node, ...]]:
+        """Where each move leads: all of it, or a seeded sample where that is too much (§2.7)."""
+        followed = [move for move in picked if not (self.compat and move.relation.direction == "in")]
+        hops = list(dict.fromkeys((_entity_at(move.chain), move.relation) for move in followed))
+        found = await search.tools.kg.neighbours(hops, search.tools.caps.max_frontier)
+        reached = []
+        for move in picked:
+            hop = _entity_at(move.chain), move.relation
+            nodes = found[hop].nodes if hop in found else ()
+            ahead = _without_turning_back(move, nodes, search)
+            kept = self._sample(search, move, ahead, depth)
+            search.tools.record(
+                "expanded",
+                entity=hop[0],
+                relation=tuple(hop[1]),
+                found=len(ahead),
+                kept=len(kept),
+                truncated=hop in found and found[hop].truncated,
+            )
+            reached.append(kept)
+        return reached
+
+    def _sample(self, search: _Search, move: _Move, nodes: tuple[Node, ...], depth: int) -> tuple[Node, ...]:
+        """What is scored of the nodes; drawn by hop, so that points of a sweep draw the same."""
+        if len(nodes) <= self.entity_sample_from:
+            return nodes
+        rng = search.tools.rng(f"tog.entities|{move.chain.end}|{move.relation.name}|{move.relation.direction}", depth)
+        return tuple(sorted(rng.sample(nodes, min(self.entity_sample, len(nodes))), key=node_order))
+
+    async def _score_nodes(self, search: _Search, move: _Move, nodes: tuple[Node, ...]) -> tuple[float, ...]:
+        if len(nodes) == 1:
+            return (1.0,)
+        if self.prune == "llm":
+            prompt = EntityScores(search.question, move.chain, move.relation, nodes, search.names)
+            return await self._ask(search, prompt, self.temperature_explore)
+        names = [node_name(node, search.names) or "" for node in nodes]
+        return await similarity_scores(search.question.text, names, self.prune, search.tools.retrieval)
+
+    def _best(self, search: _Search, candidates: Sequence[_Candidate]) -> list[Instance]:
+        """The N best candidates by score, then by id; none with a score of zero."""
+        ranked = sorted(
+            (candidate for candidate in candidates if candidate.score > 0),
+            key=lambda candidate: (-round(candidate.score, 9), node_order(candidate.chain.end)),
+        )
+        best = ranked[: min(self.width, search.tools.caps.max_frontier)]
+        search.tools.record(
+            "pruned", candidates=len(candidates), kept=[(chain.triples[-1], score) for chain, score in best]
+        )
+        return [chain for chain, _ in best]
+
+    # Reasoning and answering
+
+    async def _reason(self, search: _Search) -> Answers | None:
+        """The answers, if the chains are enough."""
+        prompt = Enough(search.question, search.chains, search.names, self.compat)
+        answers = await self._ask(search, prompt, self.temperature_reason)
+        search.tools.record("judged", have=answers is not None, chains=len(search.chains))
+        return answers
+
+    async def _answer(self, search: _Search) -> Answers:
+        """Answer from the chains, or from the model's own knowledge where there are none."""
+        prompt = (
+            AnswerFromChains(search.question, search.chains, search.names, self.compat)
+            if search.chains
+            else AnswerWithoutChains(search.question)
+        )
+        return await self._ask(search, prompt, self.temperature_reason, last=True)
+
+    async def _ask(self, search: _Search, prompt: Prompt[T], temperature: float, *, last: bool = False) -> T:
+        sampling = Sampling(temperature=temperature, max_tokens=self.max_tokens)
+        return await search.tools.llm.ask(prompt, sampling, retries=self.parse_retries, last=last)
+
+
+class _Move(NamedTuple):
+    """A relation to follow from the end of a chain."""
+
+    chain: Instance
+    relation: Relation
+    score: float
+
+
+class _Candidate(NamedTuple):
+    """A chain that may become part of the beam."""
+
+    chain: Instance
+    score: float
+
+
+@plain_dataclass
+class _Search:
+    """The state of one question's search."""
+
+    question: Question
+    tools: Tools
+    names: dict[EntityId, str | None]
+    kept: dict[Instance, None] = field(default_factory=dict)
+    """Every chain that was part of the beam, in order."""
+    exhausted: bool = False
+
+    @property
+    def chains(self) -> tuple[Instance, ...]:
+        """What was kept, as long as it got: no chain is the beginning of another."""
+        begun = {chain.first(length) for chain in self.kept for length in range(1, chain.length)}
+        return tuple(chain for chain in self.kept if chain not in begun)
+
+    def keep(self, frontier: Sequence[Instance]) -> None:
+        """Add the chains of a beam to the evidence, as far as its cap allows (§2.5)."""
+        for chain in frontier:
+            self.kept[chain] = None
+            if sum(each.length for each in self.chains) > self.tools.caps.max_evidence_triples:
+                del self.kept[chain]
+                self.exhausted = True
+                self.tools.record("cap_hit", cap="max_evidence_triples")
+                return
+
+    def is_named(self, node: Node) -> bool:
+        return node_name(node, self.names) is not None
+
+    async def look_up_names(self, nodes: Iterable[Node]) -> None:
+        """Learn the names of entities that are new."""
+        new = sorted({node for node in nodes if isinstance(node, str)}.difference(self.names))
+        self.names.update(await self.tools.kg.labels(new))
+
+    def conclude(self, answers: Answers) -> Answer:
+        """The result, with the chains as evidence."""
+        chains, status = self.chains, self._status()
+        self.tools.record("answered", answers=answers.texts, evidence=len(chains), status=status)
+        shown = sorted({node for chain in chains for node in chain.nodes if isinstance(node, str)})
+        return Answer(
+            predictions=resolve(answers.texts, Evidence(chains, self.names)),
+            raw=answers.raw,
+            evidence=tuple(chain.triples for chain in chains),
+            names={id: self.names.get(id) for id in shown},
+            status=status,
+        )
+
+    def _status(self) -> Status:
+        if not self.question.topic_entities:
+            return "no_topic_entity"
+        if self.exhausted:
+            return "budget_exhausted"
+        return "ok" if self.kept else "no_evidence"
+
+
+def _entity_at(chain: Instance) -> EntityId:
+    assert isinstance(chain.end, str), "a chain that ended in a literal is not expanded"
+    return chain.end
+
+
+def _without_repeat(chain: Instance, relations: Sequence[Relation]) -> list[Relation]:
+    """The relations but for the one just followed, in the direction in which it was followed."""
+    return [relation for relation in relations if not chain.steps or relation != chain.steps[-1].relation]
+
+
+def _without_turning_back(move: _Move, nodes: tuple[Node, ...], search: _Search) -> tuple[Node, ...]:
+    """The nodes but for the one from which an unnamed node was reached by the same edge (§8.4)."""
+    chain, relation = move.chain, move.relation
+    if not chain.steps or search.is_named(chain.end):
+        return nodes
+    last = chain.steps[-1].relation
+    if last.name != relation.name or last.direction == relation.direction:
+        return nodes
+    return tuple(node for node in nodes if node != chain.nodes[-2])

@@ -1,0 +1,421 @@
+"""ArG as an algorithm (methods.md §4), over a graph in memory and a scripted model."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.llm.prompt import Completion, Prompt, Sampling
+from pipeline.methods.arg import ArG
+from pipeline.methods.arg.scores import Terms
+from pipeline.types import Answer, Triple
+from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, question
+
+NATIONALITY, BORN, CAPITAL, LANGUAGE = "person.nationality", "person.born_in", "country.capital", "country.language"
+FACTS = [
+    ("Ann", NATIONALITY, "Annland"),
+    ("Ann", BORN, "Mirra"),
+    ("Annland", CAPITAL, "Ann City"),
+    ("Annland", LANGUAGE, "Annish"),
+]
+FULLY, PARTIALLY, NOT = "[Fully Relevant]", "[Partially Relevant]", "[Unrelevant]"
+REASONABLE, ON = "[Fully Reasonable]", "[Retrieve Relation]"
+
+
+def answers(*texts: str, utility: int = 5) -> str:
+    return "[No Retrieval]Answer: " + ";".join(f"{text}[Fully Useful]" for text in texts) + f"[Utility:{utility}]"
+
+
+def relevant(prompt: Any, *names: str) -> str:
+    return "".join(f"{name}{FULLY if name in names else NOT}" for name in prompt.group) + "[Retrieve Entity]"
+
+
+class Generator:
+    """Writes by what each prompt offers.
+
+    `follows` are the relevant relations, but not the one that led here; `ends` is what the tails of a relation lead to.
+    """
+
+    def __init__(self, follows: Sequence[str], ends: Mapping[str, str], hypo: str = f"{NATIONALITY}{FULLY}") -> None:
+        self.follows = follows
+        self.ends = ends
+        self.hypo = hypo
+
+    def __call__(self, prompt: Prompt[Any]) -> str:
+        shown: Any = prompt
+        match prompt.role:
+            case "arg.hypo":
+                return self.hypo
+            case "arg.relations":
+                led_here = {walk.path[-1] for walk in shown.instances if walk.length}
+                return relevant(shown, *(relation for relation in self.follows if relation not in led_here))
+            case "arg.entities":
+                names = list(shown._by_name)[: shown.max_shown]
+                end = self.ends.get(shown.relation, f"{REASONABLE}{ON}")
+                return "".join(f"{name}{FULLY}" for name in names) + end
+        return " forced[Fully Useful][Utility:4]"
+
+
+TWO_HOPS = Generator([NATIONALITY, CAPITAL], {CAPITAL: f"{REASONABLE}{answers('Ann City')}"})
+
+
+async def run(
+    arg: ArG, write: Any = TWO_HOPS, *, facts: Any = FACTS, topics: Sequence[str] = ("Ann",), **tools: Any
+) -> Any:
+    script = ScriptedTools(DictionaryGraph(facts), write=write, **tools)
+    return script, await arg.answer(question("which capital?", *topics), script.tools)
+
+
+def texts(answer: Answer) -> list[str]:
+    return [prediction.text for prediction in answer.predictions]
+
+
+# The worked example: two hops, as in the layout of §4.3
+
+
+async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
+    replies = {
+        "arg.hypo": [f"{NATIONALITY}{FULLY}[Retrieve Entity]", f"{CAPITAL}{FULLY}[Retrieve Entity]"],
+        "arg.relations": [
+            f"{NATIONALITY}{FULLY}{BORN}{NOT}[Retrieve Entity]",
+            f"{CAPITAL}{FULLY}{LANGUAGE}{PARTIALLY}{NATIONALITY}{NOT}[Retrieve Entity]",
+        ],
+        "arg.entities": [
+            f"Annland{FULLY}{REASONABLE}{ON}",
+            f"Ann City{FULLY}{REASONABLE}{answers('Ann City')}",
+            f"Annish{PARTIALLY}[Partially Reasonable]{answers('Annish', utility=2)}",
+        ],
+    }
+    script = ScriptedTools(DictionaryGraph(FACTS), replies)
+    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    assert script.model.roles == ["arg.hypo", "arg.relations", "arg.entities"] * 2 + ["arg.entities"]
+    assert script.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
+    assert texts(answer) == ["Ann City", "Annish"]
+    assert [prediction.id for prediction in answer.predictions] == ["Ann City", "Annish"]
+    best, worse = (prediction.score for prediction in answer.predictions)
+    assert best == pytest.approx((1 + 1) / 2 + 1 + 0.5 * 2)
+    assert worse == pytest.approx((1 + 0.5 * 0.5 * 0.5) / 2 + 1 + 0.5 * 0.5)
+    assert answer.evidence[0] == (Triple("Ann", NATIONALITY, "Annland"), Triple("Annland", CAPITAL, "Ann City"))
+    assert (answer.status, answer.raw) == ("ok", "Answer: Ann City[Fully Useful][Utility:5]")
+    text = script.model.prompts[4].messages()[-1].content
+    assert text == (
+        f"[Retrieve Relation]<paragraph>{NATIONALITY};{BORN}</paragraph>{NATIONALITY}{FULLY}{BORN}{NOT}"
+        f"[Retrieve Entity]<paragraph>(Ann, {NATIONALITY}, Annland)</paragraph>Annland{FULLY}{REASONABLE}"
+        f"[Retrieve Relation]<paragraph>{CAPITAL};{LANGUAGE};{NATIONALITY}</paragraph>"
+    )
+
+
+async def test_sampling_stops_where_the_graph_has_its_say() -> None:
+    script, _ = await run(ArG(temperature=0.2, max_new_tokens=7, top_p=0.9, logprobs=5))
+    stops = dict(zip(script.model.roles, script.model.samplings, strict=True))
+    assert stops["arg.hypo"] == Sampling(0.2, 7, 0.9, ("[Retrieve Entity]",), 5)
+    assert stops["arg.relations"] == stops["arg.entities"] == Sampling(0.2, 7, 0.9, ("<paragraph>",), 5)
+
+
+# Calls and lookups (§4.9)
+
+
+def wide(relations: int, tails: int) -> list[Any]:
+    """From Ann every relation leads to nodes of its own, from which every relation leads on."""
+    first = [(f"r{r}", f"n{r}.{t}") for r in range(relations) for t in range(tails)]
+    deeper = [(end, f"s{r}", f"{end}/{r}") for _, end in first for r in range(relations)]
+    return [*(("Ann", relation, end) for relation, end in first), *deeper]
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3, 0])
+async def test_the_cost_of_a_beam(beam: int) -> None:
+    relations, tails = 4, 2
+    everything = Generator([f"{kind}{n}" for kind in "rs" for n in range(relations)], {})
+    script, _ = await run(ArG(beam=beam, max_hops=2), everything, facts=wide(relations, tails))
+    nodes = min(beam or relations, relations)
+    assert Counter(script.model.roles) == {
+        "arg.hypo": 1 + nodes,
+        "arg.relations": 1 + nodes,
+        "arg.entities": relations + nodes * tails * relations,
+        "arg.answer": beam or nodes * tails * relations,
+    }
+    assert script.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
+
+
+@pytest.mark.parametrize(("k", "groups"), [(3, 2), (5, 2), (10, 3)])
+async def test_relations_are_judged_in_groups(k: int, groups: int) -> None:
+    facts = [("Ann", f"relation.number.{n}", "x") for n in range(12)]
+    script, _ = await run(ArG(retrieve_k=k, hypo=False, group_size=4 if k > 3 else 2), facts=facts)
+    shown = [prompt.group for prompt in script.model.prompts if prompt.role == "arg.relations"]
+    assert len(shown) == groups
+    assert sum(map(len, shown)) == k
+
+
+async def test_the_order_in_which_replies_come_does_not_matter() -> None:
+    everything = Generator([f"{kind}{n}" for kind in "rs" for n in range(4)], {})
+    runs = [await run(ArG(max_hops=2), everything, facts=wide(4, 2)) for _ in range(2)]
+    assert runs[0][1] == runs[1][1]
+    assert runs[0][0].events == runs[1][0].events
+
+
+# Relation retrieval (§4.5.1)
+
+
+async def retrieved(arg: ArG, **changed: Any) -> list[str]:
+    script, _ = await run(arg, **changed)
+    return script.payloads("relations_listed")[0]["retrieved"][0]
+
+
+LIKE_THE_QUESTION = [("Ann", "x.which_capital", "y"), ("Ann", "z.nationality", "y"), ("Ann", "z.nothing", "y")]
+
+
+@pytest.mark.parametrize(
+    ("switches", "offered"),
+    [
+        ({}, ["x.which_capital", "z.nationality"]),
+        ({"hypo": False}, ["x.which_capital"]),
+        ({"naive_retriever": False}, ["z.nationality"]),
+    ],
+)
+async def test_both_retrievers_and_each_alone(switches: dict[str, bool], offered: list[str]) -> None:
+    assert await retrieved(ArG(retrieve_k=1, **switches), facts=LIKE_THE_QUESTION) == offered
+
+
+async def test_without_hypo_no_relation_is_made_up() -> None:
+    script, _ = await run(ArG(hypo=False))
+    assert "arg.hypo" not in script.model.roles
+
+
+async def test_where_nothing_is_around_the_whole_vocabulary_is_searched() -> None:
+    script, answer = await run(ArG(), facts=[("Bob", "r", "x")])
+    assert script.payloads("relations_listed")[0]["retrieved"] == [["which capital?", "person nationality"]]
+    assert answer.status == "no_evidence"
+
+
+async def test_the_relation_that_led_here_is_not_offered_again_but_its_other_direction_is() -> None:
+    facts = [("Film", "actor", "Ann"), ("Ann", "actor", "Zed"), ("Other", "actor", "Ann"), ("Ann", "born", "x")]
+
+    def write(prompt: Any) -> str:
+        everything = Generator(["actor", "born"], {})
+        return relevant(prompt, *prompt.group) if prompt.role == "arg.relations" else everything(prompt)
+
+    script, _ = await run(ArG(max_hops=2), write, facts=facts, topics=("Film",))
+    second = script.payloads("relations_listed")[1]["retrieved"][0]
+    assert sorted(second) == ["actor", "born"]
+    heads = [prompt.tails for prompt in script.model.prompts if prompt.role == "arg.entities"]
+    assert {walk.end for tails in heads[1:] for walk in tails} == {"Film", "Other", "x"}, "not Zed, by the same edge"
+
+
+async def test_there_is_no_way_straight_back_out_of_an_unnamed_node() -> None:
+    facts = [("Ann", "film", "m.1"), ("m.1", "movie", "Salt"), ("m.1", "film", "m.2")]
+    script, _ = await run(ArG(max_hops=2), Generator(["film", "movie"], {}), facts=facts)
+    assert script.payloads("relations_listed")[1]["retrieved"] == [["movie"]]
+
+
+# Reading, filters and leaves
+
+
+async def test_irrelevant_relations_are_not_followed_and_a_group_without_relevant_ones_dies() -> None:
+    script, answer = await run(ArG(), Generator([], {}))
+    assert script.model.roles == ["arg.hypo", "arg.relations", "arg.answer"]
+    assert (texts(answer), answer.status) == (["forced"], "no_evidence")
+
+
+async def test_without_relevant_tails_the_entities_stay_and_the_relation_is_not_tried_again() -> None:
+    def write(prompt: Any) -> str:
+        if prompt.role == "arg.entities" and prompt.relation == NATIONALITY:
+            return f"Annland{NOT}{REASONABLE}{ON}"
+        return Generator([NATIONALITY, BORN], {BORN: f"{REASONABLE}{answers('Mirra')}"})(prompt)
+
+    script, answer = await run(ArG(beam=1, max_hops=2), write)
+    assert script.payloads("relations_listed")[1]["retrieved"] == [[BORN]]
+    assert texts(answer) == ["Mirra"]
+
+
+@pytest.mark.parametrize(("choice", "given"), [("leaf", ["guess"]), ("drop", ["forced"])])
+async def test_an_unreasonable_path_ends(choice: Any, given: list[str]) -> None:
+    ends = {NATIONALITY: f"[Unreasonable]{answers('guess')}"}
+    script, answer = await run(ArG(on_unreasonable=choice), Generator([NATIONALITY], ends))
+    assert texts(answer) == given
+    assert script.model.roles.count("arg.hypo") == 1
+
+
+async def test_an_unreasonable_path_is_not_followed_even_if_it_asks_for_more() -> None:
+    script, _ = await run(ArG(), Generator([NATIONALITY], {NATIONALITY: f"[Unreasonable]{ON}"}))
+    assert script.model.roles.count("arg.relations") == 1
+
+
+async def test_a_segment_that_breaks_off_is_a_leaf_worth_nothing() -> None:
+    script, answer = await run(ArG(force_answer=False), Generator([NATIONALITY], {NATIONALITY: REASONABLE}))
+    assert script.payloads("expanded")[0]["leaves"] == 1
+    assert (answer.predictions, answer.status) == ((), "no_evidence")
+
+
+async def test_a_segment_that_cannot_be_read_is_written_again_only_if_asked_for() -> None:
+    broken = Generator([NATIONALITY], {NATIONALITY: REASONABLE})
+    counts = [(await run(ArG(max_regenerate=n), broken))[0].model.roles.count("arg.entities") for n in (0, 1, 2)]
+    assert counts == [1, 2, 3]
+
+
+async def test_the_depth_limit_forces_an_answer_or_leaves_none() -> None:
+    script, answer = await run(ArG(max_hops=1))
+    assert (script.model.roles.count("arg.answer"), texts(answer)) == (1, ["forced"])
+    assert answer.evidence == ((Triple("Ann", NATIONALITY, "Annland"),),)
+    script, answer = await run(ArG(max_hops=1, force_answer=False))
+    assert ("arg.answer" in script.model.roles, texts(answer)) == (False, [])
+
+
+async def test_unnamed_nodes_go_by_the_placeholder() -> None:
+    facts = [*(("Ann", "film", f"m.{n}") for n in range(5)), *((f"m.{n}", "movie", f"Film {n}") for n in range(5))]
+    follow = Generator(["film", "movie"], {"movie": f"{REASONABLE}{answers('x')}"})
+    script, answer = await run(ArG(), follow, facts=facts)
+    first, *others = [prompt for prompt in script.model.prompts if prompt.role == "arg.entities"]
+    assert first.shown.endswith("<paragraph>(Ann, film, Unknown Entity)</paragraph>")
+    assert [prompt.source.end for prompt in others] == ["m.0", "m.1", "m.2"]
+    assert {node for chain in answer.evidence for fact in chain for node in fact} >= {"m.0", "Film 0"}
+
+
+@pytest.mark.parametrize(("order", "shown"), [("connected", ["n8", "n9"]), ("id", ["n0", "n1"])])
+async def test_of_many_tails_those_are_shown_from_which_ways_lead_on(order: Any, shown: list[str]) -> None:
+    facts = [*(("Ann", NATIONALITY, f"n{n}") for n in range(10)), ("n8", "a", "x"), ("n9", "a", "x")]
+    script, _ = await run(ArG(tail_order=order, max_tails_shown=2), facts=facts)
+    prompt: Any = next(prompt for prompt in script.model.prompts if prompt.role == "arg.entities")
+    assert list(prompt._by_name)[:2] == shown
+    assert script.graph.lookups["relations"] == 2, "what the order needs is what the next hop begins with"
+
+
+# Scores and the answer list (§4.6, §4.7)
+
+
+TWO_LEAVES = Generator(
+    [NATIONALITY, BORN],
+    {
+        NATIONALITY: f"[Partially Reasonable]{answers('Annland', 'both', utility=5)}",
+        BORN: f"{REASONABLE}{answers('Mirra', 'both', utility=2)}",
+    },
+)
+
+
+async def scored(**changed: Any) -> dict[str, float | None]:
+    _, answer = await run(ArG(**changed), TWO_LEAVES)
+    return {prediction.text: prediction.score for prediction in answer.predictions}
+
+
+@pytest.mark.parametrize(
+    ("changed", "annland", "mirra"),
+    [
+        ({}, 0.5 + 1 + 1, 1 + 1 + 0.25),
+        ({"k1": 2.0, "k2": 0.0}, 1 + 1, 2 + 1),
+        ({"score": Terms(rationality=False)}, 1 + 1 + 1, 1 + 1 + 0.25),
+        ({"score": Terms(relevance=False)}, 0.5 + 1 + 1, 1 + 1 + 0.25),
+        ({"score": Terms(utility=False)}, 0.5 + 1, 1 + 1),
+        ({"score": Terms(sequence=False)}, 0.5 + 1, 1 + 0.25),
+        ({"score": Terms(relevance=False, rationality=False, sequence=False)}, 1 + 1, 1 + 0.25),
+        ({"utility_weights": "linear"}, 0.5 + 1 + 0.5, 1 + 1 + 0.2),
+        ({"seq_score": "mean_logprob"}, 0.5 + 0 + 1, 1 + 0 + 0.25),
+        ({"aggregate": "code"}, 0.25 + 1 + 1, 0.5 + 1 + 0.25),
+        ({"probabilities": "hard"}, 0.5 + 0.5, 1 + 0.2),
+    ],
+)
+async def test_what_each_term_is_worth(changed: dict[str, Any], annland: float, mirra: float) -> None:
+    found = await scored(**changed)
+    assert (found["Annland"], found["Mirra"]) == pytest.approx((annland, mirra))
+    assert list(found) == (["Annland", "both", "Mirra"] if annland >= mirra else ["Mirra", "both", "Annland"])
+
+
+async def test_ranked_answers_are_those_of_the_best_leaves() -> None:
+    assert list(await scored(answer_leaves=1)) == ["Annland", "both"]
+    assert list(await scored(answer_leaves=3)) == ["Annland", "both", "Mirra"]
+
+
+# Probabilities (§4.6, §4.8)
+
+
+async def test_a_model_without_log_probabilities_is_named_with_its_mend() -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
+    complete = script.model._complete
+
+    async def silent(prompt: Any, sampling: Any, *, last: bool) -> Completion:
+        return Completion((await complete(prompt, sampling, last=last)).text)
+
+    script.model._complete = silent  # type: ignore[method-assign]
+    with pytest.raises(UserError, match=r"method\.probabilities=hard"):
+        await ArG().answer(question("which capital?", "Ann"), script.tools)
+    answer = await ArG(probabilities="hard").answer(question("which capital?", "Ann"), script.tools)
+    assert texts(answer) == ["Ann City"]
+    assert script.model.samplings[-1].logprobs is None
+
+
+async def test_exact_probabilities_are_asked_for_where_a_class_was_not_reported_in_full() -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    async def choose(prompt: Any, choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
+        asked.append((prompt.messages()[-1].content, tuple(choices)))
+        rest = 0.2 / (len(choices) - 1)
+        return {choice: 0.8 if choice == prompt.mark.token else rest for choice in choices}
+
+    script.model.choose = choose  # type: ignore[method-assign]
+    answer = await ArG(probabilities="exact").answer(question("which capital?", "Ann"), script.tools)
+    tokens = 2 + 2 + 3 + 3  # two relations, a tail and the path; three relations, a tail, the path and the utility
+    assert len(asked) == tokens
+    assert asked[0][0].endswith(f"</paragraph>{NATIONALITY}")
+    s = 0.8 + 0.5 * 0.1
+    utility = 0.8 * 2 + 0.05 * (0 + 0.5 + 1 + 1.5)
+    assert answer.predictions[0].score == pytest.approx(s * s * s + 1 + 0.5 * utility)
+
+
+# No topic entity, caps, and being sent to workers
+
+
+@pytest.mark.parametrize("generator", ["finetuned", "prompted"])
+async def test_without_topic_entity_the_model_answers_alone(generator: Any) -> None:
+    script, answer = await run(ArG(generator=generator), topics=())
+    assert script.model.roles == ["arg.answer"]
+    assert (texts(answer), answer.status) == (["forced"], "no_topic_entity")
+    assert script.graph.lookups.total() == 0
+
+
+@pytest.mark.parametrize("calls", range(7))
+async def test_a_cap_on_calls_ends_in_an_answer_from_what_is_known(calls: int) -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
+    script.model.max_calls = calls
+    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    assert texts(answer) == (["Ann City"] if calls == 6 else ["forced"])
+    assert len(script.model.roles) == (6 if calls == 6 else calls + 1)
+    assert answer.status == ("ok" if calls == 6 else "budget_exhausted")
+    assert bool(answer.evidence) == (calls >= 3)
+
+
+@pytest.mark.parametrize("lookups", range(6))
+async def test_a_cap_on_lookups_too(lookups: int) -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
+    script.graph.max_lookups = lookups
+    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    assert (texts(answer), answer.status) == (["forced"], "budget_exhausted")
+
+
+async def test_the_segments_that_a_cap_allowed_still_count() -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_LEAVES)
+    script.model.max_calls = 3
+    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    assert len(answer.predictions) == 2
+    assert answer.status == "budget_exhausted"
+
+
+async def test_a_level_is_cut_at_its_cap() -> None:
+    script, _ = await run(
+        ArG(max_hops=1), Generator(["r0", "r1"], {}), facts=wide(2, 1), caps=FixedCaps(max_frontier=1)
+    )
+    assert script.model.roles.count("arg.entities") == 1
+    assert script.payloads("cap_hit") == [{"cap": "max_frontier"}]
+
+
+async def test_evidence_is_cut_at_its_cap() -> None:
+    script, answer = await run(ArG(), caps=FixedCaps(max_evidence_triples=1))
+    assert answer.evidence == ()
+    assert script.payloads("cap_hit") == [{"cap": "max_evidence_triples"}]
+
+
+def test_it_travels_to_workers() -> None:
+    assert pickle.loads(pickle.dumps(ArG(beam="exhaustive"))) == ArG(beam="exhaustive")

@@ -1,0 +1,113 @@
+"""ArG with simulated models on real ports: a perfect one is right, cost is the formula, no reply ends a question."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+
+CHAINS = ["1-hop", "2-hop", "3-hop", "4-hop"]
+OTHERS = ["conjunction", "comparison", "superlative"]
+
+
+def run(folder: Path, *overrides: str) -> pl.DataFrame:
+    words = ("dataset=sample", "method=arg", "llm=oracle", f"run.dir={folder}", *overrides)
+    execute([Point(overrides, config.compose(words))], Console(quiet=True))
+    return pl.read_parquet(folder / "traces" / "*.parquet").sort("question_id")
+
+
+def hits(rows: pl.DataFrame) -> float:
+    return rows["hits_at_1"].mean()  # type: ignore[return-value]
+
+
+def payloads(row: dict[str, Any], event: str) -> Iterator[dict[str, Any]]:
+    for step, text in zip(row["steps"], row["texts"], strict=True):
+        if step["role"] == event:
+            yield orjson.loads(text["payload"])
+
+
+@pytest.mark.parametrize("type", [*CHAINS, *OTHERS])
+def test_without_cut_offs_a_perfect_model_is_right(type: str, tmp_path: Path) -> None:
+    rows = run(tmp_path, "experiment=arg_wide", f"dataset.types=[{type}]", "run.limit=60")
+    assert hits(rows) >= 0.99
+    assert set(rows["status"]) == {"ok"}
+
+
+def test_with_the_published_cut_offs_short_chains_are_always_reached_and_long_ones_mostly(tmp_path: Path) -> None:
+    assert hits(run(tmp_path / "short", "dataset.types=[1-hop,2-hop]", "run.limit=100")) >= 0.99
+    assert hits(run(tmp_path / "long", "dataset.types=[3-hop,4-hop]", "run.limit=100")) >= 0.9
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_a_perfect_model_is_right_on_metaqa(hops: int, shared_data: Path, tmp_path: Path) -> None:
+    words = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}", "run.limit=100")
+    rows = run(tmp_path, *words)
+    assert hits(rows) >= 0.99
+    assert rows["kg_lookups"].max() <= 3 * 4
+
+
+@pytest.mark.parametrize("generator", ["finetuned", "prompted"])
+def test_calls_and_lookups_are_those_of_the_formula(generator: str, tmp_path: Path) -> None:
+    rows = run(tmp_path, f"method.generator={generator}", "run.limit=160", "budget.max_llm_calls=500")
+    assert rows["method"].unique().to_list() == ["arg" if generator == "finetuned" else "arg-prompted"]
+    for row in rows.iter_rows(named=True):
+        calls = Counter(step["role"] for step in row["steps"] if step["kind"] == "llm")
+        listed, expanded = list(payloads(row, "relations_listed")), list(payloads(row, "expanded"))
+        offers = [offer for level in listed for offer in level["retrieved"]]
+        assert all(len(level["retrieved"]) <= 3 for level in listed)
+        assert calls["arg.hypo"] == len(offers)
+        assert calls["arg.relations"] == sum(math.ceil(len(offer) / 5) for offer in offers)
+        assert max(map(len, offers)) <= 2 * 5
+        assert calls["arg.entities"] == sum(len(level["segments"]) for level in expanded)
+        assert calls["arg.answer"] <= 3
+        assert row["llm_calls"] == calls.total()
+        lookups = Counter(step["role"] for step in row["steps"] if step["kind"] == "kg")
+        assert lookups["relations"] <= 1 + len(expanded), "the topic entities, and the tails of each hop"
+        assert max(lookups["neighbours"], lookups["labels"]) <= len(expanded)
+        assert lookups.total() <= min(3 * len(expanded) + 1, 3 * 4)
+        assert set(lookups) <= {"relations", "neighbours", "labels"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("llm.error_rate=0.15", "llm.malformed_rate=0.1"),
+        ("llm.error_rate=0.15", "llm.malformed_rate=0.1", "method.generator=prompted", "method.retries=1"),
+        ("llm.error_rate=0.3", "llm.malformed_rate=0.3", "method.probabilities=exact", "method.beam_width=0"),
+        ("llm.malformed_rate=1", "method.temperature=0.5"),
+        ("budget.max_llm_calls=7",),
+        ("budget.max_kg_queries=4",),
+        ("llm=similarity",),
+        ("llm=similarity", "method.generator=prompted", "method.probabilities=exact"),
+    ],
+    ids=" ".join,
+)
+def test_whatever_the_model_does_no_question_fails(words: tuple[str, ...], tmp_path: Path) -> None:
+    rows = run(tmp_path, *words, "run.limit=80")
+    assert rows["status"].is_in(["ok", "no_evidence", "budget_exhausted"]).all(), rows["error"].drop_nulls().to_list()
+
+
+def test_the_retrievers_and_the_beam_save_an_erring_model(tmp_path: Path) -> None:
+    erring = ("llm.error_rate=0.15", "run.limit=180", "dataset.types=[1-hop,2-hop]")
+    scores = {
+        name: hits(run(tmp_path / name, *erring, *words))
+        for name, words in {
+            "arg": (),
+            "narrow": ("method.beam_width=1",),
+            "no_hypo": ("method.hypo=false",),
+            "no_naive": ("method.naive_retriever=false",),
+        }.items()
+    }
+    assert scores["no_hypo"] < scores["arg"]
+    assert scores["no_naive"] < scores["arg"]
+    assert scores["narrow"] < scores["arg"]

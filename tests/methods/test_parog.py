@@ -1,0 +1,434 @@
+"""PARoG step by step: which calls are made with what, and what each switch changes (methods.md §5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pipeline.methods.parog import PARoG
+from pipeline.methods.parog.aggregate import Aggregate
+from pipeline.methods.parog.entities import SelectEntities
+from pipeline.methods.parog.plan import SubGoal, write_plan
+from pipeline.methods.parog.refine import Refine
+from pipeline.methods.parog.relations import SelectRelations
+from pipeline.methods.parog.showing import Showing
+from pipeline.types import Answer, Question
+from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question
+
+BORDERS = [
+    ("France", "borders", "Belgium"),
+    ("France", "borders", "Spain"),
+    ("Belgium", "airport", "m.a1"),
+    ("m.a1", "serves", "Nijmegen"),
+    ("Germany", "serves_nijmegen", "Nijmegen"),
+    ("Belgium", "serves_nijmegen", "Nijmegen"),
+    ("Belgium", "capital", "Brussels"),
+    ("Belgium", "area", literal("30689")),
+    ("Spain", "area", literal("505990")),
+]
+ASKED = question("which countries bordering France have an airport that serves Nijmegen?", "France", "Nijmegen")
+FIND_1 = SubGoal(1, "Find the countries that border France")
+PLAN = (
+    FIND_1,
+    SubGoal(2, "Find the countries with an airport serving Nijmegen"),
+    SubGoal(3, "Keep the countries found in both 1 and 2", "conjunction", (1, 2)),
+)
+GUESS = '{"answers": ["Monaco"], "confidence": "medium"}'
+ALL_CALLS = ["parog.tentative", "parog.relations", "parog.entities", "parog.refine"]
+
+
+def refined(*answers: str, aligned: bool = True, done: bool = True, final: Sequence[str] | None = None) -> str:
+    return json.dumps(
+        {
+            "aligned": aligned,
+            "answers": answers,
+            "done": done,
+            "question_answered": final is not None,
+            "final": final or [],
+        }
+    )
+
+
+async def run(
+    asked: Question, facts: Sequence[Any], replies: Mapping[str, Any], *, names: Any = None, **keys: Any
+) -> tuple[Answer, ScriptedTools]:
+    caps = keys.pop("caps", None)
+    tools = ScriptedTools(DictionaryGraph(facts, names), replies, caps=caps)
+    for limit in ("max_calls", "max_lookups"):
+        setattr(tools.model if limit == "max_calls" else tools.graph, limit, keys.pop(limit, 10**9))
+    return await PARoG(**keys).answer(asked, tools.tools), tools
+
+
+def replies(**changed: Any) -> dict[str, Any]:
+    """A model that pursues one sub-goal, the countries that border France, and is content with what it finds."""
+    given = {
+        "plan": write_plan([FIND_1]),
+        "tentative": GUESS,
+        "relations": '{"France": ["borders"]}',
+        "entities": '{"1": ["Belgium", "Spain"]}',
+        "refine": refined("Belgium", "Spain"),
+        "aggregate": 'Both border it. {"answers": ["Belgium", "Spain"]}',
+    }
+    return {f"parog.{role}": reply for role, reply in (given | changed).items()}
+
+
+def texts(answer: Answer) -> list[str]:
+    return [prediction.text for prediction in answer.predictions]
+
+
+# The worked example
+
+
+async def test_two_lookups_of_one_round_and_their_conjunction_take_ten_calls() -> None:
+    script = {
+        "parog.plan": write_plan(PLAN),
+        "parog.tentative": GUESS,
+        "parog.relations": ['{"France": ["borders"]}', '{"Nijmegen": ["^serves_nijmegen"]}'],
+        "parog.entities": ['{"1": ["Belgium", "Spain"]}', '{"1": ["Belgium", "Germany"]}'],
+        "parog.refine": [refined("Belgium", "Spain"), refined("Germany", "Belgium")],
+        "parog.aggregate": 'Only Belgium is in both. {"answers": ["Belgium"]}',
+    }
+    answer, tools = await run(ASKED, BORDERS, script)
+    assert texts(answer) == ["Belgium"]
+    assert answer.predictions[0].id == "Belgium"
+    assert answer.status == "ok"
+    assert len(tools.model.roles) == 10, "1 plan, twice 1 tentative answer and a round of 3, 1 aggregation (§5.9)"
+    assert sorted(tools.model.roles) == sorted(["parog.plan", *2 * ALL_CALLS, "parog.aggregate"])
+    assert tools.payloads("step") == [{"subgoal": 3, "op": "conjunction", "by": "code", "answers": ["Belgium"]}]
+    assert tools.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
+    shown = tools.model.last("parog.aggregate").inputs()
+    assert "3. Keep the countries found in both 1 and 2: Belgium" in shown["found"]
+
+
+async def test_a_composition_starts_from_the_answers_it_depends_on() -> None:
+    plan = write_plan([FIND_1, SubGoal(2, "Find the capitals of 1", "composition", (1,))])
+    relations = ['{"France": ["borders"]}', '{"Belgium": ["capital"]}']
+    script = replies(
+        plan=plan, relations=relations, refine=[refined("Belgium"), refined("Brussels", final=["Brussels"])]
+    )
+    answer, tools = await run(ASKED, BORDERS, script)
+    assert texts(answer) == ["Brussels"]
+    assert [payload["frontier"] for payload in tools.payloads("relations_listed")] == [
+        ["France", "Nijmegen"],
+        ["France", "Nijmegen", "Belgium"],
+    ]
+    _, tools = await run(ASKED, BORDERS, script, seed_entities="topic")
+    assert tools.payloads("relations_listed")[1]["frontier"] == ["France", "Nijmegen"]
+
+
+async def test_an_answer_that_was_only_guessed_is_looked_up_by_name() -> None:
+    plan = write_plan([FIND_1, SubGoal(2, "Find the capitals of 1", "composition", (1,))])
+    script = replies(
+        plan=plan, tentative='{"answers": ["Belgium", "Nowhere"]}', refine=refined(aligned=False), relations="{}"
+    )
+    _, tools = await run(question("which?", "France"), BORDERS, script)
+    assert tools.graph.lookups["find_by_name"] == 1
+    assert tools.payloads("relations_listed")[1]["frontier"] == ["France", "Belgium"]
+
+
+# Trust, stopping, rounds (§5.3, §5.7)
+
+
+async def test_facts_beside_the_point_leave_the_tentative_answer() -> None:
+    script = replies(refine=refined("Spain", aligned=False), aggregate="no JSON")
+    answer, tools = await run(ASKED, BORDERS, script)
+    assert texts(answer) == ["Monaco"], "the fallback of an unreadable aggregation is the last sub-goal's answers"
+    assert tools.model.last("parog.aggregate").inputs()["facts"] == "none", "such facts are no evidence"
+    answer, _ = await run(ASKED, BORDERS, script, fallback_to_tentative=False)
+    assert texts(answer) == ["Spain"]
+
+
+async def test_a_question_answered_ends_everything() -> None:
+    plan = write_plan([FIND_1, SubGoal(2, "Find their capitals", "composition", (1,))])
+    script = replies(plan=plan, refine=refined("Belgium", done=False, final=["Spain"]))
+    answer, tools = await run(ASKED, BORDERS, script)
+    assert (texts(answer), answer.raw) == (["Spain"], script["parog.refine"])
+    assert tools.model.roles == ["parog.plan", *ALL_CALLS]
+    assert {triple for chain in answer.evidence for triple in chain} == set(BORDERS[:2])
+    answer, tools = await run(ASKED, BORDERS, script, stop_on_question_answered=False)
+    assert tools.model.roles[-1] == "parog.aggregate"
+
+
+@pytest.mark.parametrize("final", [[], ["null"], ["None"], ["m.0abc"], ["<unnamed 1>"], [None]])
+async def test_nothing_is_no_reason_to_stop(final: list[Any]) -> None:
+    _, tools = await run(ASKED, BORDERS, replies(refine=refined("Belgium", final=final)))
+    assert tools.model.roles[-1] == "parog.aggregate"
+
+
+async def test_rounds_go_on_from_what_is_new_until_they_are_spent() -> None:
+    facts = [("A", "next", "B"), ("B", "next", "C"), ("C", "next", "D"), ("D", "next", "E")]
+    script = replies(relations=[f'{{"{name}": ["next"]}}' for name in "ABCD"], refine=refined(done=False))
+    for rounds in (1, 2, 3):
+        _, tools = await run(question("what is far?", "A"), facts, script, max_rounds=rounds)
+        assert [one["frontier"] for one in tools.payloads("relations_listed")] == [["A"], ["B"], ["C"]][:rounds]
+        assert tools.model.roles.count("parog.refine") == rounds
+
+
+async def test_a_round_that_brings_nothing_new_ends_the_sub_goal_with_one_more_look() -> None:
+    script = replies(relations=['{"France": ["borders"]}', "{}"], refine=refined(done=False))
+    _, tools = await run(ASKED, BORDERS, script)
+    assert tools.model.roles.count("parog.relations") == 2
+    assert tools.model.roles.count("parog.refine") == 2
+
+
+async def test_refinements_have_a_budget_of_their_own() -> None:
+    facts = [("A", "next", "B"), ("B", "next", "C")]
+    script = replies(relations=['{"A": ["next"]}', '{"B": ["next"]}', "{}"], refine=refined(done=False))
+    _, tools = await run(question("what is far?", "A"), facts, script, max_refines=1)
+    assert tools.model.roles.count("parog.refine") == 1
+    assert len(tools.model.last("parog.aggregate").inputs()["facts"].splitlines()) == 2, "later facts are read there"
+
+
+async def test_without_rounds_there_is_only_what_the_model_knows() -> None:
+    answer, tools = await run(ASKED, BORDERS, replies(aggregate="no"), max_rounds=0)
+    assert (texts(answer), answer.status) == (["Monaco"], "no_evidence")
+    assert tools.graph.lookups.total() == 0
+    assert set(tools.model.roles) == {"parog.plan", "parog.tentative", "parog.aggregate"}
+
+
+# Planners, ablations, variants (§5.8)
+
+
+async def test_planners() -> None:
+    _, tools = await run(ASKED, BORDERS, replies())
+    trained = tools.model.last("parog.plan").messages()
+    assert [message.role for message in trained] == ["user"]
+    assert trained[0].content == ASKED.text, "a trained planner is shown what it was trained on (§7.3)"
+    _, tools = await run(ASKED, BORDERS, replies(), planner="prompted")
+    assert "conjunction" in tools.model.last("parog.plan").messages()[0].content
+    _, tools = await run(ASKED, BORDERS, replies(), planner="none")
+    assert "parog.plan" not in tools.model.roles
+    assert tools.payloads("plan")[0]["whole_question"]
+    assert tools.model.last("parog.refine").inputs()["goal"] == f"1. {ASKED.text}"
+
+
+async def test_an_unreadable_plan_is_the_question_itself() -> None:
+    _, tools = await run(ASKED, BORDERS, replies(plan="Hm."))
+    assert tools.model.roles.count("parog.plan") == 3
+    assert tools.payloads("plan")[0]["whole_question"]
+
+
+async def test_without_refinement_a_reader_answers_from_the_facts() -> None:
+    script = replies(relations=['{"France": ["borders"]}', "{}"], read='{"answers": ["Spain"]}', aggregate="no")
+    answer, tools = await run(ASKED, BORDERS, script, refine=False)
+    assert tools.model.roles == [
+        *("parog.plan", "parog.relations", "parog.entities", "parog.relations", "parog.read"),
+        *3 * ["parog.aggregate"],
+    ]
+    assert texts(answer) == ["Spain"]
+
+
+async def test_the_three_questions_can_be_asked_one_by_one() -> None:
+    split = {"align": '{"aligned": true}', "correct": '{"answers": ["Spain"]}', "suffice": '{"done": true}'}
+    answer, tools = await run(ASKED, BORDERS, replies(**split, aggregate="no"), split_refine=True)
+    assert tools.model.roles[4:7] == ["parog.align", "parog.correct", "parog.suffice"]
+    assert texts(answer) == ["Spain"]
+
+
+async def test_relations_can_be_selected_entity_by_entity() -> None:
+    _, tools = await run(ASKED, BORDERS, replies(), per_entity=True)
+    selections = [prompt for prompt in tools.model.prompts if isinstance(prompt, SelectRelations)]
+    asked = {tuple(offer.text for offer in prompt.offers) for prompt in selections}
+    assert asked == {("France",), ("Nijmegen",)}
+
+
+# Selection (§5.6)
+
+
+async def test_only_offered_relations_count_and_only_so_many() -> None:
+    facts = [("A", f"r{number}", "B") for number in range(9)]
+    script = replies(relations=json.dumps({"A": ["made.up", *(f"r{number}" for number in range(9))]}), entities="{}")
+    _, tools = await run(question("q?", "A"), facts, script)
+    assert tools.payloads("relations_selected")[0]["relations"] == {"A": ["r0", "r1", "r2", "r3", "r4"]}
+
+
+async def test_unreadable_relations_are_ranked_by_the_encoder() -> None:
+    script = replies(relations="dunno", plan=write_plan([SubGoal(1, "Find what it borders")]))
+    _, tools = await run(ASKED, BORDERS, script, max_relations=1)
+    assert tools.payloads("relations_selected")[0]["relations"]["France"] == ["borders"]
+
+
+async def test_unreadable_entities_are_ranked_by_the_encoder() -> None:
+    script = replies(entities="dunno", plan=write_plan([SubGoal(1, "Find Spain")]))
+    _, tools = await run(ASKED, BORDERS, script, width=1)
+    assert [fact.end for fact in last(tools, Refine).facts] == ["Spain"]
+
+
+async def test_there_is_no_call_where_there_is_nothing_to_choose() -> None:
+    facts = [("A", "one", "B"), ("A", "number", literal("12")), ("A", "number", literal("13"))]
+    _, tools = await run(question("q?", "A"), facts, replies(relations='{"A": ["one", "number"]}'))
+    assert "parog.entities" not in tools.model.roles
+    assert len(last(tools, Refine).facts) == 3
+
+
+async def test_many_names_are_filtered_before_the_model_sees_them() -> None:
+    facts = [("A", "has", f"thing {number}") for number in range(30)] + [("A", "has", "France itself")]
+    script = replies(relations='{"A": ["has"]}', plan=write_plan([SubGoal(1, "Find France")]))
+    _, tools = await run(question("q?", "A"), facts, script, entity_prefilter=3)
+    [group] = last(tools, SelectEntities).groups
+    assert len(group.facts) == 3
+    assert "France itself" in dict(group.facts)
+
+
+async def test_of_unnamed_nodes_a_few_are_drawn() -> None:
+    facts = [("A", "has", f"m.{number}") for number in range(30)]
+    script = replies(relations=['{"A": ["has"]}', "{}"], refine=refined(done=False))
+    drawn = []
+    for _ in range(2):
+        _, tools = await run(question("q?", "A"), facts, script, unnamed_sample=4, expand_cvt=False)
+        drawn.append([fact.end for fact in last(tools, Refine).facts])
+        assert "parog.entities" not in tools.model.roles
+    assert len(drawn[0]) == 4
+    assert drawn[0] == drawn[1]
+
+
+async def test_names_that_repeat_are_told_apart() -> None:
+    facts = [("A", "knows", "m.1"), ("A", "knows", "m.2")]
+    script = replies(
+        relations='{"A": ["knows"]}',
+        entities='{"1": ["Sam #2"]}',
+        refine=refined("Sam #2"),
+        aggregate='{"answers": ["Sam"]}',
+    )
+    answer, tools = await run(question("q?", "A"), facts, script, names={"m.1": "Sam", "m.2": "Sam", "A": "A"})
+    assert [text for text, _ in last(tools, SelectEntities).groups[0].facts] == ["Sam", "Sam #2"]
+    assert [(one.text, one.id) for one in answer.predictions] == [("Sam", "m.2")]
+
+
+def test_no_two_entities_are_printed_alike() -> None:
+    showing = Showing({"m.1": "Sam", "m.2": "sam", "m.3": "Sam #2", "m.4": None, "m.5": None})
+    assert [showing.text(f"m.{number}") for number in range(1, 6)] == [
+        *("Sam", "sam #2", "Sam #2 #2", "<unnamed 1>", "<unnamed 2>")
+    ]
+    assert showing.found("SAM #2").node == "m.2"
+    assert showing.found("“Sam”").node == "m.1"
+    assert showing.found("Tom").node is None
+
+
+FILMS = [
+    ("Ann", "acted", "m.1"),
+    ("m.1", "film", "The Salt Road"),
+    ("m.1", "role", "Captain"),
+    ("Ann", "born", "Mirra"),
+]
+
+
+async def test_mediators_are_crossed_in_the_same_round() -> None:
+    script = replies(
+        relations='{"Ann": ["acted"]}', entities='{"1": ["The Salt Road"]}', refine=refined("The Salt Road")
+    )
+    _, tools = await run(question("q?", "Ann"), FILMS, script)
+    assert (
+        last(tools, SelectEntities).inputs()["groups"]
+        == "1. Ann, acted / film: The Salt Road\n2. Ann, acted / role: Captain"
+    )
+    assert tools.model.last("parog.refine").inputs()["facts"] == '[("Ann", "acted / film", "The Salt Road")]'
+    assert tools.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
+    script = replies(relations=['{"Ann": ["acted"]}', '{"<unnamed 1>": ["film"]}', "{}"], refine=refined(done=False))
+    _, tools = await run(question("q?", "Ann"), FILMS, script, expand_cvt=False)
+    assert tools.model.roles.count("parog.relations") == 3, "without that, a mediator takes a round of its own"
+
+
+async def test_the_width_is_for_what_is_explored_further_not_for_what_was_found() -> None:
+    facts = [("A", "has", name) for name in "BCDEFGH"] + [(name, "has", f"{name}{name}") for name in "BCDEFGH"]
+    script = replies(
+        relations=['{"A": ["has"]}', "{}"],
+        entities=json.dumps({"1": list("BCDEFGH")}),
+        refine=refined(done=False),
+    )
+    for width, expected in ((2, ["B", "C"]), (0, list("BCDEFGH"))):
+        _, tools = await run(question("q?", "A"), facts, script, width=width)
+        assert tools.payloads("relations_listed")[1]["frontier"] == expected
+        assert len(last(tools, Refine).facts) == 7
+
+
+async def test_below_a_set_operation_whole_sets_are_explored_and_their_relations_selected_once() -> None:
+    names = "BCDEFGH"
+    facts = [("A", "has", name) for name in names] + [
+        (name, "size", literal(str(place))) for place, name in enumerate(names, start=10)
+    ]
+    plan = [
+        SubGoal(1, "Find what A has"),
+        SubGoal(2, "Find the sizes of 1", "composition", (1,)),
+        SubGoal(3, "Keep the largest", "superlative", (1, 2), "highest"),
+    ]
+    script = replies(
+        plan=write_plan(plan),
+        relations=['{"A": ["has"]}', '{"all 7 others": ["size"]}'],
+        entities=json.dumps({"1": list(names)}),
+        refine=[refined(*names), refined(*map(str, range(10, 17)))],
+        aggregate='{"answers": ["H"]}',
+    )
+    _, tools = await run(question("q?", "A"), facts, script, width=2)
+    assert tools.payloads("step")[0]["answers"] == ["H"]
+    lines = last(tools, SelectRelations).inputs()["relations"].splitlines()
+    assert lines == ["A: has", "all 7 others (B; C; …): ^has; size"]
+
+
+async def test_an_operation_that_code_cannot_execute_is_left_to_the_model() -> None:
+    plan = [
+        FIND_1,
+        SubGoal(2, "Keep the sunniest of 1", "superlative", (1,)),
+        SubGoal(3, "Find the capital of 2", "composition", (2,)),
+    ]
+    aggregate = ['{"answers": ["Belgium"]}', '{"answers": ["Brussels"]}']
+    script = replies(
+        plan=write_plan(plan), relations=['{"France": ["borders"]}', '{"Belgium": ["capital"]}'], aggregate=aggregate
+    )
+    script["parog.refine"] = [refined("Belgium", "Spain"), refined("Brussels")]
+    _, tools = await run(ASKED, BORDERS, script)
+    first, second = (prompt for prompt in tools.model.prompts if isinstance(prompt, Aggregate))
+    assert (first.inputs()["target"], second.inputs()["target"]) == ("sub-goal 2", "the question")
+    assert tools.payloads("relations_listed")[1]["frontier"] == ["France", "Nijmegen", "Belgium"]
+    _, tools = await run(ASKED, BORDERS, replies(plan=write_plan(plan[:2])))
+    assert tools.model.roles.count("parog.aggregate") == 1, "the last operation is part of the final answer"
+
+
+async def test_an_operation_on_nothing_is_explored() -> None:
+    script = replies(plan=write_plan(PLAN), tentative='{"answers": []}', refine=refined(aligned=False))
+    _, tools = await run(ASKED, BORDERS, script)
+    assert {payload["subgoal"] for payload in tools.payloads("tentative")} == {1, 2, 3}
+
+
+# The edges
+
+
+async def test_without_a_topic_entity_the_model_answers_what_it_knows() -> None:
+    answer, tools = await run(question("what is it?"), BORDERS, replies(aggregate='{"answers": ["Paris"]}'))
+    assert (texts(answer), answer.status) == (["Paris"], "no_topic_entity")
+    assert tools.model.roles == ["parog.plan", "parog.tentative", "parog.aggregate"]
+
+
+@pytest.mark.parametrize("calls", range(6))
+async def test_a_spent_budget_of_calls_ends_in_an_answer(calls: int) -> None:
+    answer, tools = await run(ASKED, BORDERS, replies(), max_calls=calls)
+    assert tools.model.roles[-1] == "parog.aggregate"
+    assert answer.status == ("budget_exhausted" if calls < 5 else "ok")
+
+
+@pytest.mark.parametrize("lookups", range(4))
+async def test_a_spent_budget_of_lookups_ends_in_an_answer(lookups: int) -> None:
+    answer, tools = await run(ASKED, BORDERS, replies(), max_lookups=lookups)
+    assert tools.model.roles[-1] == "parog.aggregate"
+    assert answer.status == ("budget_exhausted" if lookups < 3 else "ok")
+
+
+async def test_facts_beyond_the_cap_are_not_shown() -> None:
+    _, tools = await run(ASKED, BORDERS, replies(), caps=FixedCaps(max_evidence_triples=1))
+    assert len(last(tools, Refine).facts) == 1
+    assert tools.payloads("cap_hit")
+
+
+async def test_sub_goals_of_a_wave_are_independent_of_the_order_in_which_replies_come() -> None:
+    plan = write_plan([FIND_1, SubGoal(2, "Find who serves Nijmegen")])
+    script = replies(plan=plan, refine=refined("Belgium", final=["Belgium"]))
+    answer, tools = await run(ASKED, BORDERS, script)
+    assert tools.model.roles.count("parog.refine") == 2, "a wave is finished before its first answer counts"
+    assert texts(answer) == ["Belgium"]
+
+
+def last(tools: ScriptedTools, kind: type[Any]) -> Any:
+    return next(prompt for prompt in reversed(tools.model.prompts) if isinstance(prompt, kind))

@@ -1,0 +1,242 @@
+"""PARoG with the oracle: a perfect model is right on every type of question, at the cost of §5.9."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, get_args
+
+import pytest
+
+from pipeline.datasets.gold_paths import Operation, query_operation
+from pipeline.datasets.sample import SampleWorld
+from pipeline.datasets.sample.questions import QUESTION_TYPES, QuestionType
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.paths import legs
+from pipeline.llm.oracle import Truth, damage, find_truth
+from pipeline.llm.prompt import Prompt
+from pipeline.methods.parog import PARoG
+from pipeline.methods.parog.guidance import perfect_plan
+from pipeline.methods.parog.plan import write_plan
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.text import normalise
+from pipeline.types import Answer, Example, Gold, GoldAnswer, Question, Relation
+from tests.methods.support import DictionaryGraph, ScriptedTools, literal, question
+
+PER_TYPE = 12
+
+
+class CountedGraph:
+    """A graph that counts its lookups."""
+
+    def __init__(self, graph: EmbeddedGraph) -> None:
+        self._graph = graph
+        self.lookups: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._graph, name)
+        if name not in {"relations", "neighbours", "labels", "find_by_name"}:
+            return operation
+
+        async def look_up(arguments: Sequence[Any], *limit: int) -> Any:
+            self.lookups[name] += bool(arguments)
+            return await operation(arguments, *limit)
+
+        return look_up
+
+
+@pytest.fixture(scope="module")
+def world() -> SampleWorld:
+    return SampleWorld(triples=6000, questions=PER_TYPE * len(QUESTION_TYPES))
+
+
+@pytest.fixture
+async def graph(world: SampleWorld) -> AsyncIterator[EmbeddedGraph]:
+    async with EmbeddedGraph(dataset=world) as graph:
+        yield graph
+
+
+async def ask(
+    method: PARoG, graph: Any, example: Example, *, error_rate: float = 0.0, malformed_rate: float = 0.0
+) -> tuple[Answer, ScriptedTools, Truth]:
+    known = await find_truth(example, graph)
+    rng = Random(example.question.id)
+
+    def write(prompt: Prompt[Any]) -> str:
+        text = prompt.write_as_oracle(known, rng if rng.random() < error_rate else None)
+        return damage(text, rng) if rng.random() < malformed_rate else text
+
+    counted: Any = CountedGraph(graph)
+    tools = ScriptedTools(counted, write=write)
+    return await method.answer(example.question, tools.tools), tools, known
+
+
+def is_right(answer: Answer, known: Truth) -> bool:
+    return bool(answer.predictions) and known.is_answer(answer.predictions[0].text, id=answer.predictions[0].id)
+
+
+def of_type(world: SampleWorld, type: QuestionType) -> list[Example]:
+    return [example for example in world.examples(lambda _: None) if example.question.meta["type"] == type]
+
+
+@pytest.mark.parametrize("type", QUESTION_TYPES)
+async def test_a_perfect_model_is_right_at_the_cost_of_the_formula(
+    type: QuestionType, world: SampleWorld, graph: EmbeddedGraph
+) -> None:
+    examples = of_type(world, type)
+    assert len(examples) == PER_TYPE
+    for example in examples:
+        answer, tools, known = await ask(PARoG(), graph, example)
+        assert is_right(answer, known), example.question.text
+        explored = [step for step in perfect_plan(known) if step.leg is not None]
+        selections = sum(payload["offered"] > 0 for payload in tools.payloads("pruned"))
+        is_aggregated = type in {"conjunction", "comparison", "superlative", "count"}
+        assert len(tools.model.roles) == 1 + len(explored) * 3 + selections + is_aggregated, (
+            "a plan; a tentative answer, relations, entities where there is a choice, and a refinement per sub-goal; "
+            "an aggregation unless a refinement has answered the question (§5.9)"
+        )
+        lookups: Counter[str] = tools.graph.lookups
+        assert set(lookups) <= {"relations", "neighbours", "labels"}
+        for count in lookups.values():
+            assert count <= 2 * len(explored), "a layer, and one behind mediators, per round: three lookups each"
+
+
+@pytest.mark.parametrize("type", ["comparison", "superlative", "count"])
+async def test_operations_are_executed_on_facts_and_never_on_gold(
+    type: QuestionType, world: SampleWorld, graph: EmbeddedGraph
+) -> None:
+    for example in of_type(world, type)[:4]:
+        false = Gold((GoldAnswer("someone else", "m.none"),), example.gold.paths, example.gold.sparql)
+        known = await find_truth(example, graph)
+        blind = replace(known, gold=false)
+        tools = ScriptedTools(graph, write=lambda prompt, blind=blind: prompt.write_as_oracle(blind, None))  # type: ignore[arg-type]
+        answer = await PARoG().answer(example.question, tools.tools)
+        assert is_right(answer, known), "a model that does not know the answer works it out"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"refine": False}, {"split_refine": True}, {"per_entity": True}, {"width": 0}, {"planner": "prompted"}],
+)
+async def test_a_perfect_model_is_right_in_every_variant(
+    changed: dict[str, Any], world: SampleWorld, graph: EmbeddedGraph
+) -> None:
+    for type in QUESTION_TYPES:
+        for example in of_type(world, type)[:3]:
+            answer, _, known = await ask(PARoG(**changed), graph, example)
+            assert is_right(answer, known), example.question.text
+
+
+@pytest.mark.parametrize("changed", [{"expand_cvt": False}, {"seed_entities": "topic"}, {"planner": "none"}])
+async def test_what_can_be_walked_in_three_rounds_needs_neither_mediators_nor_dependencies_nor_plan(
+    changed: dict[str, Any], world: SampleWorld, graph: EmbeddedGraph
+) -> None:
+    for type in get_args(QuestionType)[:3]:
+        for example in of_type(world, type)[:4]:
+            answer, _, known = await ask(PARoG(width=0, unnamed_sample=200, **changed), graph, example)
+            assert is_right(answer, known), example.question.text
+
+
+async def test_the_prior_alone_knows_nothing(world: SampleWorld, graph: EmbeddedGraph) -> None:
+    for example in of_type(world, "1-hop")[:3]:
+        answer, _, known = await ask(PARoG(max_rounds=0), graph, example)
+        assert not is_right(answer, known)
+
+
+@pytest.mark.parametrize("changed", [{}, {"refine": False}, {"split_refine": True}, {"planner": "none"}])
+async def test_an_erring_and_stammering_model_always_ends_in_an_answer(
+    changed: dict[str, Any], world: SampleWorld, graph: EmbeddedGraph
+) -> None:
+    for example in list(world.examples(lambda _: None))[:64]:
+        answer, _, _ = await ask(PARoG(**changed), graph, example, error_rate=0.3, malformed_rate=0.3)
+        assert answer.status in {"ok", "no_evidence"}
+
+
+async def test_a_policy_of_word_similarity_answers_too(world: SampleWorld, graph: EmbeddedGraph) -> None:
+    encoder = LexicalEncoder()
+    for type in QUESTION_TYPES:
+        for example in of_type(world, type)[:2]:
+            tools = ScriptedTools(graph, write=lambda prompt: prompt.write_by_similarity(encoder))  # type: ignore[arg-type]
+            assert (await PARoG().answer(example.question, tools.tools)).status in {"ok", "no_evidence"}
+
+
+async def test_the_same_run_twice_is_the_same(world: SampleWorld, graph: EmbeddedGraph) -> None:
+    for example in of_type(world, "conjunction")[:4]:
+        runs = [await ask(PARoG(), graph, example, error_rate=0.2) for _ in range(2)]
+        assert runs[0][0] == runs[1][0]
+        assert runs[0][1].events == runs[1][1].events
+
+
+# What the oracle knows
+
+
+@pytest.mark.parametrize(
+    ("ending", "operation"),
+    [
+        ("ORDER BY ?v LIMIT 1", Operation("lowest", (Relation("d", "out"),))),
+        ("ORDER BY DESC(?v) LIMIT 1", Operation("highest", (Relation("d", "out"),))),
+        ("ORDER BY ?v", None),
+    ],
+)
+def test_an_order_with_a_limit_is_a_superlative(ending: str, operation: Operation | None) -> None:
+    assert query_operation(_query("?x", "") + ending) == operation
+
+
+@pytest.mark.parametrize(
+    ("sign", "kind"), [(">", "above"), (">=", "above"), ("<", "below"), ("<=", "below"), ("!=", None)]
+)
+def test_a_filter_by_a_constant_is_a_comparison(sign: str, kind: Any) -> None:
+    found = query_operation(_query("?x", f'FILTER (?v {sign} "7"^^<http://www.w3.org/2001/XMLSchema#integer>)'))
+    assert found == (Operation(kind, (Relation("d", "out"),), "7") if kind else None)
+
+
+def test_a_count_is_a_count() -> None:
+    assert query_operation(_query("(COUNT(DISTINCT ?x) AS ?n)", "")) == Operation("count")
+
+
+def _query(what: str, condition: str) -> str:
+    ns = "http://rdf.freebase.com/ns/"
+    return f"SELECT {what} WHERE {{ <{ns}m.t> <{ns}p> ?x . ?x <{ns}d> ?v . {condition} }} "
+
+
+FACTS = [
+    ("Ann", "acted", "m.1"),
+    ("m.1", "film", "The Salt Road"),
+    ("m.1", "film", "Nine Lanterns"),
+    ("The Salt Road", "actor", "Ann"),
+    ("The Salt Road", "actor", "Bob"),
+    ("Nine Lanterns", "actor", "Cid"),
+    ("Bob", "height", literal("2")),
+]
+
+
+async def test_a_path_is_cut_at_named_nodes_and_comes_to_none_twice() -> None:
+    path = tuple(Relation(name, "out") for name in ("acted", "film", "actor"))
+    way = await legs(DictionaryGraph(FACTS), "Ann", path, [GoldAnswer("Bob")])
+    assert [(leg.relations, leg.nodes, leg.leading) for leg in way] == [
+        (path[:2], {"The Salt Road", "Nine Lanterns"}, {"The Salt Road"}),
+        (path[2:], {"Bob", "Cid"}, {"Bob"}),
+    ]
+    way = await legs(DictionaryGraph(FACTS), "Ann", path, [GoldAnswer("Ann")])
+    assert "Ann" in way[-1].leading, "unless the answer cannot be reached otherwise"
+
+
+async def test_the_perfect_plan_of_a_superlative() -> None:
+    asked = Question("q", "test", "test", "who is tallest?", question("?", "Ann").topic_entities)
+    path = tuple(Relation(name, "out") for name in ("acted", "film", "actor"))
+    ns = "http://rdf.freebase.com/ns/"
+    chain = f"<{ns}Ann> <{ns}acted> ?a . ?a <{ns}film> ?b . ?b <{ns}actor> ?x . ?x <{ns}height> ?v"
+    sparql = f"SELECT ?x WHERE {{ {chain} }} ORDER BY DESC(?v) LIMIT 1"
+    known = await find_truth(
+        Example(asked, Gold((GoldAnswer("Bob"),), {"Ann": (path,)}, sparql)), DictionaryGraph(FACTS)
+    )  # type: ignore[arg-type]
+    steps = [step.subgoal for step in perfect_plan(known)]
+    assert [(one.op, one.uses, one.keep) for one in steps] == [
+        ("lookup", (), None),
+        ("composition", (1,), None),
+        ("composition", (2,), None),
+        ("superlative", (2, 3), "highest"),
+    ]
+    assert normalise("Bob") not in write_plan(steps).casefold(), "a plan never says the answer"

@@ -1,0 +1,202 @@
+"""PARoG's plans and set operations: what is read, what is refused, what is executed in code (methods.md §5.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.errors import ParseError
+from pipeline.methods.instance import Instance
+from pipeline.methods.parog.outcome import Found, Outcome
+from pipeline.methods.parog.plan import SubGoal, read_plan, under_set_operations, waves, write_plan
+from pipeline.methods.parog.planning import MakePlan
+from pipeline.methods.parog.sets import execute
+from pipeline.types import LiteralNode, Relation
+from tests.methods.support import question
+
+PLAN = (
+    SubGoal(1, "Find the countries that border France"),
+    SubGoal(2, "Find the countries with an airport serving Nijmegen"),
+    SubGoal(3, "Keep the countries found in both 1 and 2", "conjunction", (1, 2)),
+)
+SPECIFICATION = """\
+[{"id": 1, "goal": "Find the countries that border France", "op": "lookup", "uses": []},
+ {"id": 2, "goal": "Find the countries with an airport serving Nijmegen", "op": "lookup", "uses": []},
+ {"id": 3, "goal": "Keep the countries found in both 1 and 2", "op": "conjunction", "uses": [1, 2]}]"""
+
+
+def test_the_plan_of_the_specification_is_read_and_written() -> None:
+    assert read_plan(SPECIFICATION) == PLAN
+    assert write_plan(PLAN) == SPECIFICATION
+
+
+def test_what_an_operation_keeps_survives_a_round_trip() -> None:
+    plan = (SubGoal(1, "Find x"), SubGoal(2, "Keep some", "comparative", (1,), "above", "1991"))
+    assert read_plan(write_plan(plan)) == plan
+    assert read_plan('[{"goal": "x"}, {"goal": "y", "op": "comparative", "keep": "above", "bound": 2.5}]')[
+        1
+    ] == SubGoal(2, "y", "comparative", (1,), "above", "2.5")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Here is the plan:\n```json\n{SPECIFICATION}\n```\nGood luck!",
+        SPECIFICATION.replace('"', "“"),
+        SPECIFICATION.replace('"', "'"),
+        f'{{"plan": {SPECIFICATION}}}',
+    ],
+)
+def test_talk_and_quotes_around_a_plan_do_no_harm(text: str) -> None:
+    assert MakePlan(question("q?")).parse(text) == PLAN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["Find the films of Ann", "Find who directed the films of step 1", "Count the people of #2"]',
+        "1. Find the films of Ann\n2. Find who directed the films of step 1\n3) Count the people of #2",
+    ],
+)
+def test_sentences_get_ids_by_position_and_uses_by_their_words(text: str) -> None:
+    assert [(one.id, one.op, one.uses) for one in read_plan(text)] == [
+        (1, "lookup", ()),
+        (2, "composition", (1,)),
+        (3, "count", (2,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "sentence", ["Intersect (1) and (2)", "Keep what both 1 and 2 have", "Keep what steps 1 and 2 have in common"]
+)
+def test_an_intersection_is_known_by_its_words(sentence: str) -> None:
+    plan = read_plan(f'["Find a", "Find b", "{sentence}"]')
+    assert (plan[2].op, plan[2].uses) == ("conjunction", (1, 2))
+
+
+def test_an_operation_that_names_nothing_uses_the_item_before_it() -> None:
+    plan = read_plan('[{"id": 1, "goal": "a", "op": "lookup"}, {"id": 2, "goal": "b", "op": "superlative"}]')
+    assert [one.uses for one in plan] == [(), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("I do not know.", "neither a JSON list"),
+        ("[]", "empty"),
+        ('[{"id": 1, "goal": "a", "op": "guess"}]', "unknown op 'guess'"),
+        ('[{"id": 1, "op": "lookup"}]', "no goal"),
+        ('[{"id": 1, "goal": "a", "uses": [7]}]', "no sub-goal 7"),
+        ('[{"id": 1, "goal": "a"}, {"id": 1, "goal": "b"}]', "same id"),
+        ('[{"id": 1, "goal": "a", "uses": [2]}, {"id": 2, "goal": "b", "uses": [1]}]', "waits for itself"),
+        ('[{"id": 1, "goal": "a", "uses": [1]}]', "waits for itself"),
+        (str([f"Find {n}" for n in range(7)]), "7 sub-goals, and 6"),
+        ("[1, 2]", "neither an object nor a sentence"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ParseError, match=complaint):
+        MakePlan(question("q?")).parse(text)
+
+
+def test_the_fallback_is_the_question_itself() -> None:
+    assert MakePlan(question("who was it?")).fallback("mumble") == (SubGoal(1, "who was it?"),)
+
+
+def test_waves_hold_what_can_be_pursued_at_once() -> None:
+    assert [[one.id for one in wave] for wave in waves(PLAN)] == [[1, 2], [3]]
+
+
+def test_all_that_a_set_operation_rests_on_is_known() -> None:
+    chain = (SubGoal(1, "a"), SubGoal(2, "b", "composition", (1,)), SubGoal(3, "c", "count", (2,)))
+    assert under_set_operations(chain) == {1, 2}
+    assert under_set_operations(chain[:2]) == frozenset()
+
+
+# Set operations
+
+DATE = Relation("film.date", "out")
+
+
+def found(*names: str) -> tuple[Found, ...]:
+    return tuple(Found(name.removeprefix("~"), None if name.startswith("~") else f"m.{name}") for name in names)
+
+
+def outcome(id: int, *names: str) -> Outcome:
+    return Outcome(SubGoal(id, "x"), found(*names), names={f"m.{name}": name for name in names})
+
+
+def values(id: int, **of: str) -> Outcome:
+    facts = tuple(Instance(f"m.{name}").then(DATE, LiteralNode(value)) for name, value in of.items())
+    answers = tuple(Found(value, LiteralNode(value)) for value in of.values())
+    return Outcome(SubGoal(id, "y"), answers, facts, {f"m.{name}": name for name in of})
+
+
+def run(used: list[Outcome], op: Any, keep: Any = None, bound: str | None = None) -> list[str] | None:
+    answers = execute(SubGoal(9, "z", op, tuple(one.subgoal.id for one in used), keep, bound), used)
+    return None if answers is None else [answer.text for answer in answers]
+
+
+def test_a_conjunction_keeps_what_all_have() -> None:
+    assert run([outcome(1, "A", "B", "C"), outcome(2, "C", "D", "A")], "conjunction") == ["A", "C"]
+    assert run([outcome(1, "A"), outcome(2, "B")], "conjunction") is None
+
+
+def test_a_conjunction_goes_by_id_where_there_is_one_and_by_name_elsewhere() -> None:
+    namesake = Outcome(SubGoal(2, "x"), (Found("A", "m.other"),))
+    assert run([outcome(1, "A"), namesake], "conjunction") is None
+    unlinked = Outcome(SubGoal(2, "x"), (Found("the k"),))
+    result = execute(SubGoal(3, "z", "conjunction", (1, 2)), [unlinked, outcome(1, "K")])
+    assert result == (Found("K", "m.K"),), "the linked one of the two is kept"
+
+
+def test_a_count_is_the_number_of_answers() -> None:
+    assert run([outcome(1, "A", "B", "C")], "count") == ["3"]
+    assert run([outcome(1, "A"), outcome(2, "B")], "count") is None
+
+
+@pytest.mark.parametrize(
+    ("keep", "bound", "kept"),
+    [
+        ("highest", None, ["C"]),
+        ("lowest", None, ["A"]),
+        ("above", "1991", ["C"]),
+        ("above", "1990-12-31", ["B", "C"]),
+        ("below", "1991-05-03", ["A"]),
+        ("above", "2020", None),
+        (None, None, None),
+    ],
+)
+def test_dates_are_compared_as_exactly_as_both_are_given(keep: Any, bound: str | None, kept: list[str] | None) -> None:
+    used = [outcome(1, "A", "B", "C"), values(2, A="1903", B="1991-05-03", C="1992-01")]
+    assert run(used, "comparative" if bound else "superlative", keep, bound) == kept
+
+
+def test_numbers_are_compared_as_numbers() -> None:
+    used = [outcome(1, "A", "B"), values(2, A="9.50", B="10")]
+    assert run(used, "superlative", "highest") == ["B"]
+    assert run(used, "comparative", "below", "9.6") == ["A"]
+    assert run([outcome(1, "A", "B"), values(2, A="9", B="tall")], "superlative", "highest") is None
+
+
+def test_only_things_that_are_asked_about_are_compared() -> None:
+    used = [outcome(1, "A", "B"), values(2, A="1", B="2", C="3")]
+    assert run(used, "superlative", "highest") == ["B"]
+    assert run(used[1:], "superlative", "highest") == ["C"], "without entities, the subjects of the values"
+
+
+def test_a_value_belongs_to_the_thing_that_facts_lead_back_to() -> None:
+    facts = (
+        Instance("m.A").then(Relation("film.director", "out"), "m.D"),
+        Instance("m.D").then(Relation("person.height", "out"), LiteralNode("2")),
+        Instance("m.B").then(DATE, LiteralNode("1")),
+    )
+    heights = Outcome(SubGoal(2, "y"), (Found("2"), Found("1")), facts)
+    assert run([outcome(1, "A", "B"), heights], "superlative", "highest") == ["A"]
+
+
+def test_a_value_that_no_answer_names_does_not_count() -> None:
+    two = values(2, A="1", B="5")
+    one = Outcome(two.subgoal, two.answers[:1], two.facts)
+    assert run([outcome(1, "A", "B"), one], "superlative", "highest") == ["A"]

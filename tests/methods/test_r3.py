@@ -1,0 +1,465 @@
+"""R3-Cycle on graphs of triples: the worked example, what it costs, and what every switch changes (methods.md §6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import ceil
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipeline.errors import ContextOverflow
+from pipeline.llm.prompt import Prompt
+from pipeline.methods.r3 import R3
+from pipeline.methods.r3.agent import NextAction, Thought, Turn
+from pipeline.methods.r3.reflect import Guidance, Reflect
+from pipeline.methods.r3.verify import Verify
+from pipeline.types import Answer, Prediction, Triple
+from tests.methods.support import DictionaryGraph, ScriptedTools, literal, question, truth
+
+FACTS = [
+    ("m.ann", "people.person.nationality", "m.land"),
+    ("m.land", "location.country.capital", "m.city"),
+    ("m.land", "location.country.founded", literal("1402")),
+    ("m.ann", "film.actor.film", "m.r1"),
+    ("m.ann", "film.actor.film", "m.r2"),
+    ("m.r1", "film.performance.film", "m.f1"),
+    ("m.r2", "film.performance.film", "m.f2"),
+    ("Tiger, Dragon", "directed_by", "Bob"),
+    *(("m.land", "location.country.towns", f"m.t{n:03}") for n in range(150)),
+]
+NAMES = {"m.ann": "Ann", "m.land": "Annland", "m.city": "Ann City", "m.f1": "The Salt Road", "m.f2": "Nine Lanterns"}
+ASKED = question("which capital?", "m.ann", names=NAMES)
+KNOWN = truth(ASKED, ["Ann City"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
+THOUGHT = "I go on."
+WAY = [
+    "RetrieveNode[Ann]",
+    "NeighbourCheck[m.ann, people.person.nationality]",
+    "NeighbourCheck[m.land, location.country.capital]",
+    "Finish[Ann City]",
+]
+ACCEPT = '{"verdict": "accept", "why": "it is"}'
+REJECT = '{"verdict": "reject", "why": "it is not"}'
+REFLECTION = {
+    "root_cause": "It went astray.",
+    "category": "loop",
+    "advice": ["Go by the nationality."],
+    "avoid": ["Relations[m.ann]"],
+    "retry": True,
+}
+
+
+def graph() -> DictionaryGraph:
+    return DictionaryGraph(FACTS, NAMES)
+
+
+def scripted(
+    *actions: str, verify: str | Sequence[str] = ACCEPT, reflect: str | None = None, **options: Any
+) -> ScriptedTools:
+    replies: Mapping[str, Any] = {
+        "r3.thought": THOUGHT,
+        "r3.action": list(actions),
+        "r3.verify": verify,
+        "r3.reflect": reflect or json.dumps(REFLECTION),
+        "r3.guess": "So the answer is {Ann City}.",
+    }
+    return ScriptedTools(graph(), replies, **options)
+
+
+def texts(answer: Answer) -> list[str]:
+    return [prediction.text for prediction in answer.predictions]
+
+
+def actions(tools: ScriptedTools) -> list[NextAction]:
+    return [prompt for prompt in tools.model.prompts if isinstance(prompt, NextAction)]
+
+
+# The worked example
+
+
+async def test_a_failed_attempt_is_looked_back_on_and_replanned() -> None:
+    tools = scripted("RetrieveNode[Ann]", "Relations[m.ann]", "Finish[Annland]", *WAY, verify=[REJECT, ACCEPT])
+    answer = await R3().answer(ASKED, tools.tools)
+    assert answer.predictions == (Prediction("Ann City", "m.city"),)
+    assert (answer.raw, answer.status) == ("Finish[Ann City]", "ok")
+    assert answer.evidence == (
+        (Triple("m.ann", "people.person.nationality", "m.land"),),
+        (Triple("m.land", "location.country.capital", "m.city"),),
+    )
+    assert answer.names == {"m.ann": None, "m.land": "Annland", "m.city": "Ann City"} | {"m.ann": "Ann"}
+    one, two = ["r3.thought", "r3.action"] * 3, ["r3.thought", "r3.action"] * 4
+    assert tools.model.roles == [*one, "r3.verify", "r3.reflect", *two], "6 + 1 + 1 + 8 calls (§6.12)"
+    assert dict(tools.graph.lookups) == {"relations": 1, "neighbours": 2, "labels": 2}
+
+
+async def test_the_retry_starts_from_an_empty_scratchpad_with_the_advice() -> None:
+    tools = scripted("RetrieveNode[Ann]", "Finish[Annland]", *WAY, verify=REJECT)
+    await R3().answer(ASKED, tools.tools)
+    retry = actions(tools)[2]
+    assert retry.turn.steps == ()
+    text = retry.messages()[-1].content
+    assert text == (
+        "Question: which capital?\nAn earlier attempt failed: It went astray.\nAdvice: Go by the nationality.\n"
+        "Avoid: Relations[m.ann]\nThought 1: I go on.\nAction 1:"
+    )
+    assert "Annland" not in text
+
+
+async def test_what_a_prompt_of_a_step_holds() -> None:
+    tools = scripted(*WAY)
+    await R3().answer(ASKED, tools.tools)
+    text = actions(tools)[2].messages()[-1].content
+    assert text == (
+        "Question: which capital?\nThought 1: I go on.\nAction 1: RetrieveNode[Ann]\nObservation 1: The node for "
+        '"Ann" is: m.ann.\nThought 2: I go on.\n'
+        "Action 2: NeighbourCheck[m.ann, people.person.nationality]\nObservation 2: The "
+        'people.person.nationality neighbours of m.ann are: [m.land "Annland"].\nThought 3: I go on.\nAction 3:'
+    )
+    assert {sampling.temperature for sampling in tools.model.samplings} == {0.0}
+    assert tools.model.samplings[0].stop == ("\n",)
+
+
+# Cost (§6.12)
+
+
+@pytest.mark.parametrize(("calls_per_step", "expected"), [(2, 2 * 4 + 1), (1, 4 + 1)])
+async def test_a_perfect_model_needs_so_many_calls(calls_per_step: int, expected: int) -> None:
+    tools = ScriptedTools(graph(), write=lambda prompt: prompt.write_as_oracle(KNOWN, None))
+    answer = await R3(calls_per_step=calls_per_step).answer(ASKED, tools.tools)
+    assert (texts(answer), len(tools.model.roles)) == (["Ann City"], expected)
+
+
+async def test_the_longest_question_makes_52_calls() -> None:
+    """An attempt that halts after 10 steps, a reflection, one that finishes in its 15th step: one verify less than 52.
+
+    Nothing is asked of an attempt that cannot be retried.
+    """
+    tools = scripted("Relations[m.ann]")
+    answer = await R3().answer(ASKED, tools.tools)
+    assert len(tools.model.roles) == 20 + 1 + 30
+    assert (texts(answer), answer.status) == ([], "no_evidence")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [" ".join(["NeighbourCheck[m.land, location.country.capital]", WAY[1]]), "NodeDegree[m.ann, film.actor.film]"],
+)
+async def test_a_line_is_at_most_three_batched_lookups(line: str) -> None:
+    tools = scripted(line, "Finish[x]")
+    await R3().answer(ASKED, tools.tools)
+    assert tools.graph.lookups.total() <= 3
+    assert max(tools.graph.lookups.values()) == 1
+
+
+# The tools (§6.10)
+
+
+async def observed(line: str, cap: int = 2000) -> str:
+    tools = scripted(line, "Finish[x]")
+    await R3(observation_cap=cap).answer(ASKED, tools.tools)
+    return actions(tools)[1].turn.steps[0].observation
+
+
+@pytest.mark.parametrize(
+    ("line", "observation"),
+    [
+        ("RetrieveNode[ann]", 'The node for "ann" is: m.ann.'),
+        ("RetrieveNode[Nine Lanterns]", 'The node for "Nine Lanterns" is: m.f2.'),
+        ("RetrieveNode[Nobody]", 'No node is found for "Nobody". Try another text.'),
+        ("Relations[m.r1]", "The relations of m.r1 are: [film.actor.film, film.performance.film]."),
+        ("Relations[m.no]", 'There is no node "m.no", or it has no relations.'),
+        ("NodeFeature[m.ann, name]", "The name of m.ann is: Ann."),
+        ("NodeFeature[m.land, location.country.founded]", 'The location.country.founded of m.land is: ["1402"].'),
+        ("NodeFeature[m.land, height]", "m.land has no value by height. Relations[id] lists what it has."),
+        ("NodeFeature[m.r1, name]", 'The node m.r1 has no feature "name". It has: none.'),
+        ("NodeDegree[m.ann, film.actor.film]", "The number of film.actor.film neighbours of m.ann is: 2."),
+        ("NeighbourCheck[m.f1, film.performance.film]", "m.f1 is film.performance.film of: [m.r1]."),
+        ("NeighbourCheck[Tiger, Dragon, directed_by]", 'The directed_by neighbours of "Tiger, Dragon" are: [Bob].'),
+        ('NeighbourCheck["Tiger, Dragon", directed_by]', 'The directed_by neighbours of "Tiger, Dragon" are: [Bob].'),
+        ("NeighbourCheck[Bob, directed_by]", 'Bob is directed_by of: ["Tiger, Dragon"].'),
+        ("NeighbourCheck[m.ann, x]", "m.ann has no neighbours by x. Relations[id] lists what it has."),
+        ("NeighbourCheck[m.ann]", "NeighbourCheck takes two arguments: a node id, a comma and a neighbour type."),
+        (
+            "Look[m.ann]",
+            "There is no tool Look. The tools are RetrieveNode, Relations, NodeFeature, NeighbourCheck, "
+            "NodeDegree, Finish.",
+        ),
+        ("I wonder.", "This is no action. Write a tool and its arguments in brackets, as in RetrieveNode[keyword]."),
+        (
+            "Relations[m.no] Relations[m.f1]",
+            'There is no node "m.no", or it has no relations. The relations of m.f1 are: [film.performance.film].',
+        ),
+    ],
+)
+async def test_observations(line: str, observation: str) -> None:
+    assert await observed(line) == observation
+
+
+async def test_a_long_observation_is_cut_and_states_the_true_count() -> None:
+    text = await observed("NeighbourCheck[m.land, location.country.towns]", cap=200)
+    assert text.endswith("m.t014, …] (150 in all).")
+    assert len(text) <= 210
+    tools = scripted("NeighbourCheck[m.land, location.country.towns]", "Finish[x]", verify=REJECT)
+    await R3(observation_cap=200).answer(ASKED, tools.tools)
+    reflect = tools.model.last("r3.reflect")
+    assert isinstance(reflect, Reflect)
+    assert "m.t149" in reflect.log[0], "the memory's log is not cut"
+
+
+async def test_actions_before_finish_are_carried_out_and_count_as_one_step() -> None:
+    tools = scripted(f"{WAY[0]} {WAY[2]} Finish[Ann City]")
+    answer = await R3().answer(ASKED, tools.tools)
+    assert answer.predictions == (Prediction("Ann City", "m.city"),)
+    assert len(tools.model.roles) == 3
+
+
+# Failure signals (§6.6)
+
+
+async def attempts(signal: str, *line: str, known: bool | None = None, **options: Any) -> int:
+    verdict = None if known is None else lambda predictions: known
+    tools = scripted(*line, verify=REJECT, verdict=verdict)
+    await R3(failure_signal=signal, **options).answer(ASKED, tools.tools)
+    if signal != "self_judge":
+        assert "r3.verify" not in tools.model.roles
+    return len(tools.payloads("attempt_end"))
+
+
+@pytest.mark.parametrize(
+    ("signal", "line", "made"),
+    [
+        ("none", ["Finish[nonsense]"], 1),
+        ("none", ["Relations[m.ann]"], 2),
+        ("self_judge", ["Finish[nonsense]"], 2),
+        ("rules", ["Finish[nonsense]"], 2),
+        ("rules", ["Finish[]"], 2),
+        ("rules", [WAY[1], WAY[2], "Finish[m.city]"], 2),
+        ("rules", [WAY[1], WAY[2], "Finish[Ann City]"], 1),
+        ("rules", [WAY[1], "NeighbourCheck[m.ann, x]", "Finish[Annland]"], 2),
+        ("rules", ["NeighbourCheck[m.ann, film.actor.film]", "Finish[2]"], 1),
+        ("rules", ["NeighbourCheck[m.ann, film.actor.film]", "Finish[7]"], 2),
+    ],
+)
+async def test_failure_signals(signal: str, line: list[str], made: int) -> None:
+    assert await attempts(signal, *line) == made
+
+
+@pytest.mark.parametrize(("right", "made"), [(True, 1), (False, 2)])
+async def test_gold_is_one_bit_and_an_oracle(right: bool, made: int) -> None:
+    assert await attempts("gold", "Finish[nonsense]", known=right) == made
+    assert R3(failure_signal="gold").name == "r3 (oracle)"
+    assert not R3().refereed
+
+
+async def test_a_check_that_cannot_be_read_accepts() -> None:
+    tools = scripted("Finish[Annland]", verify="Hm.")
+    answer = await R3().answer(ASKED, tools.tools)
+    assert (texts(answer), tools.model.roles.count("r3.verify")) == (["Annland"], 3)
+
+
+# Reflection and the step budget (§6.4, §6.7)
+
+
+@pytest.mark.parametrize(
+    ("changed", "limits"),
+    [
+        ({}, [4, 6]),
+        ({"max_retries": 3}, [4, 6, 6, 6]),
+        ({"max_retries": 3, "extension_base": "previous"}, [4, 6, 9, ceil(13.5)]),
+        ({"halted_extension": 1.0}, [4, 8]),
+        ({"adaptive_steps": False}, [4, 4]),
+        ({"max_retries": 0}, [4]),
+    ],
+)
+async def test_the_limit_of_a_retry_after_halting(changed: dict[str, Any], limits: list[int]) -> None:
+    tools = scripted("Relations[m.ann]")
+    await R3(step_limit=4, **changed).answer(ASKED, tools.tools)
+    assert [end["limit"] for end in tools.payloads("attempt_end")] == limits
+    assert tools.model.roles.count("r3.reflect") == len(limits) - 1
+
+
+async def test_the_limit_of_a_retry_after_a_wrong_answer() -> None:
+    for extension, limit in ((0.0, 4), (0.5, 6)):
+        tools = scripted("Finish[x]", verify=REJECT)
+        await R3(step_limit=4, incorrect_extension=extension).answer(ASKED, tools.tools)
+        assert [end["limit"] for end in tools.payloads("attempt_end")] == [4, limit]
+
+
+@pytest.mark.parametrize(("force", "made"), [(False, 1), (True, 2)])
+async def test_a_reflection_may_end_the_question(force: bool, made: int) -> None:
+    tools = scripted("Finish[x]", verify=REJECT, reflect=json.dumps({**REFLECTION, "retry": False}))
+    await R3(force_retry=force).answer(ASKED, tools.tools)
+    assert len(tools.payloads("attempt_end")) == made
+
+
+async def test_a_reflection_that_cannot_be_read_is_advice_as_it_stands() -> None:
+    tools = scripted("Finish[x]", verify=REJECT, reflect="Look for\nthe country first.")
+    await R3(parse_retries=0).answer(ASKED, tools.tools)
+    guidance = actions(tools)[-1].turn.guidance
+    assert guidance is not None
+    assert (guidance.advice, guidance.retry) == (("Look for the country first.",), True)
+
+
+# Ablations (§6.11)
+
+
+async def test_what_each_ablation_shows_to_whom() -> None:
+    async def run(**changed: Any) -> tuple[str, str]:
+        tools = scripted(WAY[0], WAY[1], "Finish[Annland]", verify=REJECT)
+        await R3(**changed).answer(ASKED, tools.tools)
+        looked_back = [prompt for prompt in tools.model.prompts if isinstance(prompt, Reflect)]
+        return actions(tools)[2].messages()[-1].content, "".join(one.messages()[-1].content for one in looked_back)
+
+    digest = 'Known so far:\n"Ann" -> search: m.ann\n"m.ann" -> people.person.nationality: m.land "Annland"\n'
+    step, look = await run()
+    assert "Known so far" not in step
+    assert "Observation 2: The people.person.nationality neighbours" in look
+    step, look = await run(memory=False)
+    assert "Known so far" not in step
+    assert "incorrect, with the answer Annland" in look
+    assert "m.land" not in look
+    step, look = await run(reflection=False, max_retries=0)
+    assert (digest in step, look) == (True, "")
+    step, _ = await run(reflection=False, memory_digest_lines=1)
+    assert "m.land" in step.partition("Thought 1")[0]
+    assert "search" not in step.partition("Thought 1")[0]
+    step, look = await run(memory=False, reflection=False, max_retries=0)
+    assert ("Known so far" in step, look) == (False, "")
+
+
+async def test_without_reflection_a_retry_knows_nothing() -> None:
+    tools = scripted("Finish[x]", verify=REJECT)
+    await R3(reflection=False).answer(ASKED, tools.tools)
+    assert tools.model.roles == [*["r3.thought", "r3.action"], "r3.verify", *["r3.thought", "r3.action"]]
+    assert actions(tools)[1].turn.guidance is None
+
+
+# Context overflow, budgets, and the answer that is returned (§6.8, §6.9)
+
+
+async def test_a_prompt_that_is_too_long_halts_and_halves_what_observations_show() -> None:
+    tools = scripted("NeighbourCheck[m.land, location.country.towns]")
+    fixed = sum(len(message.content) for message in Thought(Turn(ASKED, "triples")).messages())
+    await R3(context_limit=fixed // 4 + 400, observation_cap=1000).answer(ASKED, tools.tools)
+    ends = tools.payloads("attempt_end")
+    assert [end["reason"] for end in ends] == ["context", "context"]
+    assert [end["limit"] for end in ends] == [10, 15]
+    assert ends[0]["steps"] < ends[1]["steps"]
+
+
+async def test_a_model_whose_context_is_shorter_halts_the_attempt_too() -> None:
+    def write(prompt: Prompt[Any]) -> str:
+        raise ContextOverflow("too long")
+
+    tools = ScriptedTools(graph(), {"r3.reflect": json.dumps(REFLECTION)}, write=write)
+    answer = await R3().answer(ASKED, tools.tools)
+    assert [end["reason"] for end in tools.payloads("attempt_end")] == ["context", "context"]
+    assert answer.predictions == ()
+
+
+async def test_an_attempt_that_nobody_can_look_back_on_is_the_last() -> None:
+    def write(prompt: Prompt[Any]) -> str:
+        if isinstance(prompt, Reflect):
+            raise ContextOverflow("too long")
+        return prompt.write_as_oracle(truth(ASKED, ["Atlantis"], {}), None)
+
+    tools = ScriptedTools(graph(), write=write)
+    answer = await R3().answer(ASKED, tools.tools)
+    assert (texts(answer), len(tools.payloads("attempt_end"))) == (["unknown"], 1)
+
+
+async def test_the_log_of_a_long_attempt_is_elided_in_the_middle() -> None:
+    tools = scripted(*["NeighbourCheck[m.land, location.country.towns]"] * 9, "Finish[x]", verify=REJECT)
+    await R3(context_limit=2500).answer(ASKED, tools.tools)
+    text = tools.model.last("r3.reflect").inputs()["memory"]
+    assert len(text) < 10_500
+    assert "Thought 1:" in text
+
+
+async def test_the_latest_answer_counts_when_the_retry_halts() -> None:
+    tools = scripted("Finish[Annland]", "Relations[m.ann]", verify=REJECT)
+    assert texts(await R3().answer(ASKED, tools.tools)) == ["Annland"]
+
+
+@pytest.mark.parametrize(("guess", "expected"), [(False, []), (True, ["Ann City"])])
+async def test_a_guess_when_no_attempt_finished(guess: bool, expected: list[str]) -> None:
+    tools = scripted(WAY[1])
+    answer = await R3(on_halt_guess=guess, max_retries=0).answer(ASKED, tools.tools)
+    assert texts(answer) == expected
+    assert tools.model.roles.count("r3.guess") == guess
+
+
+@pytest.mark.parametrize("calls", [0, 1, 5, 6, 7, 9])
+async def test_a_cap_on_calls_ends_with_what_is_known(calls: int) -> None:
+    tools = scripted(WAY[0], WAY[1], "Finish[Annland]", *WAY, verify=REJECT)
+    tools.model.max_calls = calls
+    answer = await R3().answer(ASKED, tools.tools)
+    assert answer.status == "budget_exhausted"
+    assert texts(answer) == (["Annland"] if calls >= 6 else [])
+    guessed = await R3(on_halt_guess=True).answer(ASKED, tools.tools)
+    assert texts(guessed) == ["Ann City"]
+
+
+async def test_a_cap_on_lookups_ends_with_what_is_known() -> None:
+    tools = scripted(*WAY)
+    tools.graph.max_lookups = 2
+    answer = await R3().answer(ASKED, tools.tools)
+    assert (answer.status, answer.predictions) == ("budget_exhausted", ())
+    assert answer.evidence == ((Triple("m.ann", "people.person.nationality", "m.land"),),)
+
+
+async def test_without_a_topic_entity_names_are_looked_up() -> None:
+    tools = scripted("RetrieveNode[Annland]", WAY[2], "Finish[Ann City]")
+    answer = await R3().answer(question("capital of Annland?"), tools.tools)
+    assert (texts(answer), answer.status) == (["Ann City"], "ok")
+    lost = await R3().answer(question("?"), scripted("Finish[x]").tools)
+    assert lost.status == "no_topic_entity"
+
+
+async def test_evidence_is_capped() -> None:
+    tools = scripted("NeighbourCheck[m.land, location.country.towns]", "Finish[x]")
+    answer = await R3(observation_cap=10_000).answer(ASKED, tools.tools)
+    assert len(answer.evidence) == 150
+
+
+# Samples
+
+
+async def test_samples_vote_and_are_drawn_at_a_temperature() -> None:
+    tools = scripted("Finish[a]", "Finish[b]", "Finish[b]")
+    answer = await R3(samples=3).answer(ASKED, tools.tools)
+    assert answer.predictions == (Prediction("b", score=2 / 3),)
+    assert answer.raw == "Finish[b]"
+    drawn = [
+        sampling.temperature
+        for prompt, sampling in zip(tools.model.prompts, tools.model.samplings, strict=True)
+        if prompt.role == "r3.action"
+    ]
+    assert drawn == [0.7] * 3
+
+
+# Simulated models
+
+
+async def test_the_perfect_model_proves_nothing_when_the_facts_are_missing() -> None:
+    known = truth(ASKED, ["Atlantis"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
+    tools = ScriptedTools(graph(), write=lambda prompt: prompt.write_as_oracle(known, None))
+    assert texts(await R3().answer(ASKED, tools.tools)) == ["unknown"]
+
+
+def test_the_oracle_judges_by_gold_and_slips_to_the_opposite() -> None:
+    right, wrong = Verify(ASKED, ("Ann City",), ()), Verify(ASKED, ("Annland",), ())
+    assert right.parse(right.write_as_oracle(KNOWN, None)).accept
+    assert not wrong.parse(wrong.write_as_oracle(KNOWN, None)).accept
+    assert not right.parse(right.write_as_oracle(KNOWN, Random(1))).accept
+    assert wrong.parse(wrong.write_as_oracle(KNOWN, Random(1))).accept
+
+
+async def test_a_slip_leads_astray_and_advice_keeps_from_repeating_it() -> None:
+    first = NextAction(Turn(ASKED, "triples"))
+    slips = {first.write_as_oracle(KNOWN, Random(seed)) for seed in range(30)}
+    assert slips == {"RetrieveNode[something else]", "Finish[unknown]"}
+    warned = NextAction(Turn(ASKED, "triples", guidance=Guidance(avoid=tuple(slips))))
+    assert warned.write_as_oracle(KNOWN, Random(1)) == "RetrieveNode[Ann]"

@@ -1,0 +1,94 @@
+"""Action lines of the agent: balanced brackets, several actions, quotes and commas (methods.md §6.2)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.methods.r3.actions import MOST_ACTIONS, Action, read_actions, read_finish, split_two
+
+
+@pytest.mark.parametrize(
+    ("line", "actions"),
+    [
+        ("RetrieveNode[Canon Battery [2 Pack] Black]", [("RetrieveNode", "Canon Battery [2 Pack] Black")]),
+        ("RetrieveNode[Odd ] title]", [("RetrieveNode", "Odd ] title")]),
+        ("RetrieveNode[Odd [ title]", [("RetrieveNode", "Odd [ title")]),
+        (
+            "RetrieveNode[Odd [ title] RetrieveNode[Next]",
+            [("RetrieveNode", "Odd [ title"), ("RetrieveNode", "Next")],
+        ),
+        (
+            "NodeFeature[a1, name] NodeFeature[a2, name]",
+            [("NodeFeature", "a1, name"), ("NodeFeature", "a2, name")],
+        ),
+        (
+            "neighborcheck[p1, author], and NodeDegree [p1, author].",
+            [("NeighbourCheck", "p1, author"), ("NodeDegree", "p1, author")],
+        ),
+        ("Action 3: Relations[m.01]", [("Relations", "m.01")]),
+        ('Finish[["A ] b", "c [d"]]', [("Finish", '["A ] b", "c [d"]')]),
+        ("Finish[a [b], c] d]", [("Finish", "a [b], c] d")]),
+        ("Sure, this is it.\n\nRelations[x]\n\nMore?", [("Relations", "x")]),
+        ("Search[the web]", [(None, "Search")]),
+        ("Retr\u0130eveNode[x]", [(None, "Retr\u0130eveNode")]),
+        ("RetrieveNode[no end", []),
+        ("RetrieveNode no brackets", []),
+        ("", []),
+    ],
+)
+def test_actions_of_a_line(line: str, actions: list[tuple[str, str]]) -> None:
+    assert list(read_actions(line).actions) == [Action(*action) for action in actions]
+
+
+def test_a_line_has_no_end_of_actions_but_they_are_not_all_read() -> None:
+    assert len(read_actions("Relations[x] " * 500).actions) == MOST_ACTIONS
+
+
+@pytest.mark.parametrize(
+    ("content", "at", "pair"),
+    [
+        ("p1, Compound-causes-Side Effect", "first", ("p1", "Compound-causes-Side Effect")),
+        ("p1, a, b", "first", ("p1", "a, b")),
+        ("Crouching Tiger, Hidden Dragon, directed_by", "last", ("Crouching Tiger, Hidden Dragon", "directed_by")),
+        ('"Tiger, Dragon", directed_by', "first", ("Tiger, Dragon", "directed_by")),
+        (r'"Say \"Hi\", Ann", directed_by', "last", ('Say "Hi", Ann', "directed_by")),
+        ("'p1', 'author'", "first", ("p1", "author")),
+        ("p1", "first", None),
+        ("p1,", "last", None),
+        ("", "first", None),
+    ],
+)
+def test_two_arguments(content: str, at: str, pair: tuple[str, str] | None) -> None:
+    assert split_two(content, at=at) == pair
+
+
+@pytest.mark.parametrize(
+    ("content", "answers"),
+    [
+        ("Ann, Bob", ("Ann, Bob",)),
+        ('["Ann", "Bob", "Ann"]', ("Ann", "Bob")),
+        ("['Ann', 3, 4.5, None]", ("Ann", "3", "4.5")),
+        ("[REC]", ("[REC]",)),
+        ("['Ann', __import__('os')]", ("['Ann', __import__('os')]",)),
+        ('"Ann"', ("Ann",)),
+        ("[]", ()),
+        ("  ", ()),
+    ],
+)
+def test_finish(content: str, answers: tuple[str, ...]) -> None:
+    assert read_finish(content) == answers
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_a_balanced_argument_comes_back_whole(left: str, right: str) -> None:
+    for mark in "[]":
+        left, right = left.replace(mark, ""), right.replace(mark, "")
+    content = "".join(f"{left}[{right}]".split())
+    assert read_actions(f"RetrieveNode[{content}] ").actions == (Action("RetrieveNode", content),)
+
+
+@pytest.mark.parametrize("piece", ["[", "]", "RetrieveNode[", "Finish[", "a[b]", "] ", " ", ", ", "RetrieveNode[[] "])
+def test_one_piece_over_and_over(piece: str) -> None:
+    read_actions("RetrieveNode[" + piece * (100_000 // len(piece)))

