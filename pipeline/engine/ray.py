@@ -124,5 +124,6 @@ def _connect(engine: Mapping[str, Any]) -> bool:
         ray.init(address=engine["address"], **quiet)
     else:
         cpus = max(os.cpu_count() or 1, round(engine["workers"] * engine["cpus_per_worker"]))
-        ray.init(num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        # "local": a cluster that somebody else started on this machine is theirs.
+        ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
     return True

@@ -54,6 +54,18 @@ def test_a_killed_worker_costs_no_question(local: pl.DataFrame, tmp_path: Path) 
     assert list((run / "drafts").iterdir()) == []
 
 
+def test_a_killed_driver_goes_on_by_the_same_command(local: pl.DataFrame, tmp_path: Path) -> None:
+    run, mark = tmp_path / "run", uuid.uuid4().hex
+    command = evaluate(run, *RAY, "llm.latency_s=0.05")
+    with subprocess.Popen(command, env=os.environ | {"KGQA_TEST_MARK": mark}, start_new_session=True) as driver:
+        wait_for_a_busy_worker(run, mark, driver)
+        os.kill(driver.pid, signal.SIGKILL)  # its cluster has no time to clear away what names it
+    subprocess.run(command, check=True, timeout=180)
+    assert table(run).equals(local)
+    assert list((run / "drafts").iterdir()) == []
+    assert question_workers(mark) == []
+
+
 def wait_for_a_busy_worker(run: Path, mark: str, driver: subprocess.Popen[bytes]) -> int:
     """The process id of a question worker of this run, once its first shards are committed."""
     while driver.poll() is None:
