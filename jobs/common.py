@@ -24,11 +24,13 @@ def help_text(usage: str, argv: list[str], *, name: str = "config") -> str:
 
 
 def report(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
-    """Print the scores of a finished run, and as the last line how many input rows they lack."""
+    """Print the scores of a finished run, and as the last lines how many questions failed and input rows they lack."""
     console = Console()
     show(summaries, console)
     summary = folder.read_summary() or {}
-    print_remarks(remarks(summary["rejected"], folder.rejected), console)
+    failed = sum(point.failed for point in summaries)
+    again = [f"{failed} questions failed (column `error`): run.retry_failed=true runs them again"] if failed else []
+    print_remarks([*again, *remarks(summary["rejected"], folder.rejected)], console)
 
 
 def print_remarks(lines: Sequence[str], console: Console) -> None:

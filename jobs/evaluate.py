@@ -30,6 +30,9 @@ def main(argv: list[str]) -> int:
 
 
 def _points(argv: list[str]) -> list[Point]:
+    for word in argv:
+        if "=" not in word and Path(word, "run.yaml").is_file():
+            raise UserError(f"{word} is a run folder: name the file in it, as in kgqa evaluate {Path(word, 'run.yaml')}")
     files = [word for word in argv if word.endswith(".yaml") and "=" not in word]
     if not files:
         return [Point(tuple(argv), config.compose(argv))]

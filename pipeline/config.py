@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+from pydantic_core import ErrorDetails
 
 from pipeline.errors import UserError, nearest
 
@@ -43,6 +44,7 @@ class _Run(_Keys):
     limit: PositiveInt | None
     seed: int
     reuse: list[str]
+    retry_failed: bool
 
 
 class _Engine(_Keys):
@@ -75,7 +77,7 @@ class _OfMethod(_Keys):
 _RUNNER_KEYS: Mapping[str, type[_Keys]] = {"run": _Run, "engine": _Engine, "dataset": _OfDataset, "method": _OfMethod}
 
 _PLACES = (
-    *("choices", "run.dir", "run.reuse", "dataset.strict", "kg.dataset.strict", "engine"),
+    *("choices", "run.dir", "run.reuse", "run.retry_failed", "dataset.strict", "kg.dataset.strict", "engine"),
     *("retrieval.cache_dir", "retrieval.encoder.device", "retrieval.relation_encoder.device"),
     *("kg.endpoints", "kg.values_style", "kg.values_chunk", "kg.max_inflight", "kg.max_neighbours", "kg.coalesce_ms"),
     *("kg.memo_entries", "kg.open_graphs", "kg.timeout_s", "kg.retries", "kg.hedge"),
@@ -83,6 +85,9 @@ _PLACES = (
     *("llm.max_backoff_s", "llm.breaker_failures", "llm.breaker_reset_s", "llm.latency_s"),
 )
 """Keys that say where and how fast a run happens, not what it computes: a resume may change them."""
+
+_COMPOSING = (HydraException, OmegaConfBaseException, ValueError)
+"""What Hydra raises for a wrong word; ValueError for a group that is given something else than a word."""
 
 _HERE = Path(__file__).resolve().parent
 
@@ -107,10 +112,10 @@ def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]
 
 
 def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
-    """All groups with their choices, and every key with its default under the overrides, for `--help`."""
-    groups = sorted(path for path in conf_dir().iterdir() if path.is_dir())
+    """The groups of a command with their choices, and every key with its default under the overrides, for `--help`."""
+    composed, chosen = _compose(overrides, name)
+    groups = [conf_dir() / group for group in sorted(chosen)]
     lines = [f"  {path.name}={'|'.join(sorted(file.stem for file in path.glob('*.yaml')))}" for path in groups]
-    composed, _ = _compose(overrides, name)
     return "\n".join([*lines, "", OmegaConf.to_yaml(composed).rstrip()])
 
 
@@ -129,7 +134,7 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
             try:
                 _RUNNER_KEYS[section].model_validate(dict(keys))
             except ValidationError as error:
-                raise UserError(_wrong_value(error, section)) from None
+                raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
             build(section, config)
 
@@ -161,13 +166,18 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _compose(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
-    """The composed configuration, unresolved, and the choice made in each group. Raises UserError."""
-    GlobalHydra.instance().clear()
+    """As `_composed`. Raises UserError."""
     try:
-        with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
-    except (HydraException, OmegaConfBaseException) as error:
+        return _composed(overrides, name)
+    except _COMPOSING as error:
         raise UserError(_mistake(error, overrides, name)) from None
+
+
+def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
+    """The composed configuration, unresolved, and the choice made in each group that it has. Raises `_COMPOSING`."""
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed):
         of_hydra = composed.pop("hydra")
     choices = of_hydra.runtime.choices.items()
@@ -194,7 +204,7 @@ def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
     try:
         return target(**arguments)
     except ValidationError as error:
-        raise UserError(_wrong_value(error, path)) from None
+        raise UserError(_wrong_value(error, path, arguments)) from None
     except TypeError as error:
         raise UserError(f"the keys of {path} are not those of its _target_ {section['_target_']}: {error}") from None
 
@@ -207,18 +217,40 @@ def _import(name: str, path: str) -> Any:
         raise UserError(f"{path}._target_={name} cannot be imported: {error}") from None
 
 
-def _wrong_value(error: ValidationError, path: str) -> str:
+def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) -> str:
     first = error.errors()[0]
-    key = ".".join([path, *map(str, first["loc"])])
     match first["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
-            return f"unknown key '{key}'."
+            return f"unknown key '{path}.{_key(first['loc'], given)}'."
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
+            key = ".".join([path, *map(str, first["loc"])])
             return f"{key} must be given, as in {key}=…"
-    return f"{key}={first['input']!r} is wrong: {first['msg'][0].lower()}{first['msg'][1:]}"
+    key = _key(first["loc"], given)
+    wishes = [_wish(each, f"{path}.{key}") for each in error.errors() if _key(each["loc"], given) == key]
+    either = " or ".join([wishes[0], *(wish.removeprefix("input should be ") for wish in wishes[1:])])
+    return f"{path}.{key}={first['input']!r} is wrong: {either}"
 
 
-def _mistake(error: HydraException | OmegaConfBaseException, overrides: Sequence[str], name: str) -> str:
+def _key(location: Sequence[int | str], given: Any) -> str:
+    """The dotted key at a location of pydantic's, which also names the members of unions: those lead nowhere."""
+    parts = []
+    for part in location:
+        if part in (given if isinstance(given, Mapping) else range(len(given)) if isinstance(given, Sequence) else ()):
+            given = given[part]
+            parts.append(str(part))
+    return ".".join(parts)
+
+
+def _wish(error: ErrorDetails, key: str) -> str:
+    match error["type"]:
+        case "bool_type" | "bool_parsing":
+            return "input should be true or false"
+        case "list_type" | "tuple_type":
+            return f"input should be a list, written {key}=[a,b]"
+    return error["msg"][0].lower() + error["msg"][1:]
+
+
+def _mistake(error: Exception, overrides: Sequence[str], name: str) -> str:
     reason = str(error).splitlines()[0]
     match error:
         case MissingConfigException():
@@ -243,16 +275,27 @@ def _unknown_choice(error: MissingConfigException) -> str:
 
 def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     """Say which override names no key under the same group choices; None when each does."""
-    groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
-    choices = [word for word in overrides if word.partition("=")[0] in groups or word.startswith("hydra.searchpath")]
-    composed, _ = _compose(choices, name)
+    search = [word for word in overrides if word.startswith("hydra.searchpath")]
+    try:
+        _, groups = _composed(search, name)
+        composed, _ = _composed([*search, *(word for word in overrides if word.partition("=")[0] in groups)], name)
+    except _COMPOSING:  # then it is a choice that is wrong, or the search path, and no key
+        return None
     known = [key for key, _ in flatten(_plain(composed))]
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}
     for word in overrides:
         key = word.partition("=")[0].lstrip("+~")
         if key not in groups and key not in known and key not in sections and not key.startswith("hydra."):
-            return f"unknown key '{key}'.{_suggestion(key, [*known, *groups])}"
+            return _lacks_group(key, groups) or f"unknown key '{key}'.{_suggestion(key, [*known, *groups])}"
     return None
+
+
+def _lacks_group(key: str, groups: Collection[str]) -> str | None:
+    """Say that other commands have the group of this key; None when they do not, or when this one has it too."""
+    group = key.partition(".")[0]
+    if group in groups or not (conf_dir() / group).is_dir():
+        return None
+    return f"this command has no group '{group}'. It has {', '.join(sorted(groups))}."
 
 
 def _suggestion(key: str, known: Sequence[str]) -> str:

@@ -17,6 +17,8 @@ class Leases:
         self._shards = shards
         self._returned: deque[Shard] = deque()
         self._out = 0
+        self.all_done = asyncio.Event()
+        """Set once every shard is done."""
         self._changed = asyncio.Condition()
 
     async def take(self) -> Shard | None:
@@ -30,6 +32,7 @@ class Leases:
                     self._out += 1
                     return shard
                 if self._out == 0:
+                    self.all_done.set()
                     return None
                 await self._changed.wait()
 

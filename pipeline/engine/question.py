@@ -13,7 +13,7 @@ from random import Random
 from pipeline.engine.ledger import Budget, Ledger
 from pipeline.engine.memo import Memo
 from pipeline.engine.ports import QuestionGraph, QuestionModel
-from pipeline.errors import BudgetExhausted
+from pipeline.errors import BudgetExhausted, StorageError
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.settings import Evaluation
 from pipeline.kg.port import KnowledgeGraph
@@ -42,7 +42,7 @@ class Setting:
 async def run_question(
     example: Example, setting: Setting, memo: Memo, on_template: Callable[[str, Template], None]
 ) -> TraceRow:
-    """Answer and score one question. Only cancellation gets out of here; every other end is a row."""
+    """Answer and score one question. Every end is a row, but for cancellation and StorageError."""
     ledger = Ledger(setting.budget)
     tools = _tools(example, setting, memo, ledger, on_template)
     answer, error = await _answer(example, setting, tools, ledger)
@@ -95,14 +95,18 @@ def _referee(example: Example, settings: Evaluation) -> Verdict:
 
 
 async def _answer(example: Example, setting: Setting, tools: Tools, ledger: Ledger) -> tuple[Answer, str | None]:
-    deadline = setting.budget.max_wall_s + setting.budget.grace_s
+    limit_s = setting.budget.max_wall_s + setting.budget.grace_s
+    deadline = asyncio.timeout(limit_s)
     try:
-        async with asyncio.timeout(deadline):
+        async with deadline:
             answer = await setting.method.answer(example.question, tools)
-    except TimeoutError:
-        return _failed(ledger, f"TimeoutError: no answer within {deadline:g} s")
+    except TimeoutError as error:
+        reason = f"no answer within {limit_s:g} s" if deadline.expired() else str(error)
+        return _failed(ledger, f"TimeoutError: {reason}")
     except BudgetExhausted as error:
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"
+    except StorageError:
+        raise
     except Exception as error:  # noqa: BLE001 - one question's bug is one failed row
         return _failed(ledger, f"{type(error).__name__}: {error}")
     if ledger.exhausted is not None:

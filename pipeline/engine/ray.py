@@ -20,7 +20,10 @@ from pipeline.engine.local import open_shards
 from pipeline.engine.shard import Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
-from pipeline.errors import ServiceError
+from pipeline.errors import ServiceError, UserError
+
+_PATIENCE_S = 30
+"""How long the first shards wait for all workers."""
 
 
 async def run_ray(points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard], watch: Watch) -> None:
@@ -31,17 +34,30 @@ async def run_ray(points: Sequence[Mapping[str, Any]], folder: Path, shards: Ite
     engine = points[0]["engine"]
     started = _connect(engine)
     try:
-        seats = [_Seat(points, folder, engine) for _ in range(engine["workers"])]
-        served = await asyncio.gather(*(seat.fill() for seat in seats))
-        watch.on_served(served[0])
         leases = Leases(shards)
+        seats = [_Seat(points, folder, engine, watch) for _ in range(engine["workers"])]
         async with asyncio.TaskGroup() as group:
-            for _ in range(open_shards(engine)):
-                for seat in seats:  # in turn: a short run is shared out, not taken by the first
-                    group.create_task(_lane(seat, leases, watch))
+            fills = [group.create_task(seat.fill()) for seat in seats]
+            await _until_most_are_filled(fills, watch)
+            work = [
+                group.create_task(_lane(seat, filled, leases, watch))
+                for _ in range(open_shards(engine))
+                for seat, filled in zip(seats, fills, strict=True)  # in turn: a short run is shared out
+            ]
+            await leases.all_done.wait()
+            for task in (*fills, *work):
+                task.cancel()  # those that wait for a worker which is not needed any more
     finally:
         if started:
             ray.shutdown()
+
+
+async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Watch) -> None:
+    """Wait for all workers for a while, then go on with those that there are, and say so."""
+    _, waiting = await asyncio.wait(fills, timeout=_PATIENCE_S)
+    if waiting:
+        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for CPUs of the Ray cluster")
+        await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 
 class QuestionWorker:
@@ -71,48 +87,61 @@ class QuestionWorker:
 class _Seat:
     """A place for one worker, refilled when its actor is lost."""
 
-    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Path, engine: Mapping[str, Any]) -> None:
+    def __init__(
+        self, points: Sequence[Mapping[str, Any]], folder: Path, engine: Mapping[str, Any], watch: Watch
+    ) -> None:
         self._points = points
         self._folder = folder
         self._engine = engine
-        self._replacements = 0
+        self._watch = watch
+        self._lost = 0
         self._filling = asyncio.Lock()
         self.actor: Any = None
 
-    async def fill(self) -> list[Served]:
-        """Start a worker and wait until its components are open."""
+    async def fill(self, lost: Any = None) -> None:
+        """Start a worker in place of the `lost` one, once, whoever notices first; returns when its components are open.
+
+        Raises UserError for a user's mistake, and ServiceError when workers are lost again and again.
+        """
         options = {"num_cpus": self._engine["cpus_per_worker"], "max_concurrency": open_shards(self._engine) + 1}
-        actor = ray.remote(QuestionWorker).options(**options).remote(self._points, self._folder)
-        try:
-            served: list[Served] = await actor.open.remote()
-        except RayTaskError as error:
-            raise error.cause from None  # a user's mistake reads as it would without Ray
-        self.actor = actor
-        return served
-
-    async def refill(self, lost: Any) -> None:
-        """Replace the lost actor, once, whoever notices first."""
         async with self._filling:
-            if self.actor is not lost:
-                return
-            self._replacements += 1
-            if self._replacements > self._engine["max_replacements"]:
-                raise ServiceError(f"a question worker was lost {self._replacements} times; the run can be resumed")
-            await self.fill()
+            if lost is not None and self.actor is lost:
+                self._count_loss()
+            while self.actor is lost:
+                actor = ray.remote(QuestionWorker).options(**options).remote(self._points, self._folder)
+                try:
+                    self._watch.on_served(await _result(actor.open.remote()))
+                    self.actor = actor
+                except RayActorError:
+                    self._count_loss()
+
+    def _count_loss(self) -> None:
+        self._lost += 1
+        if self._lost > self._engine["max_replacements"]:
+            raise ServiceError(f"a question worker was lost {self._lost} times; the run can be resumed")
 
 
-async def _lane(seat: _Seat, leases: Leases, watch: Watch) -> None:
+async def _lane(seat: _Seat, filled: asyncio.Task[None], leases: Leases, watch: Watch) -> None:
     """Pull leases for one worker, one after the other."""
+    await filled
     while (shard := await leases.take()) is not None:
         actor = seat.actor
         try:
-            progress = await actor.run.remote(shard)
+            progress = await _result(actor.run.remote(shard))
         except RayActorError:
             await leases.settle(returned=shard)
-            await seat.refill(actor)
+            await seat.fill(lost=actor)
         else:
             await leases.settle()
             watch.on_progress(progress)
+
+
+async def _result(reply: Any) -> Any:
+    """What an actor's call returns or raises: a user's mistake reads as it would without Ray."""
+    try:
+        return await reply
+    except RayTaskError as error:
+        raise error.cause from None
 
 
 def _connect(engine: Mapping[str, Any]) -> bool:
@@ -121,7 +150,10 @@ def _connect(engine: Mapping[str, Any]) -> bool:
         return False
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if engine["address"] or os.environ.get("RAY_ADDRESS"):
-        ray.init(address=engine["address"], **quiet)
+        try:
+            ray.init(address=engine["address"], **quiet)
+        except ConnectionError as error:
+            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
     else:
         cpus = max(os.cpu_count() or 1, round(engine["workers"] * engine["cpus_per_worker"]))
         # "local": a cluster that somebody else started on this machine is theirs.

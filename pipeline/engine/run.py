@@ -20,12 +20,13 @@ from pipeline.datasets.port import Dataset
 from pipeline.engine.local import run_local
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.shard import Shard, shards
-from pipeline.engine.summary import Ended, summarise
+from pipeline.engine.summary import TIMES, Ended, summarise
 from pipeline.engine.watch import Watch, questions_left
 from pipeline.engine.worker import Served
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import PointSummary
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import failed_shards
 
 _PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
 
@@ -71,18 +72,21 @@ async def _execute(
 ) -> Ended:
     resolved = points[0].config
     rejections = Rejections(folder.rejected, strict=resolved["dataset"]["strict"])
-    owed = _Owed(resolved, rejections, folder.finished())
+    finished = folder.finished() - (failed_shards(folder) if resolved["run"]["retry_failed"] else set())
+    owed = _Owed(resolved, rejections, finished)
     began = opened = time.time()
 
     def on_served(served: Sequence[Served]) -> None:
-        nonlocal opened
-        opened = time.time()
-        _refuse_other_service(folder, saved, served)
+        """Called once per worker."""
+        nonlocal opened, saved
         if saved is None:
-            folder.write_run(_describe(points, served, began))
+            saved = _describe(points, served, began)
+            folder.write_run(saved)
+        _refuse_other_service(folder, saved, served)
+        opened = time.time()
 
     size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
-    left = questions_left(config.build("dataset", resolved), limit, size=size, finished=folder.finished())
+    left = questions_left(config.build("dataset", resolved), limit, size=size, finished=finished)
     watch = Watch(console, total=left, points=len(points), on_served=on_served)
     with rejections:
         first = next(owed, None)
@@ -95,6 +99,8 @@ async def _execute(
                 await _executor(resolved["engine"]["name"])(
                     [point.config for point in points], folder.path, chain([first], owed), watch
                 )
+    if first is None and (earlier := folder.read_summary()):  # what it took is what it took then
+        return Ended(owed.questions, rejections.count, **{name: earlier[name] for name in TIMES})
     return Ended(
         owed.questions,
         rejections.count,

@@ -19,6 +19,9 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, read_shards
 
 
+TIMES = ("wall_s", "opening_s", "loop_lag_s")
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """What only the driver of a run knows at its end."""
@@ -50,7 +53,7 @@ def rescore_run(folder: RunFolder, evaluation: Evaluation) -> list[PointSummary]
     saved = folder.read_summary()
     if saved is None:
         raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
-    rows = rescore(pl.scan_parquet(folder.traces).drop("steps", "texts").collect(), settings=evaluation)
+    rows = rescore(pl.scan_parquet(folder.traces, glob=False).drop("steps", "texts").collect(), settings=evaluation)
     summaries = _aggregate(folder, tally([rows]), questions=saved["questions"], evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
@@ -90,8 +93,6 @@ def _document(folder: RunFolder, summaries: Sequence[PointSummary], ended: Ended
         "physical_llm_calls": logical - total("llm_calls_shared"),
         "distinct_call_keys": count_distinct_calls(folder),
         "physical_kg_queries": total("kg_queries"),
-        "wall_s": ended.wall_s,
-        "opening_s": ended.opening_s,
-        "loop_lag_s": ended.loop_lag_s,
+        **{name: getattr(ended, name) for name in TIMES},
         "complete": not any(point.not_run for point in summaries),
     }

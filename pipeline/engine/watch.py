@@ -54,10 +54,15 @@ class Watch:
         self._task = self._bar.add_task("questions", total=total and total * points, rate="", hits="–", start=False)
 
     def on_served(self, served: Sequence[Served]) -> None:
-        """Check what was opened, and show that the run goes on."""
+        """Check what a worker has opened, and show that the run goes on."""
         self._check(served)
-        self._bar.start()
-        self._bar.start_task(self._task)
+        if not self._bar.live.is_started:
+            self._bar.start()
+            self._bar.start_task(self._task)
+
+    def say(self, line: str) -> None:
+        """Tell something above the bar."""
+        self._bar.console.print(line, markup=False)
 
     def on_progress(self, progress: Progress) -> None:
         """Add rows that have just finished."""

@@ -18,7 +18,7 @@ from pipeline.engine.shard import Progress, Shard
 from pipeline.llm.prompt import Completion, Template
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import RecordedCalls
+from pipeline.traces.reader import RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Example
@@ -52,8 +52,12 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         opened: dict[str, Any] = {}
-        for index, point in enumerate(self._points):
-            self._settings.append(await self._open(index, point, opened))
+        try:
+            for index, point in enumerate(self._points):
+                self._settings.append(await self._open(index, point, opened))
+        except BaseException:
+            await self._stack.aclose()
+            raise
         self._earlier = [RecordedCalls(Path(run)) for run in self._points[0]["run"]["reuse"]]
         lag = asyncio.create_task(self._watch_loop())
         self._stack.callback(lag.cancel)
@@ -70,9 +74,13 @@ class Worker:
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard at every point, and commit the shard."""
+        retried = await asyncio.to_thread(completions_of, self._folder.shard(shard.index))
         with Draft(self._folder, shard.index) as draft:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._run_points(example, draft, on_row)) for example in shard.examples]
+                tasks = [
+                    group.create_task(self._run_points(example, draft, retried.get(example.question.id, {}), on_row))
+                    for example in shard.examples
+                ]
             rows = [row for task in tasks for row in task.result()]
             await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows)
             draft.discard()
@@ -86,11 +94,13 @@ class Worker:
             await asyncio.sleep(_LAG_PERIOD_S)
             self._lag_s = max(self._lag_s, loop.time() - due)
 
-    async def _run_points(self, example: Example, draft: Draft, on_row: Callable[[Progress], None]) -> list[TraceRow]:
-        """Run one question at all points together, behind one memo."""
+    async def _run_points(
+        self, example: Example, draft: Draft, retried: Mapping[str, Completion], on_row: Callable[[Progress], None]
+    ) -> list[TraceRow]:
+        """Run one question at all points together, behind one memo; `retried` are its calls when it failed before."""
         id = example.question.id
         async with self._slots:
-            memo = Memo(made=draft.calls(id), reused=self._reused(id), on_call=partial(draft.append, id))
+            memo = Memo(made={**retried, **draft.calls(id)}, reused=self._reused(id), on_call=partial(draft.append, id))
 
             async def run(setting: Setting) -> TraceRow:
                 row = await run_question(example, setting, memo, self._store_template)

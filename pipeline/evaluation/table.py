@@ -14,20 +14,22 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import Group, PointSummary
 
 _STANDARD = {"hits_at_1": "Hits@1", "f1": "F1"}
-_GRBENCH = {"grbench_em": "EM", "grbench_f1": "item F1"}
+_GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
+"""What GRBench counts where others count the standard score: it is printed beneath that."""
 _RELIABILITY = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits in evidence"}
 _COSTS = {"llm_calls": "calls", "tokens": "tokens"}
 _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
 _COST_WIDTH = len("00.0 calls")
+_METHOD_WIDTH = len("srp (similarity)")
 
 
 def score_table(points: Sequence[PointSummary]) -> Table:
     """One row per point: the compatible score of its method's paper, then the standard ones, then what it cost."""
-    scores = _STANDARD | (_GRBENCH if any(map(_is_grbench, points)) else {}) | _RELIABILITY
+    scores = _STANDARD | _RELIABILITY
     table = _table(None, _caption(points))
     table.padding = 0  # so that five figures with their intervals leave room for a name in 80 columns
-    table.add_column("method", overflow="fold")
+    table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
     for heading in ("as its paper counts", *scores.values()):
         table.add_column(heading, justify="right", width=_INTERVAL_WIDTH)
     table.add_column("per question", justify="right", width=_COST_WIDTH)
@@ -36,7 +38,7 @@ def score_table(points: Sequence[PointSummary]) -> Table:
         table.add_row(
             _description(point, [override for override in point.overrides if override not in shared]),
             _compatible(point),
-            *(_cell(point.scores.get(name)) for name in scores),
+            *(_standard(point, name) for name in scores),
             _cost(point),
         )
     return table
@@ -98,8 +100,20 @@ def _description(point: PointSummary, overrides: Sequence[str]) -> Text:
 def _compatible(point: PointSummary) -> Text:
     """The scores that the method's paper reports, each with its name beneath."""
     names = ("rouge_l",) if _is_grbench(point) else printed_beside(point.method)
-    cells = [_cell(point.scores.get(name)).append(f"\n{name.removeprefix('compat_')}", "dim") for name in names]
+    cells = [_named(point, name, name.removeprefix("compat_")) for name in names]
     return Text("\n").join(cells) if cells else Text(_ABSENT)
+
+
+def _standard(point: PointSummary, name: str) -> Text:
+    """A score and, where the dataset counts in a way of its own too, that one with its name beneath."""
+    cell = _cell(point.scores.get(name))
+    if not _is_grbench(point) or name not in _GRBENCH:
+        return cell
+    return Text("\n").join([cell, _named(point, *_GRBENCH[name])])
+
+
+def _named(point: PointSummary, score: str, name: str) -> Text:
+    return _cell(point.scores.get(score)).append(f"\n{name}", "dim")
 
 
 def _cell(score: Estimate | None) -> Text:

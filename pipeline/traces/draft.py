@@ -14,6 +14,7 @@ from typing import Self
 
 import orjson
 
+from pipeline.errors import StorageError
 from pipeline.llm.prompt import Completion
 from pipeline.traces.folder import RunFolder
 
@@ -34,8 +35,11 @@ class Draft:
         return self._known.get(question_id, {})
 
     def append(self, question_id: str, key: str, completion: Completion) -> None:
-        """Make one finished call durable."""
-        self._file.write(orjson.dumps((question_id, key, completion)) + b"\n")
+        """Make one finished call durable. Raises StorageError."""
+        try:
+            self._file.write(orjson.dumps((question_id, key, completion)) + b"\n")
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be written: {error.strerror}") from None
 
     def discard(self) -> None:
         """Remove every draft of the shard; call it once the shard is committed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +13,15 @@ from typing import Any
 
 import yaml
 
-from pipeline.errors import UserError
+from pipeline.errors import StorageError, UserError
 from pipeline.llm.prompt import Template
+
+_TMP = ".tmp"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """`runs/NAME/`: `run.yaml`, `traces/`, `drafts/`, `prompts/`, `summary.json`, `rejected.jsonl`."""
+    """`runs/NAME/`: `run.yaml`, `traces/`, `drafts/`, `prompts/`, `summary.json`, `rejected.jsonl`, `lock`."""
 
     path: Path
 
@@ -34,27 +36,26 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other drivers out, and clear what a killed one left. Raises UserError when a living one is in it."""
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            _lock(handle, self.path)
+        with (self.path / "lock").open("w") as lock:
+            _lock(lock.fileno(), self.path)
             self._clear()
             yield
-        finally:
-            os.close(handle)
 
     def _clear(self) -> None:
         """Remove half-written files, and drafts of shards that were committed just before the kill."""
-        for path in self.path.rglob("*.tmp"):
-            path.unlink()
-        for path in (draft for index in self.finished() for draft in self.drafts(index)):
+        half_written = [*self.path.glob(f"run.yaml.*{_TMP}"), *self.path.glob(f"summary.json.*{_TMP}")]
+        half_written += [path for part in ("traces", "prompts") for path in (self.path / part).glob(f"*.*{_TMP}")]
+        stale = [draft for index in self.finished() for draft in self.drafts(index)]
+        for path in (*half_written, *stale):
             path.unlink()
 
     @property
-    def traces(self) -> str:
-        """The glob that `polars.scan_parquet` takes. Raises UserError when nothing is finished yet."""
-        if not self.finished():
+    def traces(self) -> list[Path]:
+        """The finished shards, in order. Raises UserError when there is none yet."""
+        finished = [self.shard(index) for index in sorted(self.finished())]
+        if not finished:
             raise UserError(f"{self.path} holds no finished shard: is it a run folder, and has the run begun?")
-        return str(self.path / "traces" / "*.parquet")
+        return finished
 
     @property
     def rejected(self) -> Path:
@@ -93,24 +94,27 @@ class RunFolder:
     def read_summary(self) -> dict[str, Any] | None:
         """The contents of `summary.json`, or None while the run is not complete."""
         path = self.path / "summary.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write `summary.json`, atomically."""
         write_atomically(self.path / "summary.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
 
     def write_template(self, role: str, template: Template) -> None:
-        """Store the fixed text of a prompt under its digest."""
+        """Store the fixed text of a prompt under its digest. Raises StorageError."""
         path = self.path / "prompts" / f"{template.digest}.json"
         if not path.exists():
             text = {"role": role, "system": template.system, "user": template.user}
             if template.assistant:
                 text["assistant"] = template.assistant
-            write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
+            try:
+                write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
+            except OSError as error:
+                raise StorageError(f"{path} cannot be written: {error.strerror}") from None
 
     def read_template(self, digest: str) -> Template:
         """Read back a prompt's fixed text."""
-        text = json.loads((self.path / "prompts" / f"{digest}.json").read_text())
+        text = json.loads((self.path / "prompts" / f"{digest}.json").read_text(encoding="utf-8"))
         return Template(system=text["system"], user=text["user"], assistant=text.get("assistant", ""))
 
 
@@ -125,6 +129,11 @@ def _lock(handle: int, path: Path) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     """Write beside `path` and rename: a reader sees the old text or the new, never a part."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside = beside_of(path)
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def beside_of(path: Path) -> Path:
+    """Where to write what is then renamed to `path`; no two writers, on whatever machines, get the same place."""
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_TMP}")

@@ -20,19 +20,35 @@ _OPEN_SHARDS = 64
 
 
 def read_shards(folder: RunFolder, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """These columns of each finished shard, one after the other."""
-    return (pl.read_parquet(shard, columns=list(columns)) for shard in _shards(folder))
+    """These columns of each finished shard, one after the other. Raises UserError when a shard lacks one."""
+    try:
+        for shard in folder.traces:
+            yield pl.read_parquet(shard, columns=list(columns), glob=False)
+    except pl.exceptions.ColumnNotFoundError as error:
+        said = f"{folder.path} was written by another version of this project ({error}): name another run.dir"
+        raise UserError(said) from None
 
 
 def count_distinct_calls(folder: RunFolder) -> int:
     """Different model calls: an ordinal counts equal calls of one question, so a key is one call of its question."""
     keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
-    shards = (pl.scan_parquet(shard).select("question_id", keys).explode("steps") for shard in _shards(folder))
-    return sum(keys_of_shard.drop_nulls().unique().collect().height for keys_of_shard in shards)
+    shards = (pl.scan_parquet(shard, glob=False).select("question_id", keys) for shard in folder.traces)
+    return sum(shard.explode("steps").drop_nulls().unique().collect().height for shard in shards)
 
 
-def _shards(folder: RunFolder) -> Iterator[Path]:
-    return (folder.shard(index) for index in sorted(folder.finished()))
+def failed_shards(folder: RunFolder) -> set[int]:
+    """Indices of the finished shards that hold a question that failed."""
+    return {
+        index
+        for index in folder.finished()
+        if "failed" in pl.read_parquet(folder.shard(index), columns=["status"], glob=False)["status"]
+    }
+
+
+def completions_of(shard: Path) -> dict[str, dict[str, Completion]]:
+    """The completions in one finished shard, by question and call key; none when it is not there."""
+    calls = _read_calls(str(shard)) if shard.exists() else {}
+    return {id: {key: call.completion for key, call in of_question.items()} for id, of_question in calls.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +73,7 @@ class RecordedCalls:
         if saved is None:
             raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
         self.saved: Mapping[str, Any] = saved
-        rows = pl.scan_parquet(self._folder.traces, include_file_paths="file").select("question_id", "file")
+        rows = pl.scan_parquet(self._folder.traces, include_file_paths="file", glob=False).select("question_id", "file")
         self._files = dict(rows.unique().collect().iter_rows())
         self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(_read_calls)
 
@@ -76,7 +92,7 @@ class RecordedCalls:
 
 
 def _read_calls(file: str) -> dict[str, dict[str, RecordedCall]]:
-    frame = pl.read_parquet(file, columns=["question_id", "steps", "texts"])
+    frame = pl.read_parquet(file, columns=["question_id", "steps", "texts"], glob=False)
     frame = frame.explode("steps", "texts").unnest("steps", "texts")
     calls: dict[str, dict[str, RecordedCall]] = {}
     for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):

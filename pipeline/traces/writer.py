@@ -13,13 +13,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.traces.folder import beside_of
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, SCHEMA_VERSION, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
 from pipeline.types import Answer, Node, Triple
+
+_MOST_HOPS = 1 << 31
+"""What the column's type can hold; any other value of the field is in `meta` alone."""
 
 
 def write_shard(path: Path, rows: Sequence[TraceRow]) -> None:
     """Write the rows to `path`, atomically: the file exists complete or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside = beside_of(path)
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
     options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
     options |= {"write_statistics": False, "store_schema": False}
@@ -58,7 +62,7 @@ def _question_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
         "question": [question.text for question in questions],
         "type": [_text(question.meta.get("type")) for question in questions],
         "level": [_text(question.meta.get("level")) for question in questions],
-        "hops": [hop if isinstance(hop, int) else None for hop in hops],
+        "hops": [hop if type(hop) is int and 0 <= hop < _MOST_HOPS else None for hop in hops],
         "meta": [orjson.dumps(dict(question.meta)).decode() for question in questions],
     }
 

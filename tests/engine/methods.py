@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
+from pipeline.errors import ServiceError
 from pipeline.llm.prompt import Sampling
 from pipeline.methods.answering import AnswerAlone
 from pipeline.methods.port import Tools
@@ -22,6 +24,23 @@ class OneFails:
             raise ZeroDivisionError("a bug of the method")
         answers = await tools.llm.ask(AnswerAlone(question), Sampling())
         return Answer(tuple(map(Prediction, answers.texts)))
+
+
+@dataclass(frozen=True)
+class MeetsAnOutage:
+    """Asks once, then needs a service that every tenth question does not get while the file `outage` exists."""
+
+    outage: str
+    name: str = "meets-an-outage"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        answers = await tools.llm.ask(AnswerAlone(question), Sampling())
+        if question.id.endswith("3") and self._is_out():
+            raise ServiceError("nobody is there")
+        return Answer(tuple(map(Prediction, answers.texts)))
+
+    def _is_out(self) -> bool:
+        return Path(self.outage).exists()
 
 
 @dataclass(frozen=True)

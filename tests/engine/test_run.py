@@ -14,7 +14,8 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.engine.run import Point, execute
-from pipeline.errors import UserError
+from pipeline.errors import StorageError, UserError
+from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers import the test doubles by name
@@ -23,7 +24,7 @@ TIMES = {"llm_s", "kg_s", "wall_s", "steps", "texts"}
 
 
 def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None) -> Point:
-    words = ("dataset=sample", "dataset.triples=2000", "llm=oracle", "run.limit=40", f"run.dir={folder}", *overrides)
+    words = ("dataset=sample", "dataset.triples=2000", "llm=oracle", "run.limit=40", f"run.dir='{folder}'", *overrides)
     resolved = config.compose(words)
     return Point(overrides, resolved | ({"method": method} if method else {}))
 
@@ -57,6 +58,7 @@ def test_every_question_is_a_row_and_the_summary_says_what_it_took(tmp_path: Pat
         "traces",
         "drafts",
         "prompts",
+        "lock",
     }
 
 
@@ -88,12 +90,42 @@ def test_a_spent_budget_still_answers(tmp_path: Path) -> None:
     assert frame["hits_at_1"].sum() == 40
 
 
+def test_questions_that_met_an_outage_are_run_again_when_asked(tmp_path: Path) -> None:
+    outage = tmp_path / "outage"
+    method = {"_target_": "methods.MeetsAnOutage", "outage": str(outage)}
+    run(resolve(tmp_path / "undisturbed", method=method))
+    outage.touch()
+    assert run(resolve(tmp_path / "run", method=method))["points"][0]["failed"] == 4
+    outage.unlink()
+    assert run(resolve(tmp_path / "run", method=method))["points"][0]["failed"] == 4, "not unless it is asked for"
+    assert run(resolve(tmp_path / "run", "run.retry_failed=true", method=method))["points"][0]["failed"] == 0
+    assert rows(tmp_path / "run").equals(rows(tmp_path / "undisturbed"))
+
+
+def test_a_folder_that_cannot_be_written_to_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(draft: object, *line: object) -> None:
+        raise StorageError("shard-00000.jsonl cannot be written: No space left on device")
+
+    monkeypatch.setattr(Draft, "append", full)
+    with pytest.raises(ExceptionGroup) as ended:
+        run(resolve(tmp_path / "run"))
+    assert ended.group_contains(StorageError)
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_name_with_the_signs_of_a_pattern_is_only_a_name(tmp_path: Path) -> None:
+    one, other = tmp_path / "r[12]", tmp_path / "r1"
+    assert run(resolve(other, "run.limit=8"))["questions"] == 8
+    assert run(resolve(one))["complete"] is True
+    assert run(resolve(tmp_path / "again", f"run.reuse=['{one}']"))["physical_llm_calls"] == 0
+
+
 def test_the_same_command_on_a_finished_run_does_nothing(tmp_path: Path) -> None:
-    run(resolve(tmp_path / "run"))
+    first = run(resolve(tmp_path / "run"))
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "traces").iterdir()}
     again = run(resolve(tmp_path / "run"))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "traces").iterdir()} == before
-    assert again["complete"] is True
+    assert again == first, "what it took included"
 
 
 def test_only_the_missing_shards_are_run_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -92,6 +93,18 @@ def test_grbench_rows_show_rouge() -> None:
     assert "36.9" in text
     assert "rouge_l" in text
     assert "EM" in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_grbench_row_says_whose_figures_they_are(width: int) -> None:
+    names = ("rouge_l", "hits_at_1", "f1", "grbench_em", "grbench_f1", "answer_in_evidence", "answer_supported")
+    scores = {name: Estimate(mean / 10, mean / 10 - 0.05, mean / 10 + 0.05, 200) for mean, name in enumerate(names, 1)}
+    row = point("r3", dataset="grbench", label="similarity", failed=3, scores=scores)
+    text = printed(score_table([row]), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert all(words in text for words in ("r3 (similarity)", "grbench, ", "100", "questions", "3 failed", "tokens"))
+    assert all(f"{10 * mean - 5:.1f}–{10 * mean + 5:.1f}" in text for mean in range(1, 8))
+    assert all(heading in text for heading in ("rouge_l", "Hits@1", "EM", "item F1"))
 
 
 def test_markup_in_names_is_text() -> None:

@@ -45,12 +45,15 @@ def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder: RunFo
         with Draft(folder, shard):
             pass
     folder.shard(0).write_bytes(b"committed")
+    of_others = folder.path / "thesis.tmp"
+    of_others.touch()
     half_written = folder.path / "traces" / "shard-00001.parquet.17.tmp"
     half_written.write_bytes(b"half")
     with folder.held():
         assert folder.drafts(0) == []
         assert len(folder.drafts(1)) == 1
         assert not half_written.exists()
+        assert of_others.exists()
         assert folder.finished() == {0}
 
 

@@ -109,3 +109,12 @@ def test_reading_what_is_no_run_says_so(tmp_path: Path) -> None:
         RecordedCalls(tmp_path)
     with pytest.raises(UserError, match="holds no finished shard"):
         _ = RunFolder(tmp_path).traces
+
+
+@pytest.mark.parametrize("hops", [True, -1, 5_000_000_000, "two", 2.0])
+def test_hops_that_are_no_number_of_hops_stay_in_meta(hops: object, folder: RunFolder) -> None:
+    odd = row("q1")
+    odd.example.question.meta["hops"] = hops  # type: ignore[index]
+    write_shard(folder.shard(0), [odd])
+    (read,) = pl.read_parquet(folder.shard(0)).iter_rows(named=True)
+    assert (read["hops"], orjson.loads(read["meta"])["hops"]) == (None, hops)
