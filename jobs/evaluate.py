@@ -30,9 +30,9 @@ def main(argv: list[str]) -> int:
 
 
 def _points(argv: list[str]) -> list[Point]:
-    for word in argv:
-        if "=" not in word and Path(word, "run.yaml").is_file():
-            raise UserError(f"{word} is a run folder: name the file in it, as in kgqa evaluate {Path(word, 'run.yaml')}")
+    for saved in (Path(word, "run.yaml") for word in argv if "=" not in word):
+        if saved.is_file():
+            raise UserError(f"{saved.parent} is a run folder: name its file, as in kgqa evaluate {saved}")
     files = [word for word in argv if word.endswith(".yaml") and "=" not in word]
     if not files:
         return [Point(tuple(argv), config.compose(argv))]

@@ -219,25 +219,27 @@ def _import(name: str, path: str) -> Any:
 
 def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) -> str:
     first = error.errors()[0]
+    key = _key(first, path, given)
     match first["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
-            return f"unknown key '{path}.{_key(first['loc'], given)}'."
+            return f"unknown key '{key}'."
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             key = ".".join([path, *map(str, first["loc"])])
             return f"{key} must be given, as in {key}=…"
-    key = _key(first["loc"], given)
-    wishes = [_wish(each, f"{path}.{key}") for each in error.errors() if _key(each["loc"], given) == key]
+    wishes = [_wish(each, key) for each in error.errors() if _key(each, path, given) == key]
     either = " or ".join([wishes[0], *(wish.removeprefix("input should be ") for wish in wishes[1:])])
-    return f"{path}.{key}={first['input']!r} is wrong: {either}"
+    return f"{key}={first['input']!r} is wrong: {either}"
 
 
-def _key(location: Sequence[int | str], given: Any) -> str:
-    """The dotted key at a location of pydantic's, which also names the members of unions: those lead nowhere."""
-    parts = []
-    for part in location:
-        if part in (given if isinstance(given, Mapping) else range(len(given)) if isinstance(given, Sequence) else ()):
+def _key(error: ErrorDetails, path: str, given: Any) -> str:
+    """The dotted key of a wrong value. Its location also names the members of unions, which lead nowhere in `given`."""
+    parts = [path]
+    for part in error["loc"]:
+        try:
             given = given[part]
-            parts.append(str(part))
+        except (LookupError, TypeError):
+            continue
+        parts.append(str(part))
     return ".".join(parts)
 
 

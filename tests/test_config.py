@@ -6,9 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unions:
+    """A component whose key takes one of two types, and must not be empty."""
+
+    either: dict[str, list[int]] | list[int]
+
+    @model_validator(mode="after")
+    def _filled(self) -> Unions:
+        if not self.either:
+            raise ValueError("nothing fits")
+        return self
 
 
 def reordered(value: Any) -> Any:
@@ -198,6 +213,22 @@ def test_a_key_that_a_component_lacks_must_be_given() -> None:
 def test_hydras_own_keys_are_not_ours_to_explain() -> None:
     with pytest.raises(UserError, match=r"Could not override 'hydra\.nothing'"):
         config.compose(["hydra.nothing=1"])
+
+
+@pytest.mark.parametrize("word", ["hydra.searchpath=3", "method=null"])
+def test_what_hydra_cannot_compose_at_all_is_a_mistake_in_its_words(word: str) -> None:
+    with pytest.raises(UserError, match="must be a"):
+        config.compose([word])
+
+
+def test_a_value_deep_in_a_union_is_named_by_its_keys_alone() -> None:
+    section = {"_target_": f"{__name__}.Unions", "either": {"values": [1, "x"]}}
+    with pytest.raises(UserError, match=r"^kg\.either\.values\.1='x' is wrong: input should be a valid integer"):
+        config.build("kg", {"kg": section})
+    with pytest.raises(UserError, match=r"^kg\.either=1 is wrong: input should be a valid dictionary or "):
+        config.build("kg", {"kg": {**section, "either": 1}})
+    with pytest.raises(UserError, match=r"^kg=.* is wrong: value error, nothing fits$"):
+        config.build("kg", {"kg": {**section, "either": {}}})
 
 
 def test_groups_of_the_users_own(tmp_path: Path) -> None:

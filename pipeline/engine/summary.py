@@ -18,7 +18,6 @@ from pipeline.evaluation.table import breakdown_table, score_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, read_shards
 
-
 TIMES = ("wall_s", "opening_s", "loop_lag_s")
 
 

@@ -31,8 +31,8 @@ def score_table(points: Sequence[PointSummary]) -> Table:
     table.padding = 0  # so that five figures with their intervals leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
     for heading in ("as its paper counts", *scores.values()):
-        table.add_column(heading, justify="right", width=_INTERVAL_WIDTH)
-    table.add_column("per question", justify="right", width=_COST_WIDTH)
+        table.add_column(heading, justify="right", overflow="fold", max_width=_INTERVAL_WIDTH)
+    table.add_column("per question", justify="right", overflow="fold", max_width=_COST_WIDTH)
     shared = set.intersection(*(set(point.overrides) for point in points))
     for point in points:
         table.add_row(

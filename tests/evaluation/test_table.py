@@ -95,6 +95,12 @@ def test_grbench_rows_show_rouge() -> None:
     assert "EM" in text
 
 
+@pytest.mark.parametrize("width", [60, 70])
+def test_a_terminal_too_narrow_for_all_figures_still_shows_the_names(width: int) -> None:
+    text = printed(score_table([point(label="similarity", failed=3), point("cot", label="similarity")]), width)
+    assert all(words in text for words in ("srp (similarity)", "cot (similarity)", "webqsp, 100", "3 failed"))
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_grbench_row_says_whose_figures_they_are(width: int) -> None:
     names = ("rouge_l", "hits_at_1", "f1", "grbench_em", "grbench_f1", "answer_in_evidence", "answer_supported")

@@ -30,16 +30,21 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("llm.base_urls=[http://gpu1/v1]", "unknown key 'llm.base_urls'. It is a key of llm=endpoint."),
         ("+method.new=1", "unknown key 'method.new'."),
         ("+run.new=1", "unknown key 'run.new'."),
-        ("method=spr", "there is no method=spr. Did you mean 'srp'? Known: cot, srp"),
+        ("method=spr", "there is no method=spr. Did you mean 'srp'? Known: arg, cot, "),
         ("engine=ry", "there is no engine=ry. Did you mean 'ray'? Known: local, ray"),
         ("experiment=reedi", "there is no experiment=reedi. Did you mean 'readi'?"),
         ("method.depth=deep", "method.depth='deep' is wrong: input should be a valid integer"),
         ("run.limit=many", "run.limit='many' is wrong: input should be a valid integer"),
         ("run.limit=", "run.limit='' is wrong: input should be a valid integer"),
         ("run.seed=x", "run.seed='x' is wrong"),
-        ("run.reuse=runs/x", "run.reuse='runs/x' is wrong: input should be a valid list"),
+        ("run.reuse=runs/x", "run.reuse='runs/x' is wrong: input should be a list, written run.reuse=[a,b]"),
+        (
+            "llm=endpoint llm.base_urls=http://gpu1/v1",
+            "llm.base_urls='http://gpu1/v1' is wrong: input should be a list, written llm.base_urls=[a,b]",
+        ),
+        ("method.judge=maybe", "method.judge='maybe' is wrong: input should be true or false or 'structural'"),
         ("engine.concurrency=x", "engine.concurrency='x' is wrong"),
-        ("dataset.strict=maybe", "dataset.strict='maybe' is wrong: input should be a valid boolean"),
+        ("dataset.strict=maybe", "dataset.strict='maybe' is wrong: input should be true or false"),
         ("budget.max_llm_calls=x", "budget.max_llm_calls='x' is wrong"),
         ("budget=3", "budget=3 is wrong: it should be a section with keys of its own"),
         ("~method", "method=None is wrong: it should be a section with keys of its own"),
@@ -176,12 +181,19 @@ def test_a_saved_run_that_is_not_there(kgqa: Kgqa) -> None:
     assert kgqa("evaluate", "nowhere/run.yaml").sentence == "nowhere/run.yaml cannot be read: No such file or directory"
 
 
+@pytest.mark.parametrize("words", [[], ["run.limit=3"]])
+def test_a_run_folder_where_its_run_yaml_is_meant(words: list[str], finished: Path, kgqa: Kgqa) -> None:
+    said = kgqa("evaluate", finished, *words).sentence
+    assert said == f"{finished} is a run folder: name its file, as in kgqa evaluate {finished}/run.yaml"
+
+
 def test_scoring_what_is_no_run_or_not_complete(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
     assert kgqa("score", "nowhere").sentence == "nowhere is not a run folder: it has no run.yaml"
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
     assert "run its command again (kgqa evaluate half/run.yaml)" in kgqa("score", "half").sentence
     assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
+    assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
 
 
 def test_scoring_predictions_that_are_not_there(kgqa: Kgqa) -> None:
@@ -198,8 +210,14 @@ def test_scoring_predictions_that_are_not_there(kgqa: Kgqa) -> None:
         ("--evaluate", "there is no command '--evaluate'. Did you mean 'evaluate'?"),
         ("graph lode", "kgqa graph has no 'lode'. Did you mean 'load'?"),
         ("graph load target=x", "target=x is none of ntriples, oxigraph, virtuoso"),
+        ("graph load method=srp", "this command has no group 'method'. It has dataset, kg."),
+        ("graph load method.depth=2", "this command has no group 'method'. It has dataset, kg."),
+        ("graph load dataset=metaqa engine=ray --help", "this command has no group 'engine'. It has dataset, kg."),
+        ("graph load targt=oxigraph", "unknown key 'targt'. Did you mean 'target'?"),
+        ("graph serve llm=oracle", "this command has no group 'llm'. It has dataset, kg."),
         ("graph serve replicas=0", "replicas=0 should be a number from 1 on"),
         ("references run.limit=x", "run.limit='x' is wrong"),
+        ("score predictions=x.jsonl engine=ray", "this command has no group 'engine'. It has dataset, evaluation, kg."),
         ("references references.clusters=0", "references.clusters=0 is wrong: input should be greater than 0"),
         ("benchmark nothing", "there is no benchmark 'nothing'"),
         ("evaluate llm=x --help", "there is no llm=x"),
