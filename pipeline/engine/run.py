@@ -73,7 +73,9 @@ async def _execute(
     resolved = points[0].config
     rejections = Rejections(folder.rejected, strict=resolved["dataset"]["strict"])
     finished = folder.finished() - (failed_shards(folder) if resolved["run"]["retry_failed"] else set())
-    owed = _Owed(resolved, rejections, finished)
+    dataset: Dataset = config.build("dataset", resolved)
+    size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
+    owed = _Owed(shards(dataset, rejections.add, size=size, limit=limit), finished)
     began = opened = time.time()
 
     def on_served(served: Sequence[Served]) -> None:
@@ -85,8 +87,7 @@ async def _execute(
         _refuse_other_service(folder, saved, served)
         opened = time.time()
 
-    size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
-    left = questions_left(config.build("dataset", resolved), limit, size=size, finished=finished)
+    left = questions_left(dataset, limit, size=size, finished=finished)
     watch = Watch(console, total=left, points=len(points), on_served=on_served)
     with rejections:
         first = next(owed, None)
@@ -113,10 +114,8 @@ async def _execute(
 class _Owed(Iterator[Shard]):
     """The shards that are not finished yet; counts the questions of all."""
 
-    def __init__(self, resolved: Mapping[str, Any], rejections: Rejections, finished: Collection[int]) -> None:
-        dataset: Dataset = config.build("dataset", resolved)
-        size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
-        self._shards = shards(dataset, rejections.add, size=size, limit=limit)
+    def __init__(self, all_shards: Iterator[Shard], finished: Collection[int]) -> None:
+        self._shards = all_shards
         self._finished = finished
         self.questions = 0
 
