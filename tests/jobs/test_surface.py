@@ -25,12 +25,12 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever arg_prompted arg_released "
-        "arg_token_all arg_token_no_rationality arg_token_no_relevance arg_token_no_relevance_rationality "
-        "arg_token_no_sequence arg_token_no_utility arg_token_utility arg_top_3 arg_webqsp arg_wide "
-        "cot cot_self_consistency graph_cot none parog_always_refined parog_no_planner parog_no_refinement "
-        "parog_per_entity parog_prior_only parog_prompted_planner parog_split_refine parog_topic_starts "
-        "r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
+        "arg arg_depth_1 arg_depth_2 arg_depth_3 arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever "
+        "arg_prompted arg_released arg_token_no_rationality arg_token_no_relevance "
+        "arg_token_no_relevance_rationality arg_token_no_sequence arg_token_no_utility arg_token_utility arg_top_3 "
+        "arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog parog_always_refined "
+        "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
+        "parog_split_refine parog_topic_starts r3 r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
         "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
         "srp_structural tog tog_bm25 tog_compat tog_encoder"
     ),
@@ -45,6 +45,7 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 
 HELP = {
     "evaluate": set(GROUPS),
+    "ablations": set(GROUPS),
     "score": {"dataset", "evaluation", "kg"},
     "references": set(GROUPS),
     "graph load": {"dataset", "kg"},
@@ -54,7 +55,7 @@ HELP = {
 
 
 def test_the_commands() -> None:
-    assert list(COMMANDS) == ["evaluate", "score", "graph", "references", "benchmark"]
+    assert list(COMMANDS) == ["evaluate", "ablations", "score", "graph", "references", "benchmark"]
 
 
 @pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
