@@ -115,7 +115,9 @@ class QuestionModel:
         step.key, step.template = digest.hexdigest(), template.digest
         step.inputs = to_json(inputs)
         step.sampling = to_json({"sampling": sampling, "choices": choices, "ordinal": ordinal})
-        return Call(prompt, messages, sampling, step.key, int.from_bytes(digest.digest()[:4], "big") >> 1, choices)
+        seed = int.from_bytes(digest.digest()[:4], "big") >> 1
+        nonce = f"{_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
+        return Call(prompt, messages, sampling, step.key, seed, choices, nonce)
 
     async def _send(self, call: Call) -> Completion:
         return await (self._model.choose(call) if call.choices else self._model.complete(call))
@@ -136,13 +138,15 @@ class QuestionModel:
 def content_hash(
     identity: str, messages: Sequence[Message], sampling: Sampling, choices: tuple[str, ...], seed: int
 ) -> bytes:
-    """Hash of what decides an answer, but for the ordinal.
-
-    The run's seed counts only where something is drawn: at temperature 0 two seeds share their calls.
-    """
-    drawn = seed if sampling.temperature > 0 else None
+    """Hash of what decides an answer, but for the ordinal; the run's seed counts only where something is drawn."""
+    drawn = _drawn(sampling, seed)
     texts = [tuple(message) for message in messages]
     return hashlib.blake2b(orjson.dumps((identity, texts, sampling, choices, drawn)), digest_size=16).digest()
+
+
+def _drawn(sampling: Sampling, seed: int) -> int | None:
+    """The run's seed where something is drawn: at temperature 0 two seeds share their calls."""
+    return seed if sampling.temperature > 0 else None
 
 
 class QuestionGraph:

@@ -163,6 +163,7 @@ class _KnownTruth:
     """The truth of one question about one graph, looked up when it is first needed."""
 
     def __init__(self, example: Example, kg: KnowledgeGraph) -> None:
+        self.question_id = example.question.id
         self._example = example
         self._kg = kg
         self._truth: Truth | None = None
@@ -180,7 +181,7 @@ _IN_USE: WeakValueDictionary[tuple[int, int], _KnownTruth] = WeakValueDictionary
 
 
 class QuestionOracle:
-    """Replies to the prompts of one question as a perfect model would, or errs, by draws seeded by the call."""
+    """Replies to the prompts of one question as a perfect model would, or errs, by draws seeded by what is asked."""
 
     def __init__(self, oracle: Oracle, known: _KnownTruth) -> None:
         """Bind to a question; the truth about it is looked up at the first call."""
@@ -190,23 +191,39 @@ class QuestionOracle:
 
     async def complete(self, call: Call) -> Completion:
         """What a perfect model would write, or an erring or a damaged version of it."""
-        rng = Random(call.seed)
-        errs, is_malformed = rng.random() < self._oracle.error_rate, rng.random() < self._oracle.malformed_rate
-        text = await self._write(call, rng if errs else None)
-        return written(call, damage(text, rng) if is_malformed else text)
+        rng = self._draws(call)
+        doubt, slip = self._err(rng)
+        is_malformed = rng.random() < self._oracle.malformed_rate
+        text = await self._write(call, slip)
+        return written(call, damage(text, rng) if is_malformed else text, doubt=doubt)
 
     async def choose(self, call: Call) -> Completion:
-        """Puts 1 - error_rate on the choice that the written text mentions first; the others share the rest."""
-        rng, error_rate = Random(call.seed), self._oracle.error_rate
-        text = await self._write(call, rng if rng.random() < error_rate else None)
+        """Puts what its doubt leaves on the choice that the written text mentions first; the others share the doubt."""
+        doubt, slip = self._err(self._draws(call))
+        text = await self._write(call, slip)
         mentioned = {choice: position for choice in call.choices if (position := text.find(choice)) >= 0}
         if not mentioned:
             raise ValueError(f"what the oracle writes for {call.prompt.role} names none of {call.choices}: {text}")
         favourite = min(mentioned, key=lambda choice: (mentioned[choice], -len(choice)))
         others = [choice for choice in call.choices if choice != favourite]
-        shares = {choice: error_rate / len(others) for choice in others}
+        shares = {choice: doubt / len(others) for choice in others}
         probabilities = {choice: shares.get(choice, 1 - sum(shares.values())) for choice in call.choices}
         return written(call, favourite, probabilities=probabilities)
+
+    def _draws(self, call: Call) -> Random:
+        """Seeded by what is asked and not by the aids that come with it (`Prompt.aids`)."""
+        asked = sorted((name, text) for name, text in call.prompt.inputs().items() if name not in call.prompt.aids)
+        return Random(repr((self._known.question_id, call.prompt.role, asked, call.choices, call.nonce)))
+
+    def _err(self, rng: Random) -> tuple[float, Random | None]:
+        """How doubtful this call is, and what a slip is drawn from if it goes wrong.
+
+        The model is calibrated: doubts are spread evenly around the error rate, and a call goes wrong with the
+        probability of its doubt. So its probabilities say something, as those of a good model do.
+        """
+        rate = self._oracle.error_rate
+        doubt = rate + min(rate, 1 - rate) * (2 * rng.random() - 1)
+        return doubt, rng if rng.random() < doubt else None
 
     async def _write(self, call: Call, slip: Random | None) -> str:
         await asyncio.sleep(self._oracle.latency_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -95,6 +95,11 @@ class Prompt(ABC, Generic[T]):
 
     role: ClassVar[str]
     """Stable name such as `srp.judge`: accounting, per-role overrides, traces."""
+    aids: ClassVar[frozenset[str]] = frozenset()
+    """Inputs that help with what is asked and are no part of it, such as references. A simulated model errs on the same
+    calls with and without them, so that what they are worth is not lost in the noise of other draws."""
+    alternatives: ClassVar[Sequence[Sequence[str]]] = ()
+    """Tokens among which the model decides, group by group, where a method reads their probabilities."""
 
     @property
     @abstractmethod
@@ -139,3 +144,5 @@ class Call:
     """Sampling seed, derived from the key."""
     choices: tuple[str, ...] = ()
     """For `choose`: the texts to weigh; empty for a completion."""
+    nonce: str = ""
+    """Tells calls of one prompt apart: the run's seed where something is drawn, the ordinal, a complaint."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import pickle
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -61,7 +62,7 @@ class Quoted(Prompt[str]):
 
 def call(seed: int, choices: tuple[str, ...] = ()) -> Call:
     prompt = Quoted("Who?")
-    return Call(prompt, prompt.messages(), Sampling(), key=str(seed), seed=seed, choices=choices)
+    return Call(prompt, prompt.messages(), Sampling(), key=str(seed), seed=seed, choices=choices, nonce=str(seed))
 
 
 def bound(**options: Any) -> QuestionOracle:
@@ -134,12 +135,20 @@ class TestChoosing:
     async def test_an_erring_one_leaves_the_rest_to_the_others_and_prefers_wrongly_at_its_rate(self) -> None:
         oracle = bound(error_rate=0.2)
         completions = [await oracle.choose(call(seed, self.CHOICES)) for seed in range(2000)]
+        sure: list[float] = []
         for completion in completions:
             probabilities = dict(completion.probabilities or {})
-            assert probabilities.pop(completion.text) == pytest.approx(0.8)
-            assert list(probabilities.values()) == pytest.approx([0.1, 0.1])
-        wrong = sum(completion.text != "Ada Lovelace" for completion in completions)
-        assert wrong / 2000 == pytest.approx(0.2, abs=0.03)
+            sure.append(probabilities.pop(completion.text))
+            first, second = probabilities.values()
+            assert first == second == pytest.approx((1 - sure[-1]) / 2)
+        right = [completion.text == "Ada Lovelace" for completion in completions]
+        assert sum(right) / 2000 == pytest.approx(0.8, abs=0.03)
+        assert (min(sure), max(sure)) == (pytest.approx(0.6, abs=0.01), pytest.approx(1, abs=0.01))
+        for low in (0.6, 0.7, 0.8, 0.9):
+            of_these = [is_right for is_right, certain in zip(right, sure, strict=True) if low <= certain < low + 0.1]
+            assert sum(of_these) / len(of_these) == pytest.approx(low + 0.05, abs=0.06), (
+                "it is as often right as it says"
+            )
 
     async def test_a_longer_choice_is_not_mistaken_for_its_beginning(self) -> None:
         assert (await bound().choose(call(1, ("Ada", "Ada Lovelace")))).text == "Ada Lovelace"
@@ -147,6 +156,59 @@ class TestChoosing:
     async def test_a_text_without_any_choice_is_a_bug_that_shows(self) -> None:
         with pytest.raises(ValueError, match=r"writes for test.quoted names none of \('yes', 'no'\)"):
             await bound().choose(call(1, ("yes", "no")))
+
+
+class TestDoubt:
+    async def test_the_doubt_is_on_every_token_and_shared_by_its_alternatives(self) -> None:
+        @dataclass(frozen=True)
+        class Labelled(Quoted):
+            alternatives = (("[Good]", "[Fair]", "[Poor]"),)
+
+            def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+                return "name[Good]"
+
+        prompt = Labelled("Who?")
+        asked = Call(prompt, prompt.messages(), Sampling(logprobs=20), key="k", seed=0)
+        name, label = (await bound(error_rate=0.3).complete(asked)).logprobs or ()
+        assert set(label) == {"[Good]", "[Fair]", "[Poor]"}
+        assert next(iter(label)) == "[Good]"
+        assert sum(map(math.exp, label.values())) == pytest.approx(1)
+        assert label["[Fair]"] == label["[Poor]"] < label["[Good]"] == name["name"]
+        assert (await bound().complete(asked)).logprobs == ({"name": 0.0}, {"[Good]": 0.0})
+
+    @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.9, 1.0])
+    async def test_errs_at_every_rate(self, rate: float) -> None:
+        wrong = sum(parsed(text) != "Ada Lovelace" for text in await replies(bound(error_rate=rate)))
+        assert wrong / 2000 == pytest.approx(rate, abs=0.03)
+
+
+class TestCommonDraws:
+    """Two variants of a method that differ in an aid alone meet the same errors."""
+
+    @staticmethod
+    def asked(question: str, references: str, nonce: str) -> Call:
+        @dataclass(frozen=True)
+        class Aided(Quoted):
+            aids = frozenset({"references"})
+            references: str
+
+            def inputs(self) -> dict[str, str]:
+                return {"question": self.question, "references": self.references}
+
+        prompt = Aided(question, references)
+        return Call(prompt, prompt.messages(), Sampling(), key=references, seed=hash(references), nonce=nonce)
+
+    async def test_aids_change_no_draw_and_all_else_does(self) -> None:
+        oracle = bound(error_rate=0.5, malformed_rate=0.5)
+
+        async def texts(question: str, references: str, nonces: range) -> list[str]:
+            calls = [self.asked(question, references, str(nonce)) for nonce in nonces]
+            return [(await oracle.complete(call)).text for call in calls]
+
+        plain = await texts("Who?", "", range(50))
+        assert await texts("Who?", "Similar: …", range(50)) == plain
+        assert await texts("Whom?", "", range(50)) != plain
+        assert await texts("Who?", "", range(50, 100)) != plain
 
 
 class TestTruth:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.llm.prompt import Call, Prompt, Sampling, Template
 from pipeline.llm.similarity import Similarity
-from pipeline.llm.simulated import certain_tokens
+from pipeline.llm.simulated import token_logprobs
 from pipeline.retrieval.lexical import LexicalEncoder
 
 TEMPLATE = Template(system="Pick the relation.", user="{{question}}\n{{relations}}")
@@ -84,7 +84,7 @@ async def test_tokens_that_are_asked_for_are_certain_and_a_reflection_token_is_o
         told = await model.complete(Call(asked, messages, Sampling(logprobs=20), key="k", seed=1))
     assert plain.logprobs is None
     assert "".join(token for position in told.logprobs or () for token in position) == told.text
-    assert list(certain_tokens("a b[Fully Relevant][x")) == [
+    assert list(token_logprobs("a b[Fully Relevant][x")) == [
         {"a": 0.0},
         {" ": 0.0},
         {"b": 0.0},

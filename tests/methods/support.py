@@ -12,7 +12,7 @@ from pipeline.errors import BudgetExhausted, ParseError
 from pipeline.kg.port import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
 from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Completion, Prompt, Sampling
-from pipeline.llm.simulated import certain_tokens
+from pipeline.llm.simulated import token_logprobs
 from pipeline.methods.port import Tools, Verdict
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.port import Reference
@@ -131,7 +131,7 @@ class ScriptedModel:
 
 
 def _completion(text: str, sampling: Sampling) -> Completion:
-    return Completion(text, logprobs=None if sampling.logprobs is None else certain_tokens(text))
+    return Completion(text, logprobs=None if sampling.logprobs is None else token_logprobs(text))
 
 
 @dataclass

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.arg.tokens import CLOSE, NO_RETRIEVAL, OPEN, RETRIEVE_RELATION, Mark, find_marks
+from pipeline.methods.arg.tokens import CLASSES, CLOSE, NO_RETRIEVAL, OPEN, RETRIEVE_RELATION, Mark, find_marks
 from pipeline.methods.parsing import loose
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.types import Question
@@ -76,6 +76,8 @@ Go on with the text.""",
 
 class Segment(Prompt[T], ABC):
     """A piece of the text that the generator writes. Subclasses are frozen dataclasses."""
+
+    alternatives: ClassVar[Sequence[Sequence[str]]] = tuple(CLASSES.values())
 
     question: Question
     prompted: bool

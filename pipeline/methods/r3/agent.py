@@ -88,6 +88,7 @@ class _AgentPrompt(Prompt[T]):
     """A call of the agent. Its reply is never asked for again: what cannot be read becomes an observation."""
 
     part: ClassVar[str]
+    aids: ClassVar[frozenset[str]] = frozenset({"memory"})
 
     turn: Turn
 

@@ -100,6 +100,7 @@ class Reflect(Prompt[Guidance]):
     """One look back over a whole attempt."""
 
     role: ClassVar[str] = "r3.reflect"
+    aids: ClassVar[frozenset[str]] = frozenset({"memory"})
 
     question: Question
     domain: str

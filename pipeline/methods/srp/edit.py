@@ -15,7 +15,7 @@ from pipeline.methods.parsing import after_last, clip, first_line, looks_like_re
 from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_path
 from pipeline.methods.simulation import gold_paths, rank_relations, spoilt
 from pipeline.methods.srp.evidence import EMPTY_PATH, ENDS_UNNAMED, NOT_INSTANTIATED
-from pipeline.methods.srp.references import print_references
+from pipeline.methods.srp.references import print_references, reference_paths
 from pipeline.retrieval.port import Reference
 from pipeline.types import Entity, Question
 
@@ -141,6 +141,7 @@ class Edit(Prompt[Path | None]):
     """A relation path that has not been tried yet, or None when the model has none to offer."""
 
     role: ClassVar[str] = "srp.edit"
+    aids: ClassVar[frozenset[str]] = frozenset({"references"})
 
     question: Question
     entity: Entity
@@ -185,11 +186,15 @@ class Edit(Prompt[Path | None]):
         return None
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """A gold path that was not tried; when there is none, the same path again, which is then rejected."""
+        """A gold path that was not tried; when there is none, the same path again, which is then rejected.
+
+        A slip: the path of a reference, and where all were tried, an offered step that is wrong.
+        """
         gold = gold_paths(truth, self.entity.id)
         if slip:
-            wrong = [path for path in self._offered() if path not in gold]
-            return self._write(slip.choice(wrong) if wrong else spoilt(self.path, (), slip))
+            imitated = [path for path in reference_paths(self.references) if self._is_new(path)][:1]
+            wrong = [path for path in self._offered() if path not in gold] or [spoilt(self.path, (), slip)]
+            return self._write(slip.choice(imitated or wrong))
         return self._write(next(filter(self._is_new, gold), self.path))
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:

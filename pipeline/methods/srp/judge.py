@@ -92,6 +92,7 @@ class Judge(Prompt[Verdict]):
     """Whether the sequences hold the answer, and which parts of them to keep."""
 
     role: ClassVar[str] = "srp.judge"
+    aids: ClassVar[frozenset[str]] = frozenset({"references"})
 
     question: Question
     sequences: tuple[Instance, ...]

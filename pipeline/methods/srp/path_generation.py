@@ -110,6 +110,7 @@ class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
     """Relation paths for all topic entities; an entity that got none is missing from the value."""
 
     role: ClassVar[str] = "srp.path_generation"
+    aids: ClassVar[frozenset[str]] = frozenset({"references"})
 
     question: Question
     relations: Mapping[EntityId, tuple[str, ...]] | None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipeline.methods.instance import Path
+from pipeline.methods.parsing import split_path
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.retrieval.port import Reference
 
@@ -15,6 +17,12 @@ def print_references(references: Sequence[Reference], *, answers: bool = False) 
     if not references:
         return ""
     return "\n".join(["Similar solved questions:", *(_print(reference, answers) for reference in references), "", ""])
+
+
+def reference_paths(references: Sequence[Reference]) -> list[Path]:
+    """The relation paths of the references, nearest first."""
+    paths = (tuple(split_path(text)[1:]) for reference in references for text in reference.paths.values())
+    return [path for path in paths if path]
 
 
 def _print(reference: Reference, answers: bool) -> str:

@@ -12,7 +12,7 @@ from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parsing import scored_pairs, twice
 from pipeline.methods.rendering import as_question, one_line, quoted
 from pipeline.methods.simulation import gold_paths, rank_relations
-from pipeline.methods.srp.references import print_references
+from pipeline.methods.srp.references import print_references, reference_paths
 from pipeline.retrieval.port import Reference
 from pipeline.types import Entity, Question
 
@@ -55,6 +55,7 @@ class RelationCheck(Prompt[dict[str, float]]):
     """The best relations of one topic entity with their scores, best first."""
 
     role: ClassVar[str] = "srp.relation_check"
+    aids: ClassVar[frozenset[str]] = frozenset({"references"})
 
     question: Question
     entity: Entity
@@ -84,11 +85,13 @@ class RelationCheck(Prompt[dict[str, float]]):
         return {}
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """The first relations of gold paths. A slip: those of the references, and others than the right ones."""
         good = {path[0] for path in gold_paths(truth, self.entity.id)}
         if slip:
+            imitated = [path[0] for path in reference_paths(self.references) if path[0] in self.relations]
             wrong = [relation for relation in self.relations if relation not in good]
             slip.shuffle(wrong)
-            return self._write([*wrong, *self.relations])
+            return self._write([*imitated, *wrong, *self.relations])
         return self._write([*(relation for relation in self.relations if relation in good), *self.relations])
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
