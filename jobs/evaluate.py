@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     for point in points:
         config.check(point.config)
     summaries = execute(points, Console(stderr=True))
-    report(RunFolder(run_dir(points[0].config)), summaries)
+    report(RunFolder(run_dir(points)), summaries)
     return 0
 
 

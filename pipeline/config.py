@@ -144,9 +144,10 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def digest(config: Mapping[str, Any]) -> str:
-    """Short hash of what a configuration computes, wherever it runs."""
-    return hashlib.blake2b(canonical(_computed(config)).encode(), digest_size=4).hexdigest()
+def digest(*configs: Mapping[str, Any]) -> str:
+    """Short hash of what configurations compute together, wherever they run."""
+    texts = "\n".join(canonical(_computed(config)) for config in configs)
+    return hashlib.blake2b(texts.encode(), digest_size=4).hexdigest()
 
 
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

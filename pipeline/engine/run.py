@@ -46,7 +46,7 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
 
     Raises UserError when the folder holds a run of another configuration.
     """
-    folder = RunFolder(run_dir(points[0].config))
+    folder = RunFolder(run_dir(points))
     saved = folder.read_run()
     if saved is not None:
         _refuse_drift(folder, saved, points)
@@ -59,12 +59,13 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
         return summarise(folder, ended)
 
 
-def run_dir(resolved: Mapping[str, Any]) -> Path:
-    """`run.dir`, or a name of the configuration, so that the same command finds the same folder."""
-    if resolved["run"]["dir"]:
-        return Path(resolved["run"]["dir"]).absolute()
-    names = [resolved["choices"][group] for group in ("dataset", "method", "llm")]
-    return Path.cwd() / "runs" / "-".join([*names, config.digest(resolved)])
+def run_dir(points: Sequence[Point]) -> Path:
+    """`run.dir`, or a name of what the points compute, so that the same command finds the same folder."""
+    configs = [point.config for point in points]
+    if configs[0]["run"]["dir"]:
+        return Path(configs[0]["run"]["dir"]).absolute()
+    choices = [dict.fromkeys(each["choices"][group] for each in configs) for group in ("dataset", "method", "llm")]
+    return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.digest(*configs)])
 
 
 async def _execute(
