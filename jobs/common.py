@@ -24,13 +24,17 @@ def help_text(usage: str, argv: list[str], *, name: str = "config") -> str:
 
 
 def report(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
-    """Print the scores of a finished run, and as the last lines how many questions failed and input rows they lack."""
-    console = Console()
-    show(summaries, console)
+    """Print the scores of a finished run, and what has to be known of them."""
+    show(summaries, Console())
+    remark(folder, summaries)
+
+
+def remark(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
+    """Print as the last lines how many questions of a run failed, and how many input rows it lacks."""
     summary = folder.read_summary() or {}
     failed = sum(point.failed for point in summaries)
     again = [f"{failed} questions failed (column `error`): run.retry_failed=true runs them again"] if failed else []
-    print_remarks([*again, *remarks(summary["rejected"], folder.rejected)], console)
+    print_remarks([*again, *remarks(summary["rejected"], folder.rejected)], Console())
 
 
 def print_remarks(lines: Sequence[str], console: Console) -> None:

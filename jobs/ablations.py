@@ -1,0 +1,49 @@
+"""`kgqa ablations`: a method beside itself without each of its parts, on the same questions with the same draws."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from jobs.cli import guard
+from jobs.common import help_text, remark, wants_help
+from pipeline import config
+from pipeline.analysis.ablations import effect_table, effects
+from pipeline.engine.run import Point, execute, run_dir
+from pipeline.errors import UserError
+from pipeline.evaluation.ablations import ABLATIONS
+from pipeline.traces.folder import RunFolder
+
+
+def main(argv: list[str]) -> int:
+    """Run every ablation of `method=` (methods.md §12) as one run, and print what each does beside the published."""
+    if wants_help(argv):
+        print(help_text("kgqa ablations method=srp|arg|parog|r3 [group=choice] [key=value] …", argv))
+        return 0
+    if chosen := [word for word in argv if word.startswith("experiment=")]:
+        raise UserError(f"{chosen[0]} has no place here: the ablations are experiments themselves; name a method")
+    method = config.compose(argv)["choices"]["method"]
+    if method not in ABLATIONS:
+        raise UserError(f"method={method} has no ablations. Those that have: {', '.join(ABLATIONS)}")
+    ablations = ABLATIONS[method]
+    presets = list(dict.fromkeys(preset for each in ablations for preset in (each.base, each.preset)))
+    points = [_point(argv, preset) for preset in presets]
+    for point in points:
+        config.check(point.config)
+    summaries = execute(points, Console(stderr=True))
+    folder = RunFolder(run_dir(points))
+    numbers = {preset: number for number, preset in enumerate(presets)}
+    found = effects(folder, numbers, ablations, config.build("evaluation", points[0].config))
+    Console().print(effect_table(found, summaries, numbers))
+    remark(folder, summaries)
+    return 0
+
+
+def _point(argv: list[str], preset: str) -> Point:
+    overrides = [*argv, f"experiment={preset}"]
+    return Point(tuple(overrides), config.compose(overrides))
+
+
+if __name__ == "__main__":
+    sys.exit(guard(main, sys.argv[1:]))

@@ -1,0 +1,137 @@
+"""What each part of a method is worth: presets against their base on the same questions, beside what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.evaluation.ablations import Ablation, published_effects
+from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.evaluation.summary import PointSummary
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+
+STRICT = "hits_at_1"
+"""Compared in every row, beside the score that counts as the paper does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an ablation does to one score. Scores are means over questions in [0, 1]."""
+
+    ablation: Ablation
+    score: str
+    base: float
+    changed: float
+    difference: Difference
+    """Of changed - base, over the same questions."""
+    published: Sequence[float]
+    """The same difference wherever the papers print one, in percentage points.
+
+    Where a dataset does not have the score that the papers count, as ROUGE-L outside GRBench, the direction of theirs
+    is held against our strict score.
+    """
+
+    @property
+    def verdict(self) -> str:
+        """How the difference compares with the direction that the papers report."""
+        shown = 0 if self.difference.low <= 0 <= self.difference.high else np.sign(self.difference.mean)
+        if not shown:
+            return "none shown"
+        if not self.published:
+            return "shown"
+        return "as published" if shown == np.sign(fmean(self.published)) else "the other way"
+
+
+def effects(
+    folder: RunFolder, points: Mapping[str, int], ablations: Sequence[Ablation], settings: Evaluation
+) -> list[Effect]:
+    """Compare the presets of a finished run with their bases; `points` says which point of it is which preset."""
+    published = {ablation: published_effects(ablation) for ablation in ablations}
+    scores = _read_scores(folder, sorted({STRICT}.union(*published.values())))
+    found: list[Effect] = []
+    for ablation in ablations:
+        known = published[ablation]
+        pairs = {
+            score: _pair(scores, points[ablation.base], points[ablation.preset], score) for score in [*known, STRICT]
+        }
+        there = {score: pair for score, pair in pairs.items() if pair.height}
+        for score, pair in there.items():
+            lacking = [value for name, values in known.items() if name not in there for value in values]
+            found.append(_effect(ablation, score, pair, known.get(score, lacking), settings))
+    return found
+
+
+def effect_table(found: Sequence[Effect], summaries: Sequence[PointSummary], points: Mapping[str, int]) -> Table:
+    """A row per ablation and score: what the base has, what is left, the difference and its interval, the published."""
+    first = summaries[0]
+    label = f" ({first.label})" if first.label else ""
+    title = f"{first.method}{label} without its parts, on {first.dataset}, {first.questions:,} questions"
+    caption = f"percent and points, {first.confidence:.0%} paired bootstrap intervals; published: across its datasets"
+    table = Table(title=Text(title), caption=Text(caption), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.title_justify = table.caption_justify = "left"
+    table.add_column("ablation", overflow="fold", min_width=16)
+    for heading in ("score", "with → without", "difference", "published"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("direction", overflow="fold")
+    calls = {summary.point: summary.counters["llm_calls"] / summary.questions for summary in summaries}
+    for ablation, rows in _by_ablation(found):
+        costs = f"\n{calls[points[ablation.base]]:.1f} → {calls[points[ablation.preset]]:.1f} calls"
+        for place, effect in enumerate(rows):
+            part = Text() if place else Text(ablation.part).append(costs, "dim")
+            table.add_row(part, *_cells(effect), effect.verdict)
+        table.add_section()
+    return table
+
+
+def _read_scores(folder: RunFolder, names: Sequence[str]) -> pl.DataFrame:
+    """`point`, `question_id` and the scores; a row per question and point."""
+    return pl.concat(read_shards(folder, ["point", "question_id", *names]))
+
+
+def _pair(scores: pl.DataFrame, base: int, changed: int, score: str) -> pl.DataFrame:
+    """The questions that both points score: `question_id`, `base`, `changed`, in an order that does not vary."""
+    of_base = scores.filter(point=base).select("question_id", base=score)
+    of_changed = scores.filter(point=changed).select("question_id", changed=score)
+    return of_base.join(of_changed, on="question_id").drop_nulls().sort("question_id")
+
+
+def _effect(
+    ablation: Ablation, score: str, pair: pl.DataFrame, published: Sequence[float], settings: Evaluation
+) -> Effect:
+    base: npt.NDArray[np.float64] = pair["base"].to_numpy().astype(np.float64)
+    changed = pair["changed"].to_numpy().astype(np.float64)
+    difference = paired_bootstrap(
+        changed,
+        base,
+        resamples=settings.bootstrap_resamples,
+        confidence=settings.confidence,
+        seed=settings.bootstrap_seed,
+    )
+    return Effect(ablation, score, float(base.mean()), float(changed.mean()), difference, published)
+
+
+def _by_ablation(found: Sequence[Effect]) -> Iterator[tuple[Ablation, list[Effect]]]:
+    for ablation in dict.fromkeys(effect.ablation for effect in found):
+        yield ablation, [effect for effect in found if effect.ablation == ablation]
+
+
+def _cells(effect: Effect) -> tuple[str | Text, ...]:
+    change = effect.difference
+    interval = f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}"
+    extremes = (min(effect.published), max(effect.published)) if effect.published else ()
+    return (
+        effect.score.removeprefix("compat_"),
+        f"{100 * effect.base:.1f} → {100 * effect.changed:.1f}",
+        Text(f"{100 * change.mean:+.1f}").append(interval, "dim"),
+        " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–",
+    )
