@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -74,7 +75,20 @@ class _OfMethod(_Keys):
     retries: NonNegativeInt = 0
 
 
-_RUNNER_KEYS: Mapping[str, type[_Keys]] = {"run": _Run, "engine": _Engine, "dataset": _OfDataset, "method": _OfMethod}
+class _OfModel(_Keys):
+    model_config = ConfigDict(extra="ignore")
+
+    roles: dict[str, dict[str, Any]] | None = None
+    """Role → the keys by which its model differs from that of all other roles."""
+
+
+_RUNNER_KEYS: Mapping[str, type[_Keys]] = {
+    "run": _Run,
+    "engine": _Engine,
+    "dataset": _OfDataset,
+    "method": _OfMethod,
+    "llm": _OfModel,
+}
 
 _PLACES = (
     *("choices", "run.dir", "run.reuse", "run.retry_failed", "dataset.strict", "kg.dataset.strict", "engine"),
@@ -85,6 +99,8 @@ _PLACES = (
     *("llm.max_backoff_s", "llm.breaker_failures", "llm.breaker_reset_s", "llm.latency_s"),
 )
 """Keys that say where and how fast a run happens, not what it computes: a resume may change them."""
+
+_OF_A_ROLE = re.compile(r"^llm\.roles\.\w+\.\w+\.")
 
 _COMPOSING = (HydraException, OmegaConfBaseException, ValueError)
 """What Hydra raises for a wrong word; ValueError for a group that is given something else than a word."""
@@ -137,6 +153,17 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
                 raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
             build(section, config)
+    for role, keys in by_role(config["llm"]).items() if "llm" in sections else ():
+        _construct(keys, "llm", f"llm.roles.{role}")
+
+
+def by_role(llm: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The whole `llm` section of each role that has one of its own (`llm.roles`)."""
+    sections: dict[str, dict[str, Any]] = {}
+    for role, keys in (llm.get("roles") or {}).items():
+        inherited = {} if "_target_" in keys else llm  # another kind of model has other keys
+        sections[role] = {**inherited, **keys, "roles": None}
+    return sections
 
 
 def canonical(value: object) -> str:
@@ -321,4 +348,5 @@ def _computed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_place(key: str) -> bool:
+    key = _OF_A_ROLE.sub("llm.", key)
     return any(key == place or key.startswith(f"{place}.") for place in _PLACES)

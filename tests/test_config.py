@@ -36,6 +36,8 @@ def reordered(value: Any) -> Any:
 def changed(composed: dict[str, Any], key: str, value: object) -> dict[str, Any]:
     """A copy that differs in one dotted key."""
     section, _, rest = key.partition(".")
+    if section == "parog":  # a role is one key, with a dot in it
+        section, _, rest = "parog.plan", *key.removeprefix("parog.plan").partition(".")[1:]
     inner = composed.get(section, {})
     return {**composed, section: changed(inner, rest, value) if rest else value}
 
@@ -81,6 +83,7 @@ PLACES = [
         }.items()
     ),
     ("llm=oracle", "llm.latency_s", 7),
+    ("llm=oracle llm.roles={parog.plan:{latency_s:1}}", "llm.roles.parog.plan.latency_s", 7),
 ]
 
 COMPUTED = [
@@ -107,8 +110,11 @@ COMPUTED = [
     ),
     ("llm=endpoint", "llm.model", "other"),
     ("llm=endpoint", "llm.extra_body", {"top_k": 3}),
+    ("llm=endpoint llm.extra_body={top_k:1}", "llm.extra_body.top_k", 3),
+    ("llm=endpoint", "llm.roles", {"parog.plan": {"model": "planner"}}),
     ("llm=endpoint", "llm.approximate_choices", True),
     ("llm=oracle", "llm.error_rate", 0.5),
+    ("llm=oracle llm.roles={parog.plan:{error_rate:1}}", "llm.roles.parog.plan.error_rate", 0.5),
 ]
 
 

@@ -108,7 +108,7 @@ class QuestionModel:
             inputs["complaint"] = complaint
         self._on_template(prompt.role, template)
         messages = template.render(inputs)
-        content = content_hash(self._model.identity, messages, sampling, choices, self._seed)
+        content = content_hash(self._model.identity_of(prompt.role), messages, sampling, choices, self._seed)
         ordinal = self._ordinals[content]
         self._ordinals[content] += 1
         digest = hashlib.blake2b(content + ordinal.to_bytes(4, "big"), digest_size=16)

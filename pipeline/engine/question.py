@@ -17,8 +17,8 @@ from pipeline.errors import BudgetExhausted, StorageError
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.settings import Evaluation
 from pipeline.kg.port import KnowledgeGraph
-from pipeline.llm.port import ModelBackend
 from pipeline.llm.prompt import Template
+from pipeline.llm.roles import ByRole
 from pipeline.methods.port import Method, Refereed, Tools, Verdict
 from pipeline.retrieval.port import RetrievalBackend
 from pipeline.traces.schema import TraceRow
@@ -31,7 +31,7 @@ class Setting:
 
     point: int
     method: Method
-    model: ModelBackend
+    model: ByRole
     graph: KnowledgeGraph
     retrieval: RetrievalBackend
     evaluation: Evaluation

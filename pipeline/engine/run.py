@@ -164,8 +164,8 @@ def _refuse_other_service(folder: RunFolder, saved: Mapping[str, Any] | None, se
         return
     for before, now in zip(saved["served"], served, strict=True):
         for what, value in asdict(now).items():
-            if before[what] != value:
-                raise UserError(f"{folder.path} was begun with the {what} {before[what]}, but now it is {value}")
+            if before.get(what) != value:
+                raise UserError(f"{folder.path} was begun with the {what} {before.get(what)}, but now it is {value}")
 
 
 def _version(package: str) -> str | None:

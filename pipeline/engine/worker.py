@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from pipeline.engine.memo import Memo
 from pipeline.engine.question import Setting, run_question
 from pipeline.engine.shard import Progress, Shard
 from pipeline.llm.prompt import Completion, Template
+from pipeline.llm.roles import ByRole, check_roles
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls, completions_of
@@ -34,6 +35,8 @@ class Served:
     label: str | None
     """Set when the answers are not a language model's: it is printed in every table."""
     graph: str
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """The models of the roles that have one of their own."""
 
 
 class Worker:
@@ -70,7 +73,9 @@ class Worker:
     @property
     def served(self) -> list[Served]:
         """Per point, what it runs on."""
-        return [Served(s.model.identity, s.model.label, s.graph.fingerprint) for s in self._settings]
+        return [
+            Served(s.model.identity, s.model.label, s.graph.fingerprint, s.model.identities) for s in self._settings
+        ]
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard at every point, and commit the shard."""
@@ -120,18 +125,24 @@ class Worker:
     async def _open(self, index: int, point: Mapping[str, Any], opened: dict[str, Any]) -> Setting:
         """Open what a point is made of; points that agree on a section share what it opens to."""
 
-        async def enter(section: str) -> Any:
-            key = f"{section} {config.canonical(point[section])}"
+        async def enter(section: str, keys: Mapping[str, Any]) -> Any:
+            key = f"{section} {config.canonical(keys)}"
             if key not in opened:
-                opened[key] = await self._stack.enter_async_context(config.build(section, point))
+                opened[key] = await self._stack.enter_async_context(config.build(section, {section: keys}))
             return opened[key]
 
+        method = config.build("method", point)
+        roles = config.by_role(point["llm"])
+        check_roles(roles)
         return Setting(
             point=index,
-            method=config.build("method", point),
-            model=await enter("llm"),
-            graph=await enter("kg"),
-            retrieval=await enter("retrieval"),
+            method=method,
+            model=ByRole(
+                await enter("llm", {**point["llm"], "roles": None}),
+                {role: await enter("llm", keys) for role, keys in roles.items()},
+            ),
+            graph=await enter("kg", point["kg"]),
+            retrieval=await enter("retrieval", point["retrieval"]),
             evaluation=config.build("evaluation", point),
             budget=config.build("budget", point),
             seed=point["run"]["seed"],

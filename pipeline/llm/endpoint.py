@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import field
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ContextOverflow, ServiceError, UserError, nearest
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.http_pool import Reply, ServerPool, server_message
+from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion, Message
 from pipeline.types import Example
 
@@ -36,13 +36,13 @@ _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|pro
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
-class EndpointModel:
+class EndpointModel(OneModel):
     """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
 
     base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
     model: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
-    extra_body: dict[str, Any] = field(default_factory=dict)
+    extra_body: dict[str, Any] | None = None
     approximate_choices: bool = False
     connect_timeout_s: PositiveFloat = 10.0
     timeout_s: PositiveFloat = 300.0
@@ -167,7 +167,7 @@ class EndpointModel:
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Post one chat completion and check that the answer holds one."""
-        body = orjson.dumps({**self._body(call), **self.extra_body, **extra})
+        body = orjson.dumps({**self._body(call), **(self.extra_body or {}), **extra})
         reply = await self._pool.post("chat/completions", body, affinity=_affinity(call.messages))
         if reply.status != 200:
             raise self._refusal(reply)

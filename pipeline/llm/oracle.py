@@ -23,6 +23,7 @@ from pipeline.datasets.gold_paths import Operation, query_operation
 from pipeline.kg.paths import Leg, RelationPath, answer_nodes, gold_paths, instantiate, leading_paths, legs, waypoints
 from pipeline.kg.port import AttributedGraph, KnowledgeGraph
 from pipeline.llm.mentions import ground
+from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.text import normalise
@@ -180,7 +181,7 @@ _IN_USE: WeakValueDictionary[tuple[int, int], _KnownTruth] = WeakValueDictionary
 """By the identities of the example and the graph, which last as long as the value: it holds both."""
 
 
-class QuestionOracle:
+class QuestionOracle(OneModel):
     """Replies to the prompts of one question as a perfect model would, or errs, by draws seeded by what is asked."""
 
     def __init__(self, oracle: Oracle, known: _KnownTruth) -> None:

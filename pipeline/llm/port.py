@@ -15,8 +15,9 @@ T = TypeVar("T")
 class Model(Protocol):
     """Answers one question's calls. It retries transport errors itself and raises ServiceError when it gives up."""
 
-    identity: str
-    """What is served (name and revision), never where: part of every call key."""
+    def identity_of(self, role: str) -> str:
+        """What answers a role (name and revision), never where: part of every call key."""
+        ...
 
     async def complete(self, call: Call) -> Completion:
         """Answer one call."""
@@ -27,13 +28,29 @@ class Model(Protocol):
         ...
 
 
+class OneModel:
+    """What models have in common that answer every role alike."""
+
+    identity: str
+    """What is served. Set once opened."""
+
+    def identity_of(self, role: str) -> str:
+        """The same for all."""
+        return self.identity
+
+
 class ModelBackend(Protocol):
     """What `llm=…` builds: opened once per worker, then asked for the model of each question."""
 
-    identity: str
-    """Set once opened."""
-    label: str | None
-    """Printed in every table when the answers are not a language model's: `oracle`, `similarity`. Otherwise None."""
+    @property
+    def identity(self) -> str:
+        """What is served. Known once opened."""
+        ...
+
+    @property
+    def label(self) -> str | None:
+        """Printed in every table when the answers are not a language model's: `oracle`, `similarity`. Or None."""
+        ...
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...

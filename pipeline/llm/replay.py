@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -28,22 +29,27 @@ class Replay:
         served = self._recorded.saved["served"][0]
         self.identity: str = served["model"]
         self.label: str | None = served["label"]
+        self._roles: dict[str, str] = served["roles"]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         pass
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> _QuestionReplay:
-        return _QuestionReplay(self.identity, self._recorded, example.question.id)
+        return _QuestionReplay(self.identity, self._roles, self._recorded, example.question.id)
 
 
 class _QuestionReplay:
     """The recorded calls of one question."""
 
-    def __init__(self, identity: str, recorded: RecordedCalls, question_id: str) -> None:
-        self.identity = identity
+    def __init__(self, identity: str, roles: Mapping[str, str], recorded: RecordedCalls, question_id: str) -> None:
+        self._identity = identity
+        self._roles = roles
         self._recorded = recorded
         self._question_id = question_id
+
+    def identity_of(self, role: str) -> str:
+        return self._roles.get(role, self._identity)
 
     async def complete(self, call: Call) -> Completion:
         """The recorded completion. Raises ServiceError, naming what differs from the nearest recorded call."""

@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.kg.port import KnowledgeGraph
+from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion
 from pipeline.llm.simulated import written
 from pipeline.retrieval.lexical import LexicalEncoder
@@ -16,7 +17,7 @@ from pipeline.types import Example
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class Similarity:
+class Similarity(OneModel):
     """Writes what each prompt's `write_by_similarity` makes of its own inputs. It knows no gold and no language."""
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from pipeline.engine.memo import Memo
 from pipeline.engine.ports import QuestionGraph, QuestionModel, content_hash
 from pipeline.errors import ParseError, ServiceError
 from pipeline.kg.port import Neighbours, batch
+from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
 from pipeline.types import Relation
 
@@ -52,7 +53,7 @@ class YesNo(Prompt[bool]):
         return "no"
 
 
-class ScriptedModel:
+class ScriptedModel(OneModel):
     """A test double: replies from a list, in order, and remembers the calls."""
 
     def __init__(self, *replies: str | Exception, identity: str = "scripted") -> None:
