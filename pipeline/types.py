@@ -126,6 +126,8 @@ class Answer:
     names: Mapping[EntityId, str | None] = field(default_factory=dict)
     """Names of the entities in the evidence, as far as they were looked up."""
     status: Status = "ok"
+    initial: tuple[Prediction, ...] | None = None
+    """Ranked: what the method would have answered before it reflected on itself; None for one that does not (§9.5)."""
 
 
 @dataclass(frozen=True, slots=True)

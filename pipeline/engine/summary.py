@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.errors import UserError
-from pipeline.evaluation.rescore import rescore
+from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.summary import COLUMNS, Point, PointSummary, aggregate, tally
 from pipeline.evaluation.table import breakdown_table, score_table
@@ -47,13 +47,14 @@ def summarise(folder: RunFolder, ended: Ended) -> list[PointSummary]:
 def rescore_run(folder: RunFolder, evaluation: Evaluation) -> list[PointSummary]:
     """Recompute every metric of a run from its traces, and renew `summary.json`; no model, no graph is asked.
 
-    Raises UserError when the run is not complete.
+    Raises UserError when the run is not complete, or its traces lack a column.
     """
     saved = folder.read_summary()
     if saved is None:
         raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
-    rows = rescore(pl.scan_parquet(folder.traces, glob=False).drop("steps", "texts").collect(), settings=evaluation)
-    summaries = _aggregate(folder, tally([rows]), questions=saved["questions"], evaluation=evaluation)
+    needed = [name for name in dict.fromkeys((*INPUTS, *COLUMNS)) if name not in SCORES]
+    rows = (rescore(shard, settings=evaluation) for shard in read_shards(folder, needed))
+    summaries = _aggregate(folder, tally(rows), questions=saved["questions"], evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
 

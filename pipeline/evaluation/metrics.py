@@ -43,6 +43,12 @@ class Scores:
     """Reliable answering: the first answer is among the nodes of the evidence; None unless it is correct."""
     faithfulness: float | None = None
     """Share of the answers, correct or not, among the nodes of the evidence; None without answers."""
+    initial_hits_at_1: float | None = None
+    """The first of the initial answers is a gold answer; None, like the next two, without initial answers."""
+    corrected: float | None = None
+    """`hits_at_1` where the initial answer was wrong, else None: its mean is the error-correction or recovery rate."""
+    damaged: float | None = None
+    """1 - `hits_at_1` where the initial answer was right, else None: its mean is the damage rate."""
 
 
 def score_question(answer: Answer, gold: Gold, *, dataset: str = "", settings: Evaluation = DEFAULT) -> Scores:
@@ -56,12 +62,14 @@ def score_question(answer: Answer, gold: Gold, *, dataset: str = "", settings: E
     candidates = distinct(answer.predictions, strip_accents=settings.strip_accents)
     groups = group_gold(gold, strip_accents=settings.strip_accents)
     if not groups.count:
-        return _without_gold(bool(candidates), settings)
+        return _without_gold(answer, candidates, groups, settings)
+    standard = _standard(candidates, groups)
     return Scores(
-        **_standard(candidates, groups),
+        **standard,
         **_compatible(answer, gold),
         **(_grbench(answer, gold) if dataset.startswith("grbench") else {}),
         **_reliability(answer, candidates, groups, settings),
+        **_reflection(answer, groups, standard["hits_at_1"], settings),
     )
 
 
@@ -116,8 +124,24 @@ def _reliability(
     }
 
 
-def _without_gold(answered: bool, settings: Evaluation) -> Scores:
+def _reflection(answer: Answer, groups: GoldGroups, hits_at_1: float, settings: Evaluation) -> dict[str, float | None]:
+    """What became of the initial answers; without gold they were right to say nothing."""
+    if answer.initial is None:
+        return {}
+    initial = distinct(answer.initial, strip_accents=settings.strip_accents)
+    was_right = bool(initial and groups.of(initial[0])) if groups.count else not initial
+    return {
+        "initial_hits_at_1": float(was_right),
+        "corrected": None if was_right else hits_at_1,
+        "damaged": 1 - hits_at_1 if was_right else None,
+    }
+
+
+def _without_gold(
+    answer: Answer, candidates: tuple[Candidate, ...], groups: GoldGroups, settings: Evaluation
+) -> Scores:
     if settings.empty_gold == "exclude":
         return Scores()
-    score = float(not answered)
-    return Scores(hits_at_1=score, hits_any=score, precision=score, recall=score, f1=score, exact_match=score)
+    score = float(not candidates)
+    standard = dict.fromkeys(("hits_at_1", "hits_any", "precision", "recall", "f1", "exact_match"), score)
+    return Scores(**standard, **_reflection(answer, groups, score, settings))

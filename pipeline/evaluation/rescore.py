@@ -14,22 +14,25 @@ from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Triple
 SCORES = tuple(score.name for score in fields(Scores))
 """The names of the score columns."""
 
-_READ = (
+INPUTS = (
     "dataset",
     "status",
     "answers",
     "answer_ids",
+    "initial_answers",
+    "initial_answer_ids",
     "raw_answer",
     "gold",
     "gold_ids",
     "gold_aliases",
     "evidence",
 )
+"""The trace columns that `rescore` reads."""
 
 
 def rescore(frame: pl.DataFrame, *, settings: Evaluation = DEFAULT) -> pl.DataFrame:
     """Return the trace rows with every score column computed anew from the answers, gold and evidence columns."""
-    rows = frame.select(_READ).iter_rows(named=True)
+    rows = frame.select(INPUTS).iter_rows(named=True)
     scores = [
         astuple(score_question(_answer(row), _gold(row), dataset=row["dataset"], settings=settings)) for row in rows
     ]
@@ -38,15 +41,20 @@ def rescore(frame: pl.DataFrame, *, settings: Evaluation = DEFAULT) -> pl.DataFr
 
 
 def _answer(row: dict[str, Any]) -> Answer:
-    facts = row["evidence"] or ()
+    facts, initial = row["evidence"] or (), row["initial_answers"]
     names = {fact[end]: fact[f"{end}_name"] for fact in facts for end in ("head", "tail")}
     return Answer(
-        predictions=tuple(Prediction(text, id) for text, id in zip(row["answers"], row["answer_ids"], strict=True)),
+        predictions=_predictions(row["answers"], row["answer_ids"]),
         raw=row["raw_answer"] or "",
         evidence=(tuple(Triple(fact["head"], fact["relation"], fact["tail"]) for fact in facts),),
         names=names,
         status=row["status"],
+        initial=None if initial is None else _predictions(initial, row["initial_answer_ids"]),
     )
+
+
+def _predictions(texts: list[str], ids: list[str | None]) -> tuple[Prediction, ...]:
+    return tuple(Prediction(text, id) for text, id in zip(texts, ids, strict=True))
 
 
 def _gold(row: dict[str, Any]) -> Gold:

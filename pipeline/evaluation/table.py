@@ -27,16 +27,17 @@ _METHOD_WIDTH = len("srp (similarity)")
 def score_table(points: Sequence[PointSummary]) -> Table:
     """One row per point: the compatible score of its method's paper, then the standard ones, then what it cost."""
     scores = _STANDARD | _RELIABILITY
-    table = _table(None, _caption(points))
+    shared = set.intersection(*(set(point.overrides) for point in points))
+    own = [[override for override in point.overrides if override not in shared] for point in points]
+    table = _table(None, _caption(points, own))
     table.padding = 0  # so that five figures with their intervals leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
     for heading in ("as its paper counts", *scores.values()):
         table.add_column(heading, justify="right", overflow="fold", max_width=_INTERVAL_WIDTH)
     table.add_column("per question", justify="right", overflow="fold", max_width=_COST_WIDTH)
-    shared = set.intersection(*(set(point.overrides) for point in points))
-    for point in points:
+    for point, overrides in zip(points, own, strict=True):
         table.add_row(
-            _description(point, [override for override in point.overrides if override not in shared]),
+            _description(point, overrides),
             _compatible(point),
             *(_standard(point, name) for name in scores),
             _cost(point),
@@ -138,13 +139,25 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
     return Text(field), Text(group.value), Text(str(group.questions)), *scores
 
 
-def _caption(points: Sequence[PointSummary]) -> str:
+def _caption(points: Sequence[PointSummary], own: Sequence[Sequence[str]]) -> str:
     coverage = " / ".join(sorted({f"{100 * point.confidence:g} %" for point in points}))
     lines = [f"percent, {coverage} bootstrap intervals beneath; failed questions count as wrong"]
     labels = sorted({point.label for point in points if point.label})
     if labels:
         lines.append(f"not the answers of a language model: {', '.join(labels)}")
-    return "\n".join(lines)
+    return "\n".join(lines + [line for line in map(_first_answers, points, own) if line])
+
+
+def _first_answers(point: PointSummary, overrides: Sequence[str]) -> str:
+    """What reflection made of a point's first answers (methods.md §9.5); empty for a method that does not reflect."""
+    fates = {"corrected": "wrong", "damaged": "right"}
+    shares = [
+        f"{_percent(share.mean)} % of {share.questions} {first} ones {fate}"
+        for fate, first in fates.items()
+        if (share := point.scores.get(fate))
+    ]
+    label = [f"({point.label})"] if point.label else []
+    return f"first answers of {' '.join([point.method, *label, *overrides])}: {', '.join(shares)}" if shares else ""
 
 
 def _is_grbench(point: PointSummary) -> bool:

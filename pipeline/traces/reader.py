@@ -21,12 +21,15 @@ _OPEN_SHARDS = 64
 
 def read_shards(folder: RunFolder, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """These columns of each finished shard, one after the other. Raises UserError when a shard lacks one."""
-    try:
-        for shard in folder.traces:
-            yield pl.read_parquet(shard, columns=list(columns), glob=False)
-    except pl.exceptions.ColumnNotFoundError as error:
-        said = f"{folder.path} was written by another version of this project ({error}): name another run.dir"
-        raise UserError(said) from None
+    for shard in folder.traces:
+        rows = pl.scan_parquet(shard, glob=False)
+        there = rows.collect_schema()
+        if missing := [name for name in columns if name not in there]:
+            raise UserError(
+                f"{folder.path} was written by another version of this project, without the column {missing[0]}: "
+                "run its questions again in another run.dir"
+            )
+        yield rows.select(columns).collect()
 
 
 def count_distinct_calls(folder: RunFolder) -> int:

@@ -156,6 +156,8 @@ _IDENTITY: dict[str, pa.DataType] = {
 _ANSWERS: dict[str, pa.DataType] = {
     "answers": pa.list_(pa.string()),
     "answer_ids": pa.list_(pa.string()),
+    "initial_answers": pa.list_(pa.string()),
+    "initial_answer_ids": pa.list_(pa.string()),
     "raw_answer": pa.string(),
     "gold": pa.list_(pa.string()),
     "gold_ids": pa.list_(pa.string()),

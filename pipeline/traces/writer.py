@@ -68,10 +68,13 @@ def _question_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
 
 
 def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
+    initial = [row.answer.initial for row in rows]
     return {
         "status": [row.answer.status for row in rows],
         "answers": [[p.text for p in row.answer.predictions] for row in rows],
         "answer_ids": [[p.id for p in row.answer.predictions] for row in rows],
+        "initial_answers": [None if own is None else [p.text for p in own] for own in initial],
+        "initial_answer_ids": [None if own is None else [p.id for p in own] for own in initial],
         "raw_answer": [row.answer.raw for row in rows],
         "gold": [[gold.name for gold in row.example.gold.answers] for row in rows],
         "gold_ids": [[gold.id for gold in row.example.gold.answers] for row in rows],

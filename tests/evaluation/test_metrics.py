@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
 from hypothesis import given
@@ -126,11 +126,55 @@ def test_reliability(
     assert scores.faithfulness == faithful
 
 
+@pytest.mark.parametrize(
+    ("initial", "final", "initial_hits", "corrected", "damaged"),
+    [
+        (["Nice"], ["Lyon"], 0, 1, None),
+        (["Nice"], ["Nice", "Lyon"], 0, 0, None),
+        (["Nice", "Lyon"], ["Lyon"], 0, 1, None),
+        ([], ["lyon"], 0, 1, None),
+        (["  "], [], 0, 0, None),
+        (["LYON", "Nice"], ["Lyon"], 1, None, 0),
+        (["Lyon"], ["Nice", "Lyon"], 1, None, 1),
+        (["Lyon"], [], 1, None, 1),
+    ],
+)
+def test_what_became_of_the_initial_answers(
+    initial: list[str], final: list[str], initial_hits: float, corrected: float | None, damaged: float | None
+) -> None:
+    scores = score_question(replace(answer(*final), initial=answer(*initial).predictions), gold("Lyon"))
+    assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (initial_hits, corrected, damaged)
+
+
+def test_an_initial_answer_matches_as_the_final_one_does() -> None:
+    by_id = Answer((Prediction("Big Apple", "m.02_286"),), initial=(Prediction("Big Apple", "m.02_286"),))
+    scores = score_question(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),)))
+    assert (scores.initial_hits_at_1, scores.damaged) == (1, 0)
+    accented = replace(answer("Beyoncé"), initial=(Prediction("Beyonce"),))
+    assert score_question(accented, gold("Beyoncé")).initial_hits_at_1 == 1
+    assert score_question(accented, gold("Beyoncé"), settings=Evaluation(strip_accents=False)).corrected == 1
+
+
+def test_without_initial_answers_or_gold_nothing_is_corrected_or_damaged() -> None:
+    failed = Answer((Prediction("Lyon"),), status="failed", initial=(Prediction("Lyon"),))
+    reflected = replace(answer("Lyon"), initial=())
+    for scores in (
+        score_question(answer("Lyon"), gold("Lyon")),
+        score_question(failed, gold("Lyon")),
+        score_question(reflected, gold()),
+    ):
+        assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (None, None, None)
+    strict = score_question(reflected, gold(), settings=Evaluation(empty_gold="strict_empty"))
+    assert (strict.initial_hits_at_1, strict.corrected, strict.damaged) == (1, None, 1)
+
+
 NAMES = st.sampled_from(["Ann", "ann", "The Ann", "Bob", "Bob B.", "Cy", "", "5", "5.0", "-5", "{Dan}", "Yes"])
+PREDICTIONS = st.lists(st.builds(Prediction, NAMES, st.sampled_from([None, "m.1", "m.2"])), max_size=5).map(tuple)
 ANSWERS = st.builds(
     Answer,
-    st.lists(st.builds(Prediction, NAMES, st.sampled_from([None, "m.1", "m.2"])), max_size=5).map(tuple),
+    PREDICTIONS,
     raw=st.text(st.sampled_from("{}AnBob yes"), max_size=12),
+    initial=st.none() | PREDICTIONS,
 )
 GOLDS = st.builds(
     Gold,
@@ -155,6 +199,15 @@ def test_bounds(answer: Answer, gold: Gold) -> None:
     assert min(scores.precision, scores.recall) <= scores.f1 <= max(scores.precision, scores.recall)
     assert (scores.f1 > 0) == (scores.hits_any == 1)
     assert scores.compat_readi_hit <= scores.compat_tog_em
+    reflection = [scores.initial_hits_at_1, scores.corrected, scores.damaged]
+    assert reflection.count(None) == (3 if answer.initial is None else 1)
+
+
+@given(ANSWERS, GOLDS)
+def test_what_has_not_changed_is_neither_corrected_nor_damaged(answer: Answer, gold: Gold) -> None:
+    scores = score_question(replace(answer, initial=answer.predictions), gold)
+    assert not scores.corrected
+    assert not scores.damaged
 
 
 @given(ANSWERS, GOLDS)

@@ -104,6 +104,10 @@ def test_the_scores_of_ours_exist_and_are_those_that_the_tables_print() -> None:
             assert figure.score in printed_beside(figure.method)
 
 
+def test_the_error_correction_rate_is_a_score_of_ours() -> None:
+    assert {figure.score for figure in FIGURES if figure.table == "error correction"} == {"corrected"}
+
+
 def test_the_presets_exist_and_every_row_of_srp_and_its_peers_has_one() -> None:
     for preset in {figure.preset for figure in FIGURES if figure.preset}:
         assert (conf_dir() / "experiment" / f"{preset}.yaml").is_file()

@@ -24,14 +24,18 @@ def row(number: int, dataset: str) -> TraceRow:
     nodes = [*NAMES, LiteralNode("1998-02-07T00:00:00Z", "xsd:dateTime"), LiteralNode("5.0")]
     facts = [Triple(draw.choice(list(NAMES)), "a.b.c", draw.choice(nodes)) for _ in range(draw.randint(0, 4))]
     texts = ["Ann", "bea", "film", "5", "1998-02-07", "Nobody", "", "m.3"]
-    predictions = [Prediction(draw.choice(texts), draw.choice([None, *NAMES])) for _ in range(draw.randint(0, 3))]
+    predictions, initial = (
+        tuple(Prediction(draw.choice(texts), draw.choice([None, *NAMES])) for _ in range(draw.randint(0, 3)))
+        for _ in range(2)
+    )
     golds = [("Ann", "m.1", ("Annie",)), ("Bea", None, ()), ("5", None, ()), ("1998-02-07", None, ()), ("X", "m.3", ())]
     answer = Answer(
-        tuple(predictions),
+        predictions,
         raw=draw.choice(["", "{Ann}", "It is {yes} {5}"]),
         evidence=tuple((fact,) for fact in facts),
         names=NAMES,
         status=draw.choice(["ok", "ok", "no_evidence", "failed"]),
+        initial=draw.choice([None, initial]),
     )
     gold = Gold(answers=tuple(GoldAnswer(*gold) for gold in draw.sample(golds, draw.randint(0, 3))))
     example = Example(Question(f"q{number}", dataset, "test", "who?"), gold)

@@ -25,6 +25,7 @@ def frame(*rows: dict[str, object]) -> pl.DataFrame:
         "status": "ok",
         "meta": {},
         "answers": [],
+        "initial_answers": None,
         "raw_answer": "",
         "gold": ["Lyon"],
         "llm_calls": 4,
@@ -36,10 +37,13 @@ def frame(*rows: dict[str, object]) -> pl.DataFrame:
     for row in full:
         row["meta"] = orjson.dumps(row["meta"]).decode()
         row["answer_ids"] = [None] * len(row["answers"])
+        row["initial_answer_ids"] = [None] * len(row["initial_answers"] or [])
         row["gold_ids"], row["gold_aliases"] = [None] * len(row["gold"]), [[] for _ in row["gold"]]
         row["evidence"] = []
     schema = {"answers": pl.List(pl.String), "gold": pl.List(pl.String), "answer_ids": pl.List(pl.String)}
     schema |= {
+        "initial_answers": pl.List(pl.String),
+        "initial_answer_ids": pl.List(pl.String),
         "gold_ids": pl.List(pl.String),
         "gold_aliases": pl.List(pl.List(pl.String)),
         "evidence": pl.List(pl.Null),
@@ -74,6 +78,15 @@ def test_a_mean_is_over_the_questions_that_have_the_score() -> None:
     point = only(frame(RIGHT, WRONG, WRONG))
     assert point.scores["answer_supported"].questions == 1
     assert "rouge_l" not in point.scores
+
+
+def test_rates_of_correction_and_damage_are_over_the_wrong_and_the_right_first_answers() -> None:
+    corrected, still_wrong = {**RIGHT, "initial_answers": []}, {**WRONG, "initial_answers": ["Nice"]}
+    kept, damaged = {**RIGHT, "initial_answers": ["Lyon"]}, {**WRONG, "initial_answers": ["Lyon"]}
+    scores = only(frame(RIGHT, FAILED, corrected, *[still_wrong] * 3, *[kept] * 4, damaged)).scores
+    assert (scores["corrected"].mean, scores["corrected"].questions) == (1 / 4, 4)
+    assert (scores["damaged"].mean, scores["damaged"].questions) == (1 / 5, 5)
+    assert scores["initial_hits_at_1"].mean == 5 / 9
 
 
 def test_the_interval_is_that_of_a_bootstrap_over_questions() -> None:

@@ -60,6 +60,18 @@ def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
     assert "not the answers" not in printed(score_table([point()]))
 
 
+def test_what_reflection_made_of_first_answers_stands_below() -> None:
+    corrected, damaged = Estimate(0.7123, 0.7, 0.72, 310), Estimate(0.031, 0.02, 0.04, 690)
+    parog = point("parog", scores={"hits_at_1": HALF, "corrected": corrected, "damaged": damaged})
+    said = "71.2 % of 310 wrong ones corrected, 3.1 % of 690 right ones damaged"
+    text = printed(score_table([parog, point()]))
+    assert " ".join(text.split()).endswith(f"count as wrong first answers of parog: {said}")
+    r3 = point("r3", label="oracle", overrides=("a=1",), scores={"corrected": Estimate(1, 1, 1, 9)})
+    text = printed(score_table([r3, point("r3", label="oracle", overrides=("a=2",))]))
+    assert "first answers of r3 (oracle) a=1: 100 % of 9 wrong ones corrected" in text
+    assert text.count("first answers") == 1
+
+
 def test_failures_and_gaps_are_printed() -> None:
     text = printed(score_table([point(failed=3, not_run=20, empty_gold=11)]))
     assert all(words in text for words in ("3 failed", "20 not run", "11 without gold"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import nbformat
@@ -25,6 +26,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_RUN", str(run))
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
+    notebook = executed(path)
     assert all(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
+
+
+def test_recovery_is_told_by_how_the_first_attempt_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    words = ["method=r3", "method.step_limit=4", "llm=oracle", "llm.error_rate=0.1", "run.limit=48"]
+    assert main(["evaluate", *words, f"run.dir={folder}"]) == 0
+    monkeypatch.setenv("KGQA_RUN", str(folder))
+    notebook = executed(NOTEBOOKS / "trace_analytics.ipynb", "print(reflection.write_json())")
+    finished, halted = json.loads(notebook.cells[-1].outputs[0].text)
+    (point,) = json.loads((folder / "summary.json").read_text())["points"]
+    assert (finished["halted"], halted["halted"]) == (False, True)
+    assert halted["right first"] == 0 < halted["corrected"]
+    assert finished["wrong first"] + halted["wrong first"] == point["scored"]["corrected"]
+    assert finished["right first"] == point["scored"]["damaged"]
+
+
+def executed(path: Path, *further: str) -> nbformat.NotebookNode:
+    """The notebook with its outputs, after it was run with further cells at its end."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells += map(nbformat.v4.new_code_cell, further)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
+    return notebook

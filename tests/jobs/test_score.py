@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from pipeline.datasets.sample import SampleWorld
@@ -54,6 +55,23 @@ def test_scoring_a_run_in_another_way(finished: Path, kgqa: Kgqa, tmp_path: Path
     assert point["hits_at_1"] == before["hits_at_1"]
     low, high = point["intervals"]["hits_at_1"]
     assert before["intervals"]["hits_at_1"][0] <= low < high <= before["intervals"]["hits_at_1"][1]
+
+
+def test_a_run_that_reflected_says_what_it_was_good_for(evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:
+    ran = evaluate("method=r3", "llm=oracle", "llm.error_rate=0.3")
+    before = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (point,) = before["points"]
+    rate = f"{100 * point['corrected']:.1f} % of {point['scored']['corrected']} wrong ones corrected"
+    assert f"first answers of r3 (oracle): {rate}, " in " ".join(ran.out.split())
+    assert kgqa("score", "run").out == ran.out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == before
+
+
+def test_a_run_of_another_version_is_one_sentence(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "old")
+    for shard in (tmp_path / "old" / "traces").iterdir():
+        pl.read_parquet(shard).drop("initial_answers", "corrected").write_parquet(shard)
+    assert "without the column initial_answers: run its questions again" in kgqa("score", "old").sentence
 
 
 @pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])

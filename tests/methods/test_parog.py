@@ -189,6 +189,70 @@ async def test_without_rounds_there_is_only_what_the_model_knows() -> None:
     assert set(tools.model.roles) == {"parog.plan", "parog.tentative", "parog.aggregate"}
 
 
+# The first answer, by which error correction is measured (§9.5)
+
+
+def initial(answer: Answer) -> list[tuple[str, str | None]]:
+    return [(prediction.text, prediction.id) for prediction in answer.initial or ()]
+
+
+async def test_a_wrong_tentative_answer_that_is_corrected_and_a_right_one_that_is_damaged() -> None:
+    answer, tools = await run(ASKED, BORDERS, replies())
+    assert (texts(answer), initial(answer)) == (["Belgium", "Spain"], [("Monaco", None)])
+    assert tools.model.roles.count("parog.aggregate") == 1, "the tentative answers are put together without a call"
+    script = replies(tentative='{"answers": ["Belgium"]}', refine=refined("Spain", final=["Spain"]))
+    answer, _ = await run(ASKED, BORDERS, script)
+    assert (texts(answer), initial(answer)) == (["Spain"], [("Belgium", None)])
+
+
+async def test_a_tentative_answer_that_stays_is_the_final_one() -> None:
+    answer, _ = await run(ASKED, BORDERS, replies(tentative='{"answers": ["belgium", "Monaco"]}'))
+    assert initial(answer) == [("Belgium", "Belgium"), ("Monaco", None)]
+
+
+@pytest.mark.parametrize(
+    ("tentative", "expected"),
+    [
+        ((["Belgium", "Spain"], ["Germany", "belgium"]), ["Belgium"]),
+        ((["Spain"], ["Germany"]), ["Germany"]),
+        ((["Spain"], []), ["Spain"]),
+        (([], []), []),
+    ],
+)
+async def test_tentative_answers_are_combined_as_refined_ones_are(
+    tentative: Sequence[Sequence[str]], expected: list[str]
+) -> None:
+    script = replies(
+        plan=write_plan(PLAN),
+        tentative=[json.dumps({"answers": answers}) for answers in tentative],
+        relations=['{"France": ["borders"]}', '{"Nijmegen": ["^serves_nijmegen"]}'],
+        refine=refined("Spain"),
+        aggregate='{"answers": ["France"]}',
+    )
+    answer, tools = await run(ASKED, BORDERS, script)
+    assert (texts(answer), [text for text, _ in initial(answer)]) == (["France"], expected)
+    assert tools.model.roles.count("parog.tentative") == 2
+
+
+async def test_tentative_answers_are_counted() -> None:
+    plan = write_plan([FIND_1, SubGoal(2, "Count 1", "count", (1,))])
+    answer, _ = await run(ASKED, BORDERS, replies(plan=plan, tentative='{"answers": ["Monaco", "Italy", "Spain"]}'))
+    assert initial(answer) == [("3", None)]
+
+
+@pytest.mark.parametrize("changed", [{"refine": False}, {"max_rounds": 0}, {"max_refines": 0}])
+async def test_without_refinement_there_is_no_first_answer(changed: dict[str, Any]) -> None:
+    answer, _ = await run(ASKED, BORDERS, replies(read='{"answers": ["Spain"]}'), **changed)
+    assert answer.initial is None
+
+
+@pytest.mark.parametrize(("calls", "expected"), [(0, []), (1, []), (2, ["Monaco"])])
+async def test_a_spent_budget_leaves_the_tentative_answers_there_are(calls: int, expected: list[str]) -> None:
+    answer, _ = await run(ASKED, BORDERS, replies(), max_calls=calls)
+    assert answer.initial is not None
+    assert [text for text, _ in initial(answer)] == expected
+
+
 # Planners, ablations, variants (§5.8)
 
 

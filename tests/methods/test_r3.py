@@ -424,6 +424,45 @@ async def test_evidence_is_capped() -> None:
     assert len(answer.evidence) == 150
 
 
+# The first answer, by which recovery is measured (§9.5)
+
+
+async def test_the_first_answer_is_that_of_the_first_attempt() -> None:
+    tools = scripted("Finish[Annland]", *WAY, verify=REJECT)
+    answer = await R3().answer(ASKED, tools.tools)
+    assert (texts(answer), answer.initial) == (["Ann City"], (Prediction("Annland"),))
+    tools = scripted(*WAY, "Finish[Annland]", verify=REJECT)
+    answer = await R3().answer(ASKED, tools.tools)
+    assert (texts(answer), answer.initial) == (["Annland"], (Prediction("Ann City", "m.city"),))
+
+
+async def test_a_halted_first_attempt_has_no_answer() -> None:
+    answer = await R3(step_limit=2).answer(ASKED, scripted(*WAY[:3], "Finish[Ann City]").tools)
+    assert (texts(answer), answer.initial) == (["Ann City"], ())
+
+
+async def test_what_is_not_retried_is_first_and_last() -> None:
+    for method, line in ((R3(), WAY), (R3(on_halt_guess=True, failure_signal="none"), WAY)):
+        answer = await method.answer(ASKED, scripted(*line).tools)
+        assert answer.initial == answer.predictions == (Prediction("Ann City", "m.city"),)
+    without_retries = await R3(max_retries=0).answer(ASKED, scripted(*WAY).tools)
+    assert without_retries.initial is None
+
+
+async def test_samples_vote_on_the_first_answer_too() -> None:
+    line = ["Finish[a]", "Finish[x]", "Finish[b]", "Finish[x]", "Finish[b]", "Finish[x]"]
+    answer = await R3(samples=3).answer(ASKED, scripted(*line, verify=REJECT).tools)
+    assert texts(answer) == ["x"]
+    assert answer.initial == (Prediction("b", score=2 / 3),)
+
+
+async def test_the_first_answer_is_the_same_whatever_gold_says() -> None:
+    for right, final in ((True, "Annland"), (False, "Ann City")):
+        tools = scripted("Finish[Annland]", *WAY, verdict=lambda predictions, right=right: right)
+        answer = await R3(failure_signal="gold").answer(ASKED, tools.tools)
+        assert (texts(answer), answer.initial) == ([final], (Prediction("Annland"),))
+
+
 # Samples
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -13,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.metrics import Scores
 from pipeline.llm.prompt import Completion, Template
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import RecordedCalls
+from pipeline.traces.reader import RecordedCalls, read_shards
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Triple
@@ -81,6 +82,23 @@ def test_rows_and_evidence_come_back_with_plain_polars(folder: RunFolder) -> Non
         "tail_name": "1999-01-02",
     }
     assert frame["steps"].list.len().to_list() == frame["texts"].list.len().to_list() == [2, 0]
+
+
+def test_initial_answers_come_back_and_so_does_their_absence(folder: RunFolder) -> None:
+    rows = [row("q1"), row("q2"), row("q3")]
+    rows[0].answer = replace(rows[0].answer, initial=(Prediction("One", "m.1"), Prediction("1999")))
+    rows[1].answer = replace(rows[1].answer, initial=())
+    write_shard(folder.shard(0), rows)
+    frame = pl.read_parquet(folder.shard(0))
+    assert frame["initial_answers"].to_list() == [["One", "1999"], [], None]
+    assert frame["initial_answer_ids"].to_list() == [["m.1", None], [], None]
+
+
+def test_a_shard_of_another_version_is_named_with_what_it_lacks(folder: RunFolder) -> None:
+    pl.read_parquet(folder.shard(0)).drop("initial_answers").write_parquet(folder.shard(0))
+    assert next(read_shards(folder, ["answers", "point"])).columns == ["answers", "point"]
+    with pytest.raises(UserError, match="another version of this project, without the column initial_answers: run "):
+        next(read_shards(folder, ["answers", "initial_answers"]))
 
 
 def test_every_file_names_its_schema_version(folder: RunFolder) -> None:

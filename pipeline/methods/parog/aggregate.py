@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
@@ -12,7 +12,9 @@ from pipeline.methods.answering import UNKNOWN, Answers
 from pipeline.methods.instance import Instance
 from pipeline.methods.parog.guidance import carry_out, is_last, perfect_plan
 from pipeline.methods.parog.outcome import Found, Outcome
+from pipeline.methods.parog.plan import Plan, waves
 from pipeline.methods.parog.replies import read_object, read_texts, write_object
+from pipeline.methods.parog.sets import execute, is_executable
 from pipeline.methods.parog.showing import Showing
 from pipeline.methods.parog.tentative import print_answers
 from pipeline.methods.parsing import twice
@@ -129,6 +131,18 @@ class Aggregate(Prompt[Answers]):
 
     def _texts(self, answers: Iterable[Found]) -> list[str]:
         return list(dict.fromkeys(map(self.showing.answer, answers)))
+
+
+def aggregate_tentatively(plan: Plan, outcomes: Mapping[int, Outcome]) -> tuple[Found, ...]:
+    """What the tentative answers alone come to: set operations are executed in code, then the last answers count."""
+    tentative: dict[int, Outcome] = {}
+    for subgoal in (subgoal for wave in waves(plan) for subgoal in wave):
+        answers = tuple(map(Found, outcomes[subgoal.id].tentative)) if subgoal.id in outcomes else ()
+        used = [tentative[id] for id in subgoal.uses]
+        if is_executable(subgoal, used):
+            answers = execute(subgoal, used) or answers
+        tentative[subgoal.id] = Outcome(subgoal, answers)
+    return last_answers(tentative[subgoal.id] for subgoal in plan)
 
 
 def last_answers(outcomes: Iterable[Outcome]) -> tuple[Found, ...]:

@@ -14,15 +14,15 @@ from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.instance import Instance
-from pipeline.methods.parog.aggregate import Aggregate, last_answers
+from pipeline.methods.parog.aggregate import Aggregate, aggregate_tentatively, last_answers
 from pipeline.methods.parog.entities import Candidates, SelectEntities
 from pipeline.methods.parog.exploration import TAILS, Group, reach
 from pipeline.methods.parog.outcome import Found, Outcome
-from pipeline.methods.parog.plan import SET_OPERATORS, Plan, SubGoal, under_set_operations, waves, whole_question
+from pipeline.methods.parog.plan import Plan, SubGoal, under_set_operations, waves, whole_question
 from pipeline.methods.parog.planning import MakePlan
 from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice, Verdict
 from pipeline.methods.parog.relations import Offer, SelectRelations
-from pipeline.methods.parog.sets import execute
+from pipeline.methods.parog.sets import execute, is_executable
 from pipeline.methods.parog.showing import Showing, label, path_label, within
 from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.methods.port import Tools
@@ -66,17 +66,16 @@ class PARoG:
         try:
             case.plan = await self._make_plan(case)
         except BudgetExhausted:
-            return await self._aggregate(case, {}, exhausted=True)
-        outcomes: dict[int, Outcome] = {}
+            return await self._aggregate(case, exhausted=True)
         for wave in waves(case.plan):
-            found = await concurrently(self._pursue(case, subgoal, outcomes) for subgoal in wave)
-            outcomes.update({outcome.subgoal.id: outcome for outcome in found})
+            found = await concurrently(self._pursue(case, subgoal) for subgoal in wave)
+            case.outcomes.update({outcome.subgoal.id: outcome for outcome in found})
             answering = next((outcome for outcome in found if outcome.final), None)
             if answering and self.stop_on_question_answered:
                 return self._stop(case, answering)
             if any(outcome.exhausted for outcome in found):
-                return await self._aggregate(case, outcomes, exhausted=True)
-        return await self._aggregate(case, outcomes)
+                return await self._aggregate(case, exhausted=True)
+        return await self._aggregate(case)
 
     async def _make_plan(self, case: _Case) -> Plan:
         plan = whole_question(case.question)
@@ -87,23 +86,21 @@ class PARoG:
         case.tools.record("plan", subgoals=plan, planner=self.planner, whole_question=is_whole)
         return plan
 
-    async def _pursue(self, case: _Case, subgoal: SubGoal, outcomes: Mapping[int, Outcome]) -> Outcome:
+    async def _pursue(self, case: _Case, subgoal: SubGoal) -> Outcome:
         """Execute a set operation on answers that are there already; explore for anything else (§5.5)."""
-        used = [outcomes[id] for id in subgoal.uses]
+        used = [case.outcomes[id] for id in subgoal.uses]
         try:
-            if subgoal.op in SET_OPERATORS and used and all(outcome.answers for outcome in used):
-                return await self._combine(case, subgoal, used, outcomes)
+            if is_executable(subgoal, used):
+                return await self._combine(case, subgoal, used)
         except BudgetExhausted:
             return Outcome(subgoal, exhausted=True)
         return await self._explore(case, subgoal, used)
 
-    async def _combine(
-        self, case: _Case, subgoal: SubGoal, used: Sequence[Outcome], outcomes: Mapping[int, Outcome]
-    ) -> Outcome:
+    async def _combine(self, case: _Case, subgoal: SubGoal, used: Sequence[Outcome]) -> Outcome:
         """Execute a set operation: in code, else by the model; the last one is then left to the final answer."""
         answers, by = execute(subgoal, used), "code"
         if answers is None and any(subgoal.id in later.uses for later in case.plan):
-            prompt = self._aggregation(case, outcomes, subgoal)
+            prompt = self._aggregation(case, subgoal)
             reply = await self._ask(case, prompt)
             answers, by = tuple(map(prompt.showing.found, reply.texts)), "model"
         names = {id: name for outcome in used for id, name in outcome.names.items()}
@@ -368,9 +365,9 @@ class PARoG:
         facts = self._shown(case, outcome.facts)
         return self._answer(case, outcome.final, facts, outcome.names, raw=outcome.raw, status="ok")
 
-    async def _aggregate(self, case: _Case, outcomes: Mapping[int, Outcome], *, exhausted: bool = False) -> Answer:
+    async def _aggregate(self, case: _Case, *, exhausted: bool = False) -> Answer:
         """Answer from what the sub-goals have come to: the one call that is made after a cap was hit, too."""
-        prompt = self._aggregation(case, outcomes)
+        prompt = self._aggregation(case)
         reply = await self._ask(case, prompt, last=True)
         found = tuple(map(prompt.showing.found, reply.texts)) or last_answers(prompt.outcomes)
         status: Status = "ok" if prompt.facts else "no_evidence"
@@ -380,9 +377,9 @@ class PARoG:
             status = "no_topic_entity"
         return self._answer(case, found, prompt.facts, prompt.showing.names, raw=reply.raw, status=status)
 
-    def _aggregation(self, case: _Case, outcomes: Mapping[int, Outcome], target: SubGoal | None = None) -> Aggregate:
+    def _aggregation(self, case: _Case, target: SubGoal | None = None) -> Aggregate:
         """The prompt for the question, or for a sub-goal in the middle of the plan."""
-        ordered = tuple(outcomes.get(subgoal.id, Outcome(subgoal)) for subgoal in case.plan)
+        ordered = tuple(case.outcomes.get(subgoal.id, Outcome(subgoal)) for subgoal in case.plan)
         showing = case.showing(ordered)
         facts = dict.fromkeys(fact for outcome in ordered if outcome.is_grounded for fact in _key_facts(outcome))
         return Aggregate(case.question, ordered, self._shown(case, facts), showing, target.id if target else None)
@@ -393,12 +390,23 @@ class PARoG:
         case.tools.record("answered", answers=_texts(found), evidence=len(facts), status=status)
         shown = {node for fact in facts for node in fact.nodes if isinstance(node, str)}
         return Answer(
-            predictions=tuple(Prediction(one.text, one.id) for one in found),
+            predictions=_predictions(found),
             raw=raw,
             evidence=tuple(fact.triples for fact in facts),
             names={id: names.get(id) for id in sorted(shown)},
             status=status,
+            initial=self._initial(case, found),
         )
+
+    def _initial(self, case: _Case, final: Sequence[Found]) -> tuple[Prediction, ...] | None:
+        """The answers without refinement (§9.5); None where there is none.
+
+        One that reads like a final answer is that one: what has not changed must not be judged as if it had.
+        """
+        if not (self.refine and self.max_rounds and self.max_refines):
+            return None
+        tentative = aggregate_tentatively(case.plan, case.outcomes)
+        return _predictions([next(filter(found.is_same, final), found) for found in tentative])
 
     async def _ask(self, case: _Case, prompt: Prompt[T], *, last: bool = False) -> T:
         sampling = Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
@@ -412,6 +420,8 @@ class _Case:
     question: Question
     tools: Tools
     plan: Plan
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    """What has become of the sub-goals so far, by their ids."""
 
     def showing(self, outcomes: Sequence[Outcome]) -> Showing:
         """A fresh place to print nodes in, which knows the topic entities and what outcomes have met."""
@@ -447,6 +457,7 @@ class _Pursuit:
             is_grounded=self.is_grounded,
             final=self.final,
             raw=self.raw,
+            tentative=self.tentative,
             exhausted=self.exhausted,
         )
 
@@ -469,6 +480,10 @@ def _leaves_no_choice(group: Group) -> bool:
 
 def _is_number(node: Node) -> bool:
     return isinstance(node, LiteralNode) and node.value.isascii() and node.value.isdigit()
+
+
+def _predictions(answers: Iterable[Found]) -> tuple[Prediction, ...]:
+    return tuple(Prediction(found.text, found.id) for found in answers)
 
 
 def _texts(answers: Iterable[Found]) -> list[str]:

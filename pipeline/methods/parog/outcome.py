@@ -46,4 +46,6 @@ class Outcome:
     """The answers to the question itself, where a refinement has reported it answered."""
     raw: str = ""
     """The reply that `final` was read from."""
+    tentative: tuple[str, ...] = ()
+    """What the model answered before anything was looked up."""
     exhausted: bool = False

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from pipeline.methods.parog.outcome import Found, Outcome
-from pipeline.methods.parog.plan import SubGoal
+from pipeline.methods.parog.plan import SET_OPERATORS, SubGoal
 from pipeline.text import canonical_literal
 from pipeline.types import LiteralNode, Node
 
@@ -19,6 +19,11 @@ _STEPS_BACK = 8
 
 _Key: TypeAlias = tuple[Decimal, ...]
 """What values are ordered by: a number, or the year, month and day of a date as far as it goes."""
+
+
+def is_executable(subgoal: SubGoal, used: Sequence[Outcome]) -> bool:
+    """Whether a sub-goal only combines answers, and all that it combines are there."""
+    return subgoal.op in SET_OPERATORS and bool(used) and all(outcome.answers for outcome in used)
 
 
 def execute(subgoal: SubGoal, used: Sequence[Outcome]) -> tuple[Found, ...] | None:

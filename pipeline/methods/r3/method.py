@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
 from math import ceil
@@ -245,30 +246,39 @@ class R3:
     # Answering (§6.9)
 
     def _answer(self, question: Question, tools: Tools, cycles: list[_Cycle]) -> Answer:
-        bests = [cycle.best for cycle in cycles]
-        finished = [attempt for attempt in bests if attempt is not None]
-        voted = majority([Answers(attempt.answers or (), attempt.raw) for attempt in finished]) if finished else ()
-        first = {normalise(prediction.text) for prediction in voted[:1]}
-        agreeing = (one for one in finished if first & set(map(normalise, one.answers or ())))
-        chosen = next(agreeing, finished[0] if finished else cycles[-1].attempts[-1] if cycles[-1].attempts else None)
+        voted, chosen = self._vote(cycle.best for cycle in cycles)
+        initial, _ = self._vote(attempt for cycle in cycles for attempt in cycle.attempts[:1])
+        chosen = chosen or next(reversed(cycles[-1].attempts), None)
         memory = chosen.memory if chosen else Memory()
-        texts = tuple(prediction.text for prediction in voted)
-        resolved = predictions(texts, memory)
-        if self.samples > 1:
-            resolved = tuple(
-                Prediction(one.text, one.id, vote.score) for one, vote in zip(resolved, voted, strict=True)
-            )
+        texts = [prediction.text for prediction in voted]
         facts = memory.triples[: tools.caps.max_evidence_triples]
         status = _status(question, tools, memory, exhausted=any(cycle.exhausted for cycle in cycles))
         tools.record("answered", answers=texts, attempt=chosen.number if chosen else None, status=status)
         ends = {node for fact in facts for node in (fact.head, fact.tail) if isinstance(node, str)}
         return Answer(
-            predictions=resolved,
+            predictions=voted,
             raw=chosen.raw if chosen else "",
             evidence=tuple((fact,) for fact in facts),
             names={id: memory.names.get(id) for id in sorted(ends)},
             status=status,
+            initial=initial if self.max_retries else None,
         )
+
+    def _vote(self, attempts: Iterable[_Attempt | None]) -> tuple[tuple[Prediction, ...], _Attempt | None]:
+        """What most of the attempts that finished say, and the first that says so; nothing where none finished."""
+        finished = [attempt for attempt in attempts if attempt is not None and attempt.answers is not None]
+        if not finished:
+            return (), None
+        voted = majority([Answers(attempt.answers or (), attempt.raw) for attempt in finished])
+        first = {normalise(prediction.text) for prediction in voted[:1]}
+        agreeing = (one for one in finished if first & set(map(normalise, one.answers or ())))
+        chosen = next(agreeing, finished[0])
+        resolved = predictions(tuple(prediction.text for prediction in voted), chosen.memory)
+        if self.samples > 1:
+            resolved = tuple(
+                Prediction(one.text, one.id, vote.score) for one, vote in zip(resolved, voted, strict=True)
+            )
+        return resolved, chosen
 
 
 @plain_dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""One question: gold reaches its scores, and nothing that a method does or says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import pytest
+
+from pipeline.datasets.sample import SampleWorld
+from pipeline.engine.ledger import Budget
+from pipeline.engine.memo import Memo
+from pipeline.engine.question import Setting, run_question
+from pipeline.evaluation.settings import Evaluation
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.llm.prompt import Call, Completion
+from pipeline.methods.parog import PARoG
+from pipeline.methods.r3 import R3
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.retrieval.search import Search
+from pipeline.traces.schema import TraceRow
+from pipeline.types import Example, Gold, GoldAnswer, Prediction
+
+REPLIES = {
+    "parog.plan": "Hm.",
+    "parog.tentative": '{"answers": ["Ann"]}',
+    "parog.relations": "{}",
+    "parog.aggregate": '{"answers": ["Bob"]}',
+    "r3.thought": "I am done.",
+    "r3.action": "Finish[Ann]",
+    "r3.verify": '{"verdict": "reject"}',
+    "r3.reflect": '{"root_cause": "It was a guess.", "retry": true}',
+}
+
+
+@dataclass
+class FixedReplies:
+    """A model with one reply to each role."""
+
+    replies: Mapping[str, str]
+    identity: str = "fixed"
+    label: str | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    def for_question(self, example: Example, kg: object) -> Self:
+        return self
+
+    async def complete(self, call: Call) -> Completion:
+        return Completion(self.replies[call.prompt.role])
+
+    async def choose(self, call: Call) -> Completion:
+        raise NotImplementedError
+
+
+async def run(method: Any, gold: str) -> TraceRow:
+    world = SampleWorld(triples=2000, questions=8)
+    example = replace(next(iter(world.examples(pytest.fail))), gold=Gold((GoldAnswer(gold),)))
+    async with EmbeddedGraph(dataset=world) as graph:
+        setting = Setting(
+            point=0,
+            method=method,
+            model=FixedReplies(REPLIES),
+            graph=graph,
+            retrieval=Search(encoder=LexicalEncoder()),
+            evaluation=Evaluation(),
+            budget=Budget(),
+            seed=0,
+        )
+        return await run_question(example, setting, Memo(made={}, reused={}, on_call=lambda *_: None), lambda *_: None)
+
+
+@pytest.mark.parametrize("method", [PARoG(), R3()], ids=lambda method: method.name)
+async def test_gold_decides_the_scores_of_first_and_last_answers_and_nothing_else(method: Any) -> None:
+    right, wrong = await run(method, "Ann"), await run(method, "Zoe")
+    assert right.answer == wrong.answer
+    assert right.answer.initial == (Prediction("Ann"),)
+    assert [(step.role, step.inputs, step.payload) for step in right.steps] == [
+        (step.role, step.inputs, step.payload) for step in wrong.steps
+    ]
+    assert (right.scores.initial_hits_at_1, wrong.scores.initial_hits_at_1) == (1, 0)
+    assert right.scores.damaged == (method.name == "parog")
+    assert wrong.scores.corrected == 0
