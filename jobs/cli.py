@@ -12,6 +12,7 @@ from pipeline.errors import ServiceError, UserError, nearest
 
 COMMANDS = {
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
+    "sweep": ("jobs.sweep", "run many configurations as one, every distinct call made once"),
     "ablations": ("jobs.ablations", "run a method without each of its parts, beside what is published"),
     "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -52,6 +53,7 @@ class _Engine(_Keys):
     name: Literal["local", "ray"]
     concurrency: PositiveInt
     shard_size: PositiveInt
+    share: bool
     workers: PositiveInt = 1
     address: str | None = None
     cpus_per_worker: PositiveFloat = 1
@@ -177,6 +179,14 @@ def digest(*configs: Mapping[str, Any]) -> str:
     return hashlib.blake2b(texts.encode(), digest_size=4).hexdigest()
 
 
+def computation(config: Mapping[str, Any]) -> str:
+    """One text for all points that ask the same questions in the same way, whatever their method is called."""
+    axes = {"name", *_OfMethod.model_fields}  # a method's own keys interpolate from the axes
+    method = {key: value for key, value in config["method"].items() if key not in axes}
+    others = (config[section] for section in SECTIONS if section not in ("run", "engine", "method"))
+    return canonical([method, *others, config["run"]["seed"], config["run"]["limit"]])
+
+
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """`key: old → new` for each key that makes the two compute different things."""
     before, after = dict(flatten(_computed(old))), dict(flatten(_computed(new)))
@@ -203,13 +213,22 @@ def _compose(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str,
 
 def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
     """The composed configuration, unresolved, and the choice made in each group that it has. Raises `_COMPOSING`."""
-    GlobalHydra.instance().clear()
-    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+    with _hydra():
         composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed):
         of_hydra = composed.pop("hydra")
     choices = of_hydra.runtime.choices.items()
     return composed, {str(group): str(choice) for group, choice in choices if "/" not in str(group)}
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra over our configuration files, or the one that is running already: a sweeper's, whose points we compose."""
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield
 
 
 def _plain(composed: DictConfig, *, resolve: bool = False) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from pipeline.types import Answer, Example, Prediction
 
 @dataclass(frozen=True)
 class Setting:
-    """All that one point of a run is made of, opened."""
+    """All that a point of a run is made of, opened; points that are the same but for their name share one."""
 
-    point: int
+    points: Sequence[tuple[int, str]]
+    """Each with the name of its method, as printed in tables."""
     method: Method
     model: ByRole
     graph: KnowledgeGraph
@@ -46,9 +47,10 @@ async def run_question(
     ledger = Ledger(setting.budget)
     tools = _tools(example, setting, memo, ledger, on_template)
     answer, error = await _answer(example, setting, tools, ledger)
+    point, name = setting.points[0]
     return TraceRow(
-        point=setting.point,
-        method=setting.method.name,
+        point=point,
+        method=name,
         example=example,
         answer=answer,
         scores=score_question(answer, example.gold, dataset=example.question.dataset, settings=setting.evaluation),
@@ -56,6 +58,15 @@ async def run_question(
         steps=ledger.steps,
         error=error,
     )
+
+
+def row_of_twin(row: TraceRow, point: int, name: str) -> TraceRow:
+    """The row of a point that is the same as another but for its name: as if run alone, with every call shared."""
+    steps = [
+        replace(step, shared=step.kind != "decision", queries=None if step.queries is None else 0) for step in row.steps
+    ]
+    counters = replace(row.counters, llm_calls_shared=row.counters.llm_calls, kg_queries=0)
+    return replace(row, point=point, method=name, steps=steps, counters=counters)
 
 
 def _tools(

@@ -7,6 +7,7 @@ import importlib.metadata
 import platform
 import subprocess
 import time
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -16,18 +17,21 @@ from typing import Any
 from rich.console import Console
 
 from pipeline import config
-from pipeline.datasets.port import Dataset
 from pipeline.engine.local import run_local
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import Shard, shards
+from pipeline.engine.shard import Part, Shard, rows_left, shards
 from pipeline.engine.summary import TIMES, Ended, summarise
-from pipeline.engine.watch import Watch, questions_left
+from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import PointSummary
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 
+_OF_THE_RUN = (
+    *("run.retry_failed", "dataset.strict", "engine.name", "engine.concurrency", "engine.shard_size", "engine.share"),
+    *("engine.workers", "engine.address", "engine.cpus_per_worker", "engine.max_replacements"),
+)
 _PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
 
 
@@ -46,6 +50,7 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
 
     Raises UserError when the folder holds a run of another configuration.
     """
+    _check_common(points)
     folder = RunFolder(run_dir(points))
     saved = folder.read_run()
     if saved is not None:
@@ -74,9 +79,8 @@ async def _execute(
     resolved = points[0].config
     rejections = Rejections(folder.rejected, strict=resolved["dataset"]["strict"])
     finished = folder.finished() - (failed_shards(folder) if resolved["run"]["retry_failed"] else set())
-    dataset: Dataset = config.build("dataset", resolved)
-    size, limit = resolved["engine"]["shard_size"], resolved["run"]["limit"]
-    owed = _Owed(shards(dataset, rejections.add, size=size, limit=limit), finished)
+    parts, size = _parts(points), resolved["engine"]["shard_size"]
+    owed = _Owed(shards(parts, rejections.add, size=size), finished)
     began = opened = time.time()
 
     def on_served(served: Sequence[Served]) -> None:
@@ -88,11 +92,10 @@ async def _execute(
         _refuse_other_service(folder, saved, served)
         opened = time.time()
 
-    left = questions_left(dataset, limit, size=size, finished=finished)
-    watch = Watch(console, total=left, points=len(points), on_served=on_served)
+    watch = Watch(console, total=rows_left(parts, size=size, finished=finished), on_served=on_served)
     with rejections:
         first = next(owed, None)
-        if not owed.questions:
+        if not owed.any:
             raise UserError("the dataset has no question to answer: see what its keys select, and rejected.jsonl")
         if first is None:
             console.print("every shard is finished already: nothing to run")
@@ -102,9 +105,9 @@ async def _execute(
                     [point.config for point in points], folder.path, chain([first], owed), watch
                 )
     if first is None and (earlier := folder.read_summary()):  # what it took is what it took then
-        return Ended(owed.questions, rejections.count, **{name: earlier[name] for name in TIMES})
+        return Ended(owed.of_points(len(points)), rejections.count, **{name: earlier[name] for name in TIMES})
     return Ended(
-        owed.questions,
+        owed.of_points(len(points)),
         rejections.count,
         wall_s=time.time() - began,
         opening_s=opened - began,
@@ -118,14 +121,35 @@ class _Owed(Iterator[Shard]):
     def __init__(self, all_shards: Iterator[Shard], finished: Collection[int]) -> None:
         self._shards = all_shards
         self._finished = finished
-        self.questions = 0
+        self._questions: Counter[int] = Counter()
+
+    @property
+    def any(self) -> bool:
+        """Whether there has been a question so far."""
+        return bool(self._questions)
+
+    def of_points(self, points: int) -> tuple[int, ...]:
+        """The questions that each point asks."""
+        return tuple(self._questions[point] for point in range(points))
 
     def __next__(self) -> Shard:
         for shard in self._shards:
-            self.questions += len(shard.examples)
+            self._questions.update(dict.fromkeys(shard.points, len(shard.examples)))
             if shard.index not in self._finished:
                 return shard
         raise StopIteration
+
+
+def _parts(points: Sequence[Point]) -> list[Part]:
+    """The points in groups that ask the same questions, in the order of the points."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for index, point in enumerate(points):
+        groups[config.canonical([point.config["dataset"], point.config["run"]["limit"]])].append(index)
+    firsts = {indices[0]: tuple(indices) for indices in groups.values()}
+    return [
+        Part(indices, config.build("dataset", points[first].config), points[first].config["run"]["limit"])
+        for first, indices in firsts.items()
+    ]
 
 
 def _executor(name: str) -> Any:
@@ -136,6 +160,15 @@ def _executor(name: str) -> Any:
 
         return run_ray
     raise UserError(f"engine.name={name} is unknown: local or ray")
+
+
+def _check_common(points: Sequence[Point]) -> None:
+    """Raise UserError where points differ in what holds for the run as a whole."""
+    for key in _OF_THE_RUN:
+        values = dict.fromkeys(dict(config.flatten(point.config)).get(key) for point in points)
+        if len(values) > 1:
+            listed = ", ".join(map(str, values))
+            raise UserError(f"{key} is one for the whole run, and the points of this one have {listed}: give it once")
 
 
 def _describe(points: Sequence[Point], served: Sequence[Served], began: float) -> dict[str, Any]:

@@ -6,11 +6,12 @@ directory listing, and a shard done twice overwrites itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
+from math import ceil
 
-from pipeline.datasets.port import Dataset, Reject
+from pipeline.datasets.port import Counted, Dataset, Reject
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
 
@@ -21,6 +22,8 @@ class Shard:
 
     index: int
     examples: tuple[Example, ...]
+    points: tuple[int, ...] = (0,)
+    """The points of the run that ask these questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,34 @@ class Progress:
         )
 
 
-def shards(dataset: Dataset, reject: Reject, *, size: int, limit: int | None) -> Iterator[Shard]:
-    """Slice the dataset in its own order, without holding it whole."""
-    examples = islice(dataset.examples(reject), limit)
-    index = 0
-    while chunk := tuple(islice(examples, size)):
-        yield Shard(index, chunk)
-        index += 1
+@dataclass(frozen=True)
+class Part:
+    """The points of a run that ask the same questions."""
+
+    points: tuple[int, ...]
+    dataset: Dataset
+    limit: int | None
+    """Take only the first so many."""
+
+
+def shards(parts: Sequence[Part], reject: Reject, *, size: int) -> Iterator[Shard]:
+    """Slice the questions of each part in their own order, without holding them whole."""
+    index = count()
+    for part in parts:
+        examples = islice(part.dataset.examples(reject), part.limit)
+        while chunk := tuple(islice(examples, size)):
+            yield Shard(next(index), chunk, part.points)
+
+
+def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int | None:
+    """Rows that are in no finished shard of `size` questions; None where only reading the questions would tell."""
+    rows, first = 0, 0
+    for part in parts:
+        counts = [part.limit, part.dataset.count() if isinstance(part.dataset, Counted) else None]
+        total = min((each for each in counts if each is not None), default=None)
+        if total is None:
+            return None
+        slices = {first + place: min(size, total - place * size) for place in range(ceil(total / size))}
+        rows += len(part.points) * sum(slices[index] for index in slices.keys() - set(finished))
+        first += len(slices)
+    return rows

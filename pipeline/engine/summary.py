@@ -25,10 +25,10 @@ TIMES = ("wall_s", "opening_s", "loop_lag_s")
 class Ended:
     """What only the driver of a run knows at its end."""
 
-    questions: int
-    """Requested: rows of the dataset that could be read, up to `run.limit`."""
+    questions: Sequence[int]
+    """Requested of each point: rows of its dataset that could be read, up to `run.limit`."""
     rejected: int
-    """Rows of the dataset that could not be read."""
+    """Rows of the datasets that could not be read."""
     wall_s: float
     """Seconds that the run took, earlier attempts not counted."""
     opening_s: float
@@ -54,7 +54,8 @@ def rescore_run(folder: RunFolder, evaluation: Evaluation) -> list[PointSummary]
         raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
     needed = [name for name in dict.fromkeys((*INPUTS, *COLUMNS)) if name not in SCORES]
     rows = (rescore(shard, settings=evaluation) for shard in read_shards(folder, needed))
-    summaries = _aggregate(folder, tally(rows), questions=saved["questions"], evaluation=evaluation)
+    questions = [point["questions"] for point in saved["points"]]
+    summaries = _aggregate(folder, tally(rows), questions=questions, evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
 
@@ -67,14 +68,14 @@ def show(summaries: Sequence[PointSummary], console: Console) -> None:
 
 
 def _aggregate(
-    folder: RunFolder, tallied: pl.DataFrame, *, questions: int, evaluation: Evaluation | None = None
+    folder: RunFolder, tallied: pl.DataFrame, *, questions: Sequence[int], evaluation: Evaluation | None = None
 ) -> list[PointSummary]:
     run = folder.read_run()
     if run is None:
         raise UserError(f"{folder.path} has no run.yaml: it is not a run folder")
     points = {
-        index: Point(tuple(point["overrides"]), served["label"], questions)
-        for index, (point, served) in enumerate(zip(run["points"], run["served"], strict=True))
+        index: Point(tuple(point["overrides"]), served["label"], asked)
+        for index, (point, served, asked) in enumerate(zip(run["points"], run["served"], questions, strict=True))
     }
     settings = evaluation or config.build("evaluation", run["points"][0]["config"])
     return aggregate(tallied, points=points, settings=settings)
@@ -87,7 +88,7 @@ def _document(folder: RunFolder, summaries: Sequence[PointSummary], ended: Ended
     logical = total("llm_calls")
     return {
         "points": [summary.to_dict() for summary in summaries],
-        "questions": ended.questions,
+        "questions": max(ended.questions),
         "rejected": ended.rejected,
         "logical_llm_calls": logical,
         "physical_llm_calls": logical - total("llm_calls_shared"),

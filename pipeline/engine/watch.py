@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -18,27 +18,15 @@ from rich.progress import (
     Progress as Bar,
 )
 
-from pipeline.datasets.port import Counted
 from pipeline.engine.shard import Progress
 from pipeline.engine.worker import Served
-
-
-def questions_left(dataset: object, limit: int | None, *, size: int, finished: Collection[int]) -> int | None:
-    """How many questions are in no finished shard of `size`; None where only reading them would tell."""
-    counts = [limit, dataset.count() if isinstance(dataset, Counted) else None]
-    total = min((count for count in counts if count is not None), default=None)
-    if total is None:
-        return None
-    return total - sum(min(size, max(0, total - index * size)) for index in finished)
 
 
 class Watch:
     """A progress bar with rate, time left and running Hits@1, fed by the executor."""
 
-    def __init__(
-        self, console: Console, *, total: int | None, points: int, on_served: Callable[[Sequence[Served]], None]
-    ) -> None:
-        """`total` questions are expected, None when that is not known; `on_served` may refuse to go on by raising."""
+    def __init__(self, console: Console, *, total: int | None, on_served: Callable[[Sequence[Served]], None]) -> None:
+        """`total` rows are expected, None when that is not known; `on_served` may refuse to go on by raising."""
         self._check = on_served
         self.sum = Progress()
         self._bar = Bar(
@@ -51,7 +39,7 @@ class Watch:
             TextColumn("Hits@1 {task.fields[hits]}"),
             console=console,
         )
-        self._task = self._bar.add_task("questions", total=total and total * points, rate="", hits="–", start=False)
+        self._task = self._bar.add_task("questions", total=total, rate="", hits="–", start=False)
 
     def on_served(self, served: Sequence[Served]) -> None:
         """Check what a worker has opened, and show that the run goes on."""

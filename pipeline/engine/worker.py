@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, Self
 
 from pipeline import config
 from pipeline.engine.memo import Memo
-from pipeline.engine.question import Setting, run_question
+from pipeline.engine.question import Setting, row_of_twin, run_question
 from pipeline.engine.shard import Progress, Shard
 from pipeline.llm.prompt import Completion, Template
 from pipeline.llm.roles import ByRole, check_roles
@@ -50,14 +51,15 @@ class Worker:
         self._earlier: list[RecordedCalls] = []
         self._stored: set[str] = set()
         self._stack = AsyncExitStack()
+        self._share = points[0]["engine"]["share"]
         self._slots = asyncio.Semaphore(points[0]["engine"]["concurrency"])
         self._lag_s = 0.0
 
     async def __aenter__(self) -> Self:
         opened: dict[str, Any] = {}
         try:
-            for index, point in enumerate(self._points):
-                self._settings.append(await self._open(index, point, opened))
+            for points in self._distinct():
+                self._settings.append(await self._open(points, opened))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -73,9 +75,9 @@ class Worker:
     @property
     def served(self) -> list[Served]:
         """Per point, what it runs on."""
-        return [
-            Served(s.model.identity, s.model.label, s.graph.fingerprint, s.model.identities) for s in self._settings
-        ]
+        by_point = {point: setting for setting in self._settings for point, _ in setting.points}
+        ordered = (by_point[point] for point in range(len(self._points)))
+        return [Served(s.model.identity, s.model.label, s.graph.fingerprint, s.model.identities) for s in ordered]
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard at every point, and commit the shard."""
@@ -83,7 +85,7 @@ class Worker:
         with Draft(self._folder, shard.index) as draft:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._run_points(example, draft, retried.get(example.question.id, {}), on_row))
+                    group.create_task(self._run_points(example, shard.points, draft, retried, on_row))
                     for example in shard.examples
                 ]
             rows = [row for task in tasks for row in task.result()]
@@ -100,19 +102,34 @@ class Worker:
             self._lag_s = max(self._lag_s, loop.time() - due)
 
     async def _run_points(
-        self, example: Example, draft: Draft, retried: Mapping[str, Completion], on_row: Callable[[Progress], None]
+        self,
+        example: Example,
+        points: Sequence[int],
+        draft: Draft,
+        retried: Mapping[str, Mapping[str, Completion]],
+        on_row: Callable[[Progress], None],
     ) -> list[TraceRow]:
-        """Run one question at all points together, behind one memo; `retried` are its calls when it failed before."""
+        """Run one question at all points that ask it, together; `retried` are the calls of questions that failed."""
         id = example.question.id
+        reused = self._reused(id)
+
+        def memo_of(owner: str) -> Memo:
+            made = {**retried.get(id, {}), **draft.calls(owner)}
+            return Memo(made=made, reused=reused, on_call=partial(draft.append, owner))
+
+        async def run(setting: Setting, memo: Memo) -> list[TraceRow]:
+            row = await run_question(example, setting, memo, self._store_template)
+            rows = [row, *(row_of_twin(row, point, name) for point, name in setting.points[1:])]
+            for each in rows:
+                on_row(Progress.of(each))
+            return rows
+
         async with self._slots:
-            memo = Memo(made={**retried, **draft.calls(id)}, reused=self._reused(id), on_call=partial(draft.append, id))
-
-            async def run(setting: Setting) -> TraceRow:
-                row = await run_question(example, setting, memo, self._store_template)
-                on_row(Progress.of(row))
-                return row
-
-            return await asyncio.gather(*map(run, self._settings))
+            common = memo_of(id)
+            asking = [setting for setting in self._settings if setting.points[0][0] in points]
+            memos = [common if self._share else memo_of(f"{id} at point {s.points[0][0]}") for s in asking]
+            rows = await asyncio.gather(*map(run, asking, memos))
+            return sorted((row for of_setting in rows for row in of_setting), key=lambda row: row.point)
 
     def _reused(self, question_id: str) -> dict[str, Completion]:
         return {key: call for run in self._earlier for key, call in run.completions(question_id).items()}
@@ -122,8 +139,16 @@ class Worker:
             self._folder.write_template(role, template)
             self._stored.add(template.digest)
 
-    async def _open(self, index: int, point: Mapping[str, Any], opened: dict[str, Any]) -> Setting:
-        """Open what a point is made of; points that agree on a section share what it opens to."""
+    def _distinct(self) -> list[list[int]]:
+        """The points, those together that compute the same."""
+        same: defaultdict[str, list[int]] = defaultdict(list)
+        for index, point in enumerate(self._points):
+            same[config.computation(point) if self._share else str(index)].append(index)
+        return list(same.values())
+
+    async def _open(self, points: Sequence[int], opened: dict[str, Any]) -> Setting:
+        """Open what points are made of that compute the same; points that agree on a section share what it opens to."""
+        point = self._points[points[0]]
 
         async def enter(section: str, keys: Mapping[str, Any]) -> Any:
             key = f"{section} {config.canonical(keys)}"
@@ -131,12 +156,12 @@ class Worker:
                 opened[key] = await self._stack.enter_async_context(config.build(section, {section: keys}))
             return opened[key]
 
-        method = config.build("method", point)
+        methods = [config.build("method", self._points[index]) for index in points]
         roles = config.by_role(point["llm"])
         check_roles(roles)
         return Setting(
-            point=index,
-            method=method,
+            points=[(index, method.name) for index, method in zip(points, methods, strict=True)],
+            method=methods[0],
             model=ByRole(
                 await enter("llm", {**point["llm"], "roles": None}),
                 {role: await enter("llm", keys) for role, keys in roles.items()},

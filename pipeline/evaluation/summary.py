@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import polars as pl
 
+from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.settings import DEFAULT, Evaluation
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_mean
@@ -84,6 +85,12 @@ class PointSummary:
     counters: Mapping[str, float]
     """Totals over questions, as if the point had run alone."""
     breakdown: Mapping[str, Sequence[Group]] = field(default_factory=dict)
+
+    def score(self, name: str) -> float:
+        """The mean of a score. Raises UserError when no question has it."""
+        if name not in self.scores:
+            raise UserError(f"no question has the score '{name}'.{nearest(name, self.scores)}")
+        return self.scores[name].mean
 
     def to_dict(self) -> dict[str, Any]:
         """The point as `summary.json` holds it: every score under its name, null where no question has it."""

@@ -29,7 +29,8 @@ def score_table(points: Sequence[PointSummary]) -> Table:
     scores = _STANDARD | _RELIABILITY
     shared = set.intersection(*(set(point.overrides) for point in points))
     own = [[override for override in point.overrides if override not in shared] for point in points]
-    table = _table(None, _caption(points, own))
+    firsts = [line for line in map(_first_answers, points, own) if line]
+    table = _table(None, "\n".join([*_caption(points, "beneath"), *firsts]))
     table.padding = 0  # so that five figures with their intervals leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
     for heading in ("as its paper counts", *scores.values()):
@@ -43,6 +44,48 @@ def score_table(points: Sequence[PointSummary]) -> Table:
             _cost(point),
         )
     return table
+
+
+def sweep_table(points: Sequence[PointSummary]) -> Table:
+    """One line per point: what tells it from the others, its scores, and what it would have cost alone."""
+    table = _table(None, "\n".join(_caption(points, "beside them")))
+    table.add_column("method", overflow="fold")
+    axes = varying(points)
+    for axis in axes:
+        table.add_column(axis.rpartition(".")[2], justify="right", overflow="fold")
+    for heading in ("Hits@1", "F1", "calls", "tokens"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point in points:
+        name = Text(point.method, "bold").append(f" ({point.label})" if point.label else "", "not bold yellow")
+        values = _assigned(point)
+        answered = point.questions - point.not_run
+        costs = (f"{point.counters[name] / answered:,.1f}" for name in _COSTS)
+        table.add_row(
+            name,
+            *(values.get(axis, _ABSENT) for axis in axes),
+            *(_line(point.scores.get(score)) for score in _STANDARD),
+            *costs,
+        )
+    return table
+
+
+def varying(points: Sequence[PointSummary]) -> list[str]:
+    """The keys whose values are not the same at all points, but for the method, whose name says more than its key."""
+    assigned = [_assigned(point) for point in points]
+    keys = dict.fromkeys(key for each in assigned for key in each if key not in {"method", "experiment"})
+    return [key for key in keys if len({each.get(key) for each in assigned}) > 1]
+
+
+def _assigned(point: PointSummary) -> dict[str, str]:
+    """The overrides of a point as keys and values."""
+    return {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in point.overrides)}
+
+
+def _line(score: Estimate | None) -> Text:
+    """A mean in percent and its interval, on one line."""
+    if score is None:
+        return Text(_ABSENT)
+    return Text(_percent(score.mean)).append(f" {_percent(score.low)}–{_percent(score.high)}", "dim")
 
 
 def breakdown_table(point: PointSummary) -> Table:
@@ -139,13 +182,13 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
     return Text(field), Text(group.value), Text(str(group.questions)), *scores
 
 
-def _caption(points: Sequence[PointSummary], own: Sequence[Sequence[str]]) -> str:
+def _caption(points: Sequence[PointSummary], where: str) -> list[str]:
     coverage = " / ".join(sorted({f"{100 * point.confidence:g} %" for point in points}))
-    lines = [f"percent, {coverage} bootstrap intervals beneath; failed questions count as wrong"]
+    lines = [f"percent, {coverage} bootstrap intervals {where}; failed questions count as wrong"]
     labels = sorted({point.label for point in points if point.label})
     if labels:
         lines.append(f"not the answers of a language model: {', '.join(labels)}")
-    return "\n".join(lines + [line for line in map(_first_answers, points, own) if line])
+    return lines
 
 
 def _first_answers(point: PointSummary, overrides: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from pipeline.engine.memo import Memo
 from pipeline.engine.question import Setting, run_question
 from pipeline.evaluation.settings import Evaluation
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion
 from pipeline.methods.parog import PARoG
 from pipeline.methods.r3 import R3
@@ -35,7 +36,7 @@ REPLIES = {
 
 
 @dataclass
-class FixedReplies:
+class FixedReplies(OneModel):
     """A model with one reply to each role."""
 
     replies: Mapping[str, str]
@@ -63,7 +64,7 @@ async def run(method: Any, gold: str) -> TraceRow:
     example = replace(next(iter(world.examples(pytest.fail))), gold=Gold((GoldAnswer(gold),)))
     async with EmbeddedGraph(dataset=world) as graph:
         setting = Setting(
-            point=0,
+            points=[(0, method.name)],
             method=method,
             model=FixedReplies(REPLIES),
             graph=graph,

@@ -20,8 +20,8 @@ from pipeline.datasets.rog import RoG
 from pipeline.datasets.sample import SampleWorld
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import Progress
-from pipeline.engine.watch import Watch, questions_left
+from pipeline.engine.shard import Part, Progress, rows_left
+from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served
 from pipeline.errors import UserError
 from pipeline.types import Rejected
@@ -29,10 +29,10 @@ from pipeline.types import Rejected
 SERVED = [Served("oracle", "oracle", "graph")]
 
 
-def shown(total: int | None, *progress: Progress, points: int = 1) -> str:
+def shown(total: int | None, *progress: Progress) -> str:
     """The last state of the bar."""
     text = io.StringIO()
-    watch = Watch(Console(file=text, width=200), total=total, points=points, on_served=lambda served: None)
+    watch = Watch(Console(file=text, width=200), total=total, on_served=lambda served: None)
     with watch:
         watch.on_served(SERVED)
         for part in progress:
@@ -52,27 +52,37 @@ def test_without_a_total_and_without_gold() -> None:
     assert "Hits@1 –" in text
 
 
-def test_a_total_counts_every_point() -> None:
-    assert "1/24" in shown(8, Progress(questions=1), points=3)
-
-
 def test_nothing_is_shown_of_a_run_that_never_began() -> None:
     text = io.StringIO()
 
     def refuse(served: Sequence[Served]) -> None:
         raise UserError("another model")
 
-    watch = Watch(Console(file=text), total=8, points=1, on_served=refuse)
+    watch = Watch(Console(file=text), total=8, on_served=refuse)
     with pytest.raises(UserError, match="another model"), watch:
         watch.on_served(SERVED)
     assert text.getvalue() == ""
 
 
 def test_what_is_noted_is_the_sum() -> None:
-    watch = Watch(Console(quiet=True), total=None, points=1, on_served=lambda served: None)
+    watch = Watch(Console(quiet=True), total=None, on_served=lambda served: None)
     watch.on_progress(Progress(questions=1, llm_calls=3, loop_lag_s=0.2))
     watch.on_progress(Progress(questions=2, llm_calls=4, loop_lag_s=0.1))
     assert (watch.sum.questions, watch.sum.llm_calls, watch.sum.loop_lag_s) == (3, 7, 0.2)
+
+
+class Some:
+    """A dataset that knows how many questions it has, or does not."""
+
+    def __init__(self, questions: int | None) -> None:
+        self.questions = questions
+
+    def count(self) -> int | None:
+        return self.questions
+
+
+def part(questions: int | None, limit: int | None = None, points: tuple[int, ...] = (0,)) -> Part:
+    return Part(points, Some(questions), limit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -89,16 +99,19 @@ def test_what_is_noted_is_the_sum() -> None:
         (None, None, [0, 1], None),
     ],
 )
-def test_questions_left(count: int | None, limit: int | None, finished: list[int], left: int | None) -> None:
-    class Some:
-        def count(self) -> int | None:
-            return count
+def test_rows_left(count: int | None, limit: int | None, finished: list[int], left: int | None) -> None:
+    assert rows_left([part(count, limit)], size=16, finished=finished) == left
 
-    assert questions_left(Some(), limit, size=16, finished=finished) == left
+
+def test_rows_left_of_several_points_and_datasets() -> None:
+    parts = [part(20, points=(0, 2)), part(40, limit=33, points=(1,))]  # shards 0 and 1, then 2, 3 and 4
+    assert rows_left(parts, size=16, finished=[]) == 2 * 20 + 33
+    assert rows_left(parts, size=16, finished=[1, 4]) == 2 * 16 + 32
+    assert rows_left([*parts, part(None)], size=16, finished=[]) is None
 
 
 def test_a_dataset_need_not_count() -> None:
-    assert questions_left(object(), None, size=16, finished=[0]) is None
+    assert rows_left([Part((0,), object(), None)], size=16, finished=[0]) is None  # type: ignore[arg-type]
     assert not isinstance(WebQSP(path=Path("x")), Counted)
 
 

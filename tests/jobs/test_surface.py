@@ -45,6 +45,7 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 
 HELP = {
     "evaluate": set(GROUPS),
+    "sweep": set(GROUPS),
     "ablations": set(GROUPS),
     "score": {"dataset", "evaluation", "kg"},
     "references": set(GROUPS),
@@ -55,7 +56,7 @@ HELP = {
 
 
 def test_the_commands() -> None:
-    assert list(COMMANDS) == ["evaluate", "ablations", "score", "graph", "references", "benchmark"]
+    assert list(COMMANDS) == ["evaluate", "sweep", "ablations", "score", "graph", "references", "benchmark"]
 
 
 @pytest.mark.parametrize("words", ["", "--help", "-h", "help"])

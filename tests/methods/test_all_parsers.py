@@ -222,7 +222,7 @@ async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> t
     retrieval = build("retrieval", _composed("retrieval=lexical"))
     async with graph, retrieval:
         for method in configured_methods():
-            setting = Setting(0, method, listening, graph, retrieval, DEFAULT, budget, seed=0)
+            setting = Setting([(0, method.name)], method, listening, graph, retrieval, DEFAULT, budget, seed=0)
             for example in examples:
                 memo = Memo(made={}, reused={}, on_call=lambda key, completion: None)
                 rows.append(await run_question(example, setting, memo, lambda role, template: None))

@@ -40,7 +40,7 @@ async def run(
     examples: Iterable[Example], graph: Any, method: R3, *, model: Any = None, search: Search | None = None
 ) -> list[TraceRow]:
     setting = Setting(
-        point=0,
+        points=[(0, method.name)],
         method=method,
         model=model or Oracle(),
         graph=graph,

@@ -1,0 +1,98 @@
+"""`kgqa sweep`: a Hydra multirun whose points are evaluated together, question by question."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from jobs.cli import guard
+from jobs.common import help_text, print_remarks, remark, wants_help
+from pipeline import config
+from pipeline.engine.sweep import Sweep
+from pipeline.errors import UserError
+from pipeline.evaluation.table import sweep_table
+
+USAGE = "kgqa sweep [POINTS.txt] [group=choice,choice] [key=value,value] [hydra/sweeper=NAME] …"
+
+
+def main(argv: list[str]) -> int:
+    """Run every point that `argv` describes: lists of values, ranges, a sweeper's keys, or a file of points."""
+    if wants_help(argv):
+        print(help_text(USAGE, [word for word in argv if "," not in word]))
+        return 0
+    files = [word for word in argv if "=" not in word]
+    if len(files) > 1:
+        raise UserError(f"{' and '.join(files)}: name one file of points, one point per line")
+    sweep = Sweep(Console(stderr=True))
+    if files:
+        common = [word for word in argv if "=" in word]
+        sweep.run([[*common, *words] for words in _read_points(Path(files[0]))])
+    else:
+        _multirun(argv, sweep)
+    _report(sweep)
+    return 0
+
+
+def _multirun(argv: Sequence[str], sweep: Sweep) -> None:
+    """Let Hydra's sweeper choose the points, and our launcher run them."""
+    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+    with (
+        tempfile.TemporaryDirectory() as notes,  # the basic sweeper wants to write down what run.yaml says better
+        hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"),
+    ):
+        words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={notes}", *argv]
+        running = GlobalHydra.instance().hydra
+        assert running is not None
+        try:
+            running.multirun("config", sweep, words, with_log_configuration=False)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise _mistake(argv) or UserError(str(error).splitlines()[0]) from None
+
+
+def _mistake(argv: Sequence[str]) -> UserError | None:
+    """What is wrong with a word by itself, which `config` says better than Hydra; None when it is not one word."""
+    lists = {key: values.split(",") for key, _, values in (word.partition("=") for word in argv) if "(" not in values}
+    groups = [f"{key}={values[0]}" for key, values in lists.items() if "." not in key and "/" not in key]
+    for key, values in lists.items():
+        for value in values:
+            try:
+                config.compose([*(word for word in groups if not word.startswith(f"{key}=")), f"{key}={value}"])
+            except UserError as mistake:
+                return mistake
+    return None
+
+
+def _read_points(path: Path) -> Iterator[list[str]]:
+    """The points of a file: one per line, written as on the command line; what follows a # is a remark."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as a file of points: {error}") from None
+    points = [words for line in lines if (words := shlex.split(line, comments=True))]
+    if not points:
+        raise UserError(f"{path} holds no point: write one per line, as on the command line")
+    return iter(points)
+
+
+def _report(sweep: Sweep) -> None:
+    console = Console()
+    points = [summary for _, summaries in sweep.batches for summary in summaries]
+    console.print(sweep_table(points))
+    for folder, summaries in sweep.batches:
+        remark(folder, summaries)
+    saved = [folder.read_summary() or {} for folder, _ in sweep.batches]
+    logical, physical = (sum(each[name] for each in saved) for name in ("logical_llm_calls", "physical_llm_calls"))
+    print_remarks([f"{len(points)} points: {logical:,} calls if each had run alone, {physical:,} made"], console)
+
+
+if __name__ == "__main__":
+    sys.exit(guard(main, sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""A sweep costs its unique calls, and each of its points is what it would be alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+from pipeline.engine.sweep import Sweep
+from pipeline.errors import UserError
+
+WORLD = (
+    *("dataset.triples=2000", "run.limit=8", "evaluation.bootstrap_resamples=100"),
+    *("llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.05"),
+)
+GRID = [
+    (f"method.beam_width={beam}", f"method.depth={depth}", f"method.retries={retries}")
+    for beam in (1, 3, 5)
+    for depth in (1, 2, 3, 4)
+    for retries in (0, 1, 2)
+]
+AS_RUN = ["llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"]
+"""What a point's row says of how it was run, and not of what came of it."""
+
+
+def run(folder: Path, *points: tuple[str, ...]) -> dict[str, Any]:
+    words = [(*WORLD, *point, f"run.dir={folder}") for point in points]
+    execute([Point(each, config.compose(each)) for each in words], Console(quiet=True))
+    return summary(folder)
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    import json
+
+    loaded: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return loaded
+
+
+def rows(folder: Path, point: int = 0) -> pl.DataFrame:
+    frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
+    return frame.drop(AS_RUN)
+
+
+def calls(folder: Path) -> pl.DataFrame:
+    """`point`, `question_id`, `key`, `shared` and all else of each model call."""
+    frame = pl.scan_parquet(folder / "traces/*.parquet").select("point", "question_id", "steps", "texts")
+    return frame.explode("steps", "texts").unnest("steps", "texts").filter(kind="llm").collect()
+
+
+@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3"])
+def test_36_points_make_each_distinct_call_once_and_answer_as_if_alone(method: str, tmp_path: Path) -> None:
+    points = [(f"method={method}", *axes) for axes in GRID]
+    fused = run(tmp_path / "fused", *points)
+    assert len(fused["points"]) == 36
+    made = calls(tmp_path / "fused")
+    assert fused["physical_llm_calls"] == made.select("question_id", "key").n_unique()
+    assert fused["physical_llm_calls"] == made.filter(~pl.col("shared")).height == fused["distinct_call_keys"]
+    assert fused["logical_llm_calls"] == made.height
+    for index, point in enumerate(points):
+        alone = run(tmp_path / f"alone-{index}", point)
+        assert rows(tmp_path / "fused", index).equals(rows(tmp_path / f"alone-{index}")), point
+        assert fused["points"][index]["llm_calls"] == alone["physical_llm_calls"]
+
+
+def test_equal_points_are_computed_once_and_reported_under_each_name(tmp_path: Path) -> None:
+    fused = run(tmp_path, ("method=cot",), ("method=cot", "method.depth=4"), ("method=cot", "method.name=other"))
+    assert [point["method"] for point in fused["points"]] == ["cot", "cot", "other"]
+    assert [point["llm_calls"] - point["llm_calls_shared"] for point in fused["points"]] == [8 + _again(tmp_path), 0, 0]
+    first, second, third = (rows(tmp_path, point) for point in range(3))
+    assert first.equals(second)
+    assert set(third["method"]) == {"other"}
+    assert first.drop("method").equals(third.drop("method"))
+    assert calls(tmp_path).filter(point=2)["shared"].all()
+
+
+def _again(folder: Path) -> int:
+    """Calls that were asked again because a reply could not be read."""
+    return calls(folder).filter(pl.col("point") == 0, pl.col("parent").is_not_null()).height
+
+
+def test_without_sharing_every_call_is_made(tmp_path: Path) -> None:
+    points = [
+        ("method=srp", "method.retries=1"),
+        ("method=srp", "method.retries=2"),
+        ("method=srp", "method.retries=2"),
+    ]
+    alike = [(*point, "engine.share=false") for point in points]
+    apart, fused = run(tmp_path / "apart", *alike), run(tmp_path / "fused", *points)
+    assert apart["physical_llm_calls"] == apart["logical_llm_calls"] == fused["logical_llm_calls"]
+    assert apart["distinct_call_keys"] == fused["physical_llm_calls"] < apart["physical_llm_calls"]
+    for index in range(3):
+        assert rows(tmp_path / "apart", index).equals(rows(tmp_path / "fused", index))
+
+
+def test_points_may_ask_different_questions_about_different_graphs(tmp_path: Path) -> None:
+    points = [
+        ("method=srp", "run.limit=5"),
+        ("method=cot", "run.limit=9", "dataset.seed=3", "engine.shard_size=4"),
+        ("method=srp", "run.limit=5", "method.retries=1"),
+        ("method=srp", "run.limit=9", "dataset.seed=3", "llm.error_rate=0"),
+    ]
+    points = [(*point, "engine.shard_size=4") for point in points]
+    fused = run(tmp_path / "fused", *points)
+    assert [point["questions"] for point in fused["points"]] == [5, 9, 5, 9]
+    assert (fused["questions"], fused["complete"]) == (9, True)
+    assert len(list((tmp_path / "fused/traces").iterdir())) == 2 + 3
+    for index, point in enumerate(points):
+        run(tmp_path / f"alone-{index}", point)
+        assert rows(tmp_path / "fused", index).equals(rows(tmp_path / f"alone-{index}"))
+    (tmp_path / "fused/traces/shard-00003.parquet").unlink()
+    before = rows(tmp_path / "fused", 0)
+    assert run(tmp_path / "fused", *points)["complete"] is True
+    assert rows(tmp_path / "fused", 0).equals(before)
+    assert rows(tmp_path / "fused", 3).height == 9
+
+
+def test_seeds_are_an_axis_and_share_what_is_not_drawn(tmp_path: Path) -> None:
+    points = [(f"method={method}", f"run.seed={seed}") for method in ("srp", "cot") for seed in (0, 1)]
+    run(tmp_path / "fused", *points)
+    keys = {
+        (method, seed): set(
+            calls(tmp_path / "fused").filter(point=2 * place + seed).select("question_id", "key").rows()
+        )
+        for place, method in enumerate(("srp", "cot"))
+        for seed in (0, 1)
+    }
+    assert keys["cot", 0] == keys["cot", 1], "at temperature 0 nothing is drawn"
+    assert not keys["srp", 0] & keys["srp", 1]
+    run(tmp_path / "alone", points[1])
+    assert rows(tmp_path / "fused", 1).equals(rows(tmp_path / "alone"))
+
+
+def test_what_holds_for_the_whole_run_is_given_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"engine\.concurrency is one for the whole run, and .* have 1, 2"):
+        run(tmp_path, ("engine.concurrency=1",), ("engine.concurrency=2",))
+
+
+def test_an_extended_sweep_makes_exactly_the_new_calls(tmp_path: Path) -> None:
+    def points(depths: range) -> list[tuple[str, ...]]:
+        return [(f"method={method}", f"method.depth={depth}") for method in ("srp", "r3") for depth in depths]
+
+    first = run(tmp_path / "first", *points(range(1, 5)))
+    reuse = f"run.reuse=[{tmp_path / 'first'}]"
+    again = run(tmp_path / "again", *((*point, reuse) for point in points(range(1, 5))))
+    assert again["physical_llm_calls"] == 0
+    assert again["logical_llm_calls"] == first["logical_llm_calls"]
+    deeper = run(tmp_path / "deeper", *((*point, reuse) for point in points(range(1, 6))))
+    known = set(calls(tmp_path / "first").select("question_id", "key").rows())
+    needed = set(calls(tmp_path / "deeper").select("question_id", "key").rows())
+    assert deeper["physical_llm_calls"] == len(needed - known) > 0
+    seed = run(tmp_path / "seed", ("method=srp", "method.depth=2", reuse, "run.seed=1"))
+    assert seed["physical_llm_calls"] == seed["distinct_call_keys"], "everything that is drawn is drawn anew"
+
+
+def test_batches_of_a_searching_sweeper_share_their_calls(tmp_path: Path) -> None:
+    sweep = Sweep(Console(quiet=True))
+    words = [*WORLD, f"run.dir={tmp_path / 'sweep'}", "method=r3"]
+    for depths in ((2, 3), (3, 4)):
+        sweep.run([[*words, f"method.depth={depth}"] for depth in depths])
+    assert [folder.path for folder, _ in sweep.batches] == [tmp_path / "sweep", tmp_path / "sweep/batch-001"]
+    together = run(tmp_path / "together", *(("method=r3", f"method.depth={depth}") for depth in (2, 3, 4)))
+    made = [summary(folder.path)["physical_llm_calls"] for folder, _ in sweep.batches]
+    assert sum(made) == together["physical_llm_calls"]
+    assert made[1] > 0

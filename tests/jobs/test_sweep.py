@@ -1,0 +1,107 @@
+"""`kgqa sweep`: Hydra's sweepers and files of points, one run folder, one line per point."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.jobs.conftest import WORLD, Kgqa
+
+ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return loaded
+
+
+def test_a_grid_is_one_run_with_a_line_for_each_point(kgqa: Kgqa, tmp_path: Path) -> None:
+    shown = kgqa("sweep", "method=srp,cot", "method.depth=1,2", "method.retries=0,1", *ERRING)
+    assert shown.code == 0, shown.err
+    saved = summary(tmp_path / "run")
+    assert len(saved["points"]) == 8
+    overrides = [point["overrides"][:3] for point in saved["points"]]
+    assert overrides[0] == ["method=srp", "method.depth=1", "method.retries=0"]
+    assert len({tuple(each) for each in overrides}) == 8
+    for point in saved["points"]:
+        method, depth, retries = (word.partition("=")[2] for word in point["overrides"][:3])
+        assert re.search(rf"{method}.* {depth} +{retries} +{100 * point['hits_at_1']:.1f} ", shown.out)
+    logical, physical = saved["logical_llm_calls"], saved["physical_llm_calls"]
+    assert shown.out.splitlines()[-1] == f"8 points: {logical} calls if each had run alone, {physical} made"
+    assert physical < logical
+    assert {path.name for path in tmp_path.iterdir()} == {"run"}, "Hydra leaves nothing of its own behind"
+
+
+def test_the_second_time_there_is_nothing_to_run(kgqa: Kgqa) -> None:
+    words = ("sweep", "method=srp", "method.depth=1,2", *ERRING)
+    first, second = kgqa(*words), kgqa(*words)
+    assert "nothing to run" in second.err
+    assert second.out == first.out
+
+
+def test_without_run_dir_the_folder_is_named_after_all_points(kgqa: Kgqa, tmp_path: Path) -> None:
+    words = [word for word in ERRING if not word.startswith("run.dir")]
+    kgqa("sweep", "method=srp,cot", "method.depth=1,2", *words)
+    kgqa("sweep", "method=srp,cot", "method.depth=1,3", *words)
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(names) == 2
+    assert all(re.fullmatch(r"sample-srp\+cot-oracle-[0-9a-f]{8}", name) for name in names)
+
+
+def test_a_file_of_points(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "points.txt").write_text(
+        "# what to try\n\nmethod=srp method.depth=2  # shallow\nexperiment=graph_cot 'method.name=my name'\n"
+    )
+    shown = kgqa("sweep", "points.txt", *ERRING)
+    assert shown.code == 0, shown.err
+    assert [point["method"] for point in summary(tmp_path / "run")["points"]] == ["srp", "my name"]
+
+
+def test_optuna_is_told_each_score_and_every_batch_reuses_the_calls_before(kgqa: Kgqa, tmp_path: Path) -> None:
+    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
+    size = ("hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=3")
+    axes = ("method.depth=range(1,5)", "method.retries=choice(0,1)")
+    shown = kgqa("sweep", *sweeper, *size, *axes, "method=srp", *ERRING)
+    assert shown.code == 0, shown.err
+    first, second = (summary(folder) for folder in (tmp_path / "run", tmp_path / "run/batch-001"))
+    assert (len(first["points"]), len(second["points"])) == (3, 3)
+    keys = [
+        set(
+            pl.scan_parquet(folder / "traces/*.parquet")
+            .select("question_id", pl.col("steps").list.eval(pl.element().struct.field("key")))
+            .explode("steps")
+            .drop_nulls()
+            .collect()
+            .rows()
+        )
+        for folder in (tmp_path / "run", tmp_path / "run/batch-001")
+    ]
+    assert second["physical_llm_calls"] == len(keys[1] - keys[0])
+    assert "6 points" in shown.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("method=srp,ag", "there is no method=ag. Did you mean 'arg'?"),
+        ("method=srp,arg method.dpth=1,2", "unknown key 'method.dpth'. Did you mean 'method.depth'?"),
+        ("method.depth=1,two", "method.depth='two' is wrong: input should be a valid integer"),
+        ("method=srp,cot engine.shard_size=4,8", "engine.shard_size is one for the whole run"),
+        ("none.txt", "none.txt cannot be read as a file of points"),
+        ("one.txt two.txt", "one.txt and two.txt: name one file of points"),
+        ("hydra/sweeper=optna method.depth=1,2", "there is no hydra/sweeper=optna. Did you mean 'optuna'?"),
+        ("hydra/launcher=basic method.depth=1,2", "a sweep needs hydra/launcher=fused"),
+    ],
+)
+def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert sentence in kgqa("sweep", *words.split(), *ERRING).sentence
+
+
+def test_an_empty_file_of_points(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "points.txt").write_text("# nothing yet\n")
+    assert kgqa("sweep", "points.txt").sentence.startswith("points.txt holds no point")
