@@ -11,7 +11,6 @@ import ast
 import asyncio
 import builtins
 import importlib
-import inspect
 import pkgutil
 import re
 from collections import Counter, defaultdict
@@ -50,7 +49,7 @@ _MARK = re.compile(r"[^\w\s]\s?")
 
 
 def prompt_classes() -> list[type[Prompt[Any]]]:
-    """Every concrete prompt class of `pipeline.methods`."""
+    """Every prompt class of `pipeline.methods` that is asked, which is one with a role."""
     for module in pkgutil.walk_packages(pipeline.methods.__path__, "pipeline.methods."):
         importlib.import_module(module.name)
 
@@ -60,7 +59,7 @@ def prompt_classes() -> list[type[Prompt[Any]]]:
             yield from below(child)
 
     found = {cls for cls in below(Prompt) if cls.__module__.startswith("pipeline.methods")}
-    return sorted((cls for cls in found if not inspect.isabstract(cls)), key=lambda cls: (cls.__module__, cls.__name__))
+    return sorted((cls for cls in found if hasattr(cls, "role")), key=lambda cls: (cls.__module__, cls.__name__))
 
 
 CLASSES = prompt_classes()

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pipeline.errors import ParseError
 from pipeline.llm.oracle import damage
 from pipeline.llm.prompt import Prompt
-from pipeline.methods.answering import AnswerAlone
 from pipeline.methods.arg.answers import AnswerSegment
 from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
+from pipeline.methods.cot import AnswerAlone
 from pipeline.methods.instance import Instance
 from pipeline.methods.srp.answer import AnswerFromEvidence
 from pipeline.methods.srp.edit import Edit
