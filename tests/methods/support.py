@@ -18,7 +18,7 @@ from pipeline.methods.port import Tools, Verdict
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.port import Reference
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Direction, Entity, EntityId, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
+from pipeline.types import Answer, Direction, Entity, EntityId, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
 
 T = TypeVar("T")
 Fact = tuple[str, str, Node]
@@ -237,3 +237,8 @@ def chain(*parts: Node) -> Instance:
     for relation, node in zip(parts[1::2], parts[2::2], strict=True):
         instance = instance.then(Relation(str(relation), "out"), node)
     return instance
+
+
+def texts(answer: Answer) -> list[str]:
+    """The predicted answers, best first."""
+    return [prediction.text for prediction in answer.predictions]

@@ -38,6 +38,7 @@ from pipeline.llm.similarity import Similarity
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
 from tests.methods.hostile import read
+from tests.support import refuse
 
 TEXTS_IN_ALL = 100_000
 INSTANCES = 12
@@ -207,10 +208,6 @@ def _composed(choice: str) -> Any:
     except UserError as error:  # of what a preset needs beside its method, a path that is not read here
         missing, _, _ = str(error).partition(" must be given")
         return compose([choice, *(f"{key}=/data" for key in missing.split(", "))])
-
-
-def refuse(*arguments: object) -> None:
-    raise AssertionError(f"unexpected: {arguments}")
 
 
 async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> tuple[Listening, list[TraceRow]]:
