@@ -12,6 +12,7 @@ from rich.table import Table
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale
+from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
 from jobs.cli import guard
 from jobs.common import wants_help
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "graph": graph,
     "scale": scale,
     "traces": traces,
+    "sweep": sweep,
 }
 
 

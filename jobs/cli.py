@@ -17,7 +17,7 @@ COMMANDS = {
     "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces"),
+    "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces, sweep"),
 }
 
 

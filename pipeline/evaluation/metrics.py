@@ -2,53 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pipeline.evaluation import compat, grbench
 from pipeline.evaluation.matching import Candidate, GoldGroups, distinct, group_gold, matching_size
 from pipeline.evaluation.reliability import collect_evidence
 from pipeline.evaluation.settings import DEFAULT, Evaluation
-from pipeline.types import Answer, Gold
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """The score columns of a trace row, in [0, 1] unless said otherwise; a None is left out of the mean."""
-
-    hits_at_1: float | None = None
-    """The first answer is a gold answer."""
-    hits_any: float | None = None
-    """Some answer is a gold answer."""
-    precision: float | None = None
-    """Size of a maximum one-to-one matching of answers and gold answers, over the number of answers."""
-    recall: float | None = None
-    """The same over the number of gold answers."""
-    f1: float | None = None
-    exact_match: float | None = None
-    """The answers are the gold answers, no more and no less."""
-    compat_tog_em: float | None = None
-    compat_readi_hit: float | None = None
-    compat_rog_hit: float | None = None
-    compat_rog_f1: float | None = None
-    """May exceed 1."""
-    compat_arg_hit3: float | None = None
-    compat_arg_f1: float | None = None
-    rouge_l: float | None = None
-    """GRBench only, like the next two."""
-    grbench_em: float | None = None
-    grbench_f1: float | None = None
-    answer_in_evidence: float | None = None
-    """Searching success: some gold answer is among the nodes of the evidence."""
-    answer_supported: float | None = None
-    """Reliable answering: the first answer is among the nodes of the evidence; None unless it is correct."""
-    faithfulness: float | None = None
-    """Share of the answers, correct or not, among the nodes of the evidence; None without answers."""
-    initial_hits_at_1: float | None = None
-    """The first of the initial answers is a gold answer; None, like the next two, without initial answers."""
-    corrected: float | None = None
-    """`hits_at_1` where the initial answer was wrong, else None: its mean is the error-correction or recovery rate."""
-    damaged: float | None = None
-    """1 - `hits_at_1` where the initial answer was right, else None: its mean is the damage rate."""
+from pipeline.types import Answer, Gold, Scores
 
 
 def score_question(answer: Answer, gold: Gold, *, dataset: str = "", settings: Evaluation = DEFAULT) -> Scores:

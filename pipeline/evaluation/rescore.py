@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.evaluation.metrics import Scores, score_question
+from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.settings import DEFAULT, Evaluation
-from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Triple
+from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Scores, Triple
 
 SCORES = tuple(score.name for score in fields(Scores))
 """The names of the score columns."""

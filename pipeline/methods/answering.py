@@ -7,13 +7,14 @@ from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pipeline.llm.prompt import Prompt, Template
+from pipeline.methods.instance import Instance
 from pipeline.methods.parsing import answers_without_braces, brace_answers, twice
-from pipeline.methods.rendering import Names, as_question, node_name, quoted
-from pipeline.text import normalise
-from pipeline.types import EntityId, Node, Question
+from pipeline.methods.rendering import Names, Printer, as_question, names_of, quoted
+from pipeline.methods.simulation import answers_shown, most_similar_path
+from pipeline.types import Question
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -51,17 +52,97 @@ def write_answers(texts: Iterable[str]) -> str:
     return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
 
 
-def link(texts: Iterable[str], nodes: Iterable[Node], names: Names) -> list[tuple[str, EntityId | None]]:
-    """Each answer with the id of the one entity among `nodes` that has this name, if there is exactly one."""
-    ids: dict[str, set[EntityId]] = {}
-    for node in set(nodes):
-        if isinstance(node, str) and (name := node_name(node, names)):
-            ids.setdefault(normalise(name), set()).add(node)
-    bearers = [(text, ids.get(normalise(text), set())) for text in texts]
-    return [(text, next(iter(found)) if len(found) == 1 else None) for text, found in bearers]
+FROM_FACTS = Template(
+    system="""\
+Answer the question with the help of facts from a knowledge graph. A fact is
+("subject", "relation", "object"); the facts of one line hang together. <cvt 1>, <cvt 2> … are
+unnamed nodes that hold a fact of several parts together: they are never an answer. Where the facts
+leave a gap, complete it from what you know.
+
+Think step by step, in a few sentences, and close with the answer in braces: {answer}. Part several
+answers by semicolons: {first; second}. Write names as the facts have them, and nothing but names,
+numbers or dates inside the braces; a name that has a semicolon, a bar or a brace in it goes in double
+quotes.
+
+Examples
+
+Question: what movies has Lirae Dobson played in?
+Facts:
+[("Lirae Dobson", "film.actor.film", "<cvt 1>"), ("<cvt 1>", "film.performance.film", "The Salt Road")]
+[("Lirae Dobson", "film.actor.film", "<cvt 2>"), ("<cvt 2>", "film.performance.film", "Nine Lanterns")]
+Reasoning: Two roles of Lirae Dobson are known, one in The Salt Road and one in Nine Lanterns. So the
+answer is {The Salt Road; Nine Lanterns}.
+
+Question: what do people speak in the country that Tavin Orsa comes from?
+Facts:
+[("Tavin Orsa", "people.person.nationality", "Quessland")]
+[("Orsish", "language.human_language.main_country", "Quessland")]
+Reasoning: Tavin Orsa comes from Quessland, and Quessland is the main country of the language Orsish.
+So the answer is {Orsish}.
+
+Question: which of the bridges over the Ondrel was opened first?
+Facts:
+[("Ondrel", "geography.river.bridges", "Ondrel Bridge"), ("Ondrel Bridge", "structure.opened", "1874")]
+[("Ondrel", "geography.river.bridges", "Mill Crossing"), ("Mill Crossing", "structure.opened", "1901")]
+Reasoning: The Ondrel Bridge was opened in 1874, the Mill Crossing in 1901. The earlier one is the Ondrel
+Bridge. So the answer is {Ondrel Bridge}.
+
+Question: which novel by Ysolde Crane is set in Port Hallow?
+Facts:
+[("Ysolde Crane", "book.author.works_written", "The Glass Quay")]
+[("Ysolde Crane", "book.author.works_written", "Winter Ferry")]
+[("The Glass Quay", "book.book.setting", "Port Hallow")]
+Reasoning: Ysolde Crane wrote The Glass Quay and Winter Ferry. Only The Glass Quay is set in Port Hallow.
+So the answer is {The Glass Quay}.
+
+Question: in which year did the war end in which Marshal Devrin fought?
+Facts:
+[("Marshal Devrin", "military.commander.conflicts", "Eight Harbours War")]
+[("Eight Harbours War", "time.event.start_date", "1683"), ("Eight Harbours War", "time.event.years", "6")]
+Reasoning: Marshal Devrin fought in the Eight Harbours War. It began in 1683 and lasted six years; its end
+is not given, but six years after 1683 is 1689. So the answer is {1689}.""",
+    user="""\
+Question: {{question}}
+Facts:
+{{facts}}
+Reasoning:""",
+)
 
 
-ANSWER_ALONE = Template(
+@dataclass(frozen=True)
+class AnswerFromFacts(AnswerPrompt):
+    """The answers that follow from chains of facts. A method that asks for them gives the prompt a role of its own."""
+
+    question: Question
+    chains: tuple[Instance, ...]
+    names: Names
+
+    @property
+    def template(self) -> Template:
+        return FROM_FACTS
+
+    def inputs(self) -> dict[str, str]:
+        printer = Printer(self.names)
+        facts = "\n".join(printer.chain(chain.triples) for chain in self.chains)
+        return {"question": as_question(self.question.text), "facts": facts}
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """What the facts say. When they do not say it, or with a slip, another entity of the facts."""
+        shown = names_of((node for chain in self.chains for node in chain.nodes[1:]), self.names)
+        right = answers_shown(shown, truth)
+        wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
+        if slip:
+            return write_answers([slip.choice(wrong)])
+        return write_answers(right or wrong[:1])
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        """What the relation path most like the question ends in."""
+        best = most_similar_path([chain.path for chain in self.chains], self.question.text, encoder)
+        ends = names_of((chain.end for chain in self.chains if chain.path == best), self.names)
+        return write_answers(dict.fromkeys(ends.values()) or [UNKNOWN])
+
+
+WITHOUT_FACTS = Template(
     system="""\
 Answer the question from what you know. Think step by step, in a few sentences, and close with the
 answer in braces: {answer}. Part several answers by semicolons: {first; second}. Give names, numbers
@@ -96,26 +177,21 @@ Reasoning:""",
 
 
 @dataclass(frozen=True)
-class AnswerAlone(AnswerPrompt):
-    """The model alone, step by step (methods.md §6.13). A method that falls back on it gives it a role of its own."""
-
-    role: ClassVar[str] = "cot.answer"
+class AnswerWithoutFacts(AnswerPrompt):
+    """The model alone, step by step (methods.md §6.13). A method that asks it gives the prompt a role of its own."""
 
     question: Question
 
     @property
     def template(self) -> Template:
-        return ANSWER_ALONE
+        return WITHOUT_FACTS
 
     def inputs(self) -> dict[str, str]:
         return {"question": as_question(self.question.text)}
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Gold, for a perfect model knows it; a slip names something of the question instead."""
-        if slip:
-            mentioned = [entity.name for entity in self.question.topic_entities if not truth.is_answer(entity.name)]
-            return write_answers([slip.choice([*mentioned, UNKNOWN])])
-        return write_answers([answer.name for answer in truth.gold.answers] or [UNKNOWN])
+        """Nothing: the oracle knows what it is shown, or a search that found nothing would count as a success."""
+        return write_answers([UNKNOWN])
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """Nothing: words that are like the question's do not answer it."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from dataclasses import dataclass as plain_dataclass
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Sampling
-from pipeline.methods.answering import AnswerAlone, Answers
+from pipeline.methods.answering import UNKNOWN, Answers, AnswerWithoutFacts, write_answers
+from pipeline.methods.concluding import majority
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.port import Tools
-from pipeline.text import normalise
-from pipeline.types import Answer, Prediction, Question
+from pipeline.types import Answer, Question
+
+if TYPE_CHECKING:
+    from pipeline.llm.oracle import Truth
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -55,17 +59,15 @@ class CoT:
             return None
 
 
-def majority(samples: Sequence[Answers]) -> tuple[Prediction, ...]:
-    """The answers that more than half of the samples give, else those that most give; scored by their share.
+@plain_dataclass(frozen=True)
+class AnswerAlone(AnswerWithoutFacts):
+    """The question to the model alone."""
 
-    Answers are the same when their normal forms are. The most frequent comes first, then the one given first.
-    """
-    votes: Counter[str] = Counter()
-    written: dict[str, str] = {}
-    for sample in samples:
-        for text in sample.texts:
-            written.setdefault(normalise(text), text)
-        votes.update(dict.fromkeys(map(normalise, sample.texts)).keys())
-    least = min(max(votes.values(), default=0), len(samples) // 2 + 1)
-    ranked = [(form, count) for form, count in votes.most_common() if count >= least]
-    return tuple(Prediction(written[form], score=count / len(samples)) for form, count in ranked)
+    role: ClassVar[str] = "cot.answer"
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """Gold, for a perfect model knows it; a slip names something of the question instead."""
+        if slip:
+            mentioned = [entity.name for entity in self.question.topic_entities if not truth.is_answer(entity.name)]
+            return write_answers([slip.choice([*mentioned, UNKNOWN])])
+        return write_answers([answer.name for answer in truth.gold.answers] or [UNKNOWN])

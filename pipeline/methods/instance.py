@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -36,6 +37,12 @@ class Instance:
         return self.steps[-1].node if self.steps else self.start
 
     @property
+    def entity(self) -> EntityId:
+        """The end of a walk that is to go on, which is no literal."""
+        assert isinstance(self.end, str), "no walk goes on from a literal"
+        return self.end
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
         """The start and every node reached, in order."""
         return (self.start, *(step.node for step in self.steps))
@@ -57,6 +64,17 @@ class Instance:
     def first(self, length: int) -> Instance:
         """The instance cut to its first `length` hops."""
         return self if length >= self.length else Instance(self.start, self.steps[:length])
+
+
+def within(instances: Iterable[Instance], most: int) -> tuple[Instance, ...]:
+    """The first instances that have at most `most` facts together."""
+    kept: list[Instance] = []
+    for instance in instances:
+        most -= instance.length
+        if most < 0:
+            break
+        kept.append(instance)
+    return tuple(kept)
 
 
 def _fact(source: Node, step: Step) -> Triple:

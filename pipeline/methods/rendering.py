@@ -54,6 +54,12 @@ def node_name(node: Node, names: Names) -> str | None:
     return canonical_literal(node.value) if isinstance(node, LiteralNode) else names.get(node)
 
 
+def names_of(nodes: Iterable[Node], names: Names) -> dict[Node, str]:
+    """What the nodes are called, in their order; unnamed ones are left out."""
+    named = ((node, node_name(node, names)) for node in nodes)
+    return {node: name for node, name in named if name}
+
+
 def quoted(text: str) -> str:
     """A JSON string: quotes, backslashes and line breaks are escaped, other scripts stay readable."""
     return _encode(text)

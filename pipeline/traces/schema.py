@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
-from pipeline.evaluation.metrics import Scores
-from pipeline.types import Answer, Example
+from pipeline.types import Answer, Example, Scores
 
 SCHEMA_VERSION = "1"
 

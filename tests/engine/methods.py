@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.errors import ServiceError
 from pipeline.llm.prompt import Sampling
-from pipeline.methods.answering import AnswerAlone
+from pipeline.methods.cot import AnswerAlone
 from pipeline.methods.port import Tools
 from pipeline.types import Answer, Prediction, Question
 

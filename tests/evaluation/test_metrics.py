@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.evaluation.metrics import Scores, score_question
+from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.settings import Evaluation
-from pipeline.types import Answer, Gold, GoldAnswer, LiteralNode, Prediction, Triple
+from pipeline.types import Answer, Gold, GoldAnswer, LiteralNode, Prediction, Scores, Triple
 
 
 def answer(*texts: str, raw: str = "") -> Answer:

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.config import build, compose, conf_dir
 from pipeline.evaluation.compat import printed_beside
-from pipeline.evaluation.metrics import Scores
 from pipeline.evaluation.published import Figure, _Table, published_figures
+from pipeline.types import Scores
 
 FIGURES = published_figures()
 

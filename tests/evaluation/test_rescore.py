@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipeline.evaluation.metrics import Scores, score_question
+from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.rescore import SCORES, rescore
 from pipeline.evaluation.settings import Evaluation
 from pipeline.traces.schema import Counters, TraceRow
 from pipeline.traces.writer import write_shard
-from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Triple
+from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
 
 NAMES = {"m.1": "Ann", "m.2": "Béa", "m.3": None, "m.4": "The Film"}
 

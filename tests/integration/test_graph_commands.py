@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +20,7 @@ from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import Relation
-
-KGQA = [sys.executable, "-m", "jobs.cli", "graph"]
+from tests.support import KGQA
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def kgqa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `kgqa graph …` in an empty folder."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*KGQA, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run([*KGQA, "graph", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run
 
@@ -44,7 +42,10 @@ def serving(
 
         def start(*words: str) -> tuple[subprocess.Popen[str], list[str]]:
             process = subprocess.Popen(
-                [*KGQA, "serve", "server.memory_gb=0.1", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+                [*KGQA, "graph", "serve", "server.memory_gb=0.1", *words],
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             started.enter_context(process)
             started.callback(process.kill)

@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 
 from pipeline.traces.folder import RunFolder
+from tests.support import KGQA
 
 CONCURRENCY = 8
 QUESTIONS = 48
@@ -37,7 +38,7 @@ UNTIMED = ["question_id", "status", "answers", "answer_ids", "raw_answer", "hits
 
 
 def evaluate(*overrides: str) -> list[str]:
-    return [sys.executable, "-m", "jobs.cli", "evaluate", *RUN, *overrides]
+    return [*KGQA, "evaluate", *RUN, *overrides]
 
 
 def table(run: Path) -> pl.DataFrame:

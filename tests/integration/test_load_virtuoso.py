@@ -7,7 +7,6 @@ import socket
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,41 +16,9 @@ from pipeline.errors import UserError
 from pipeline.kg.load import load_graph
 from pipeline.kg.terms import Terms, literal_node
 from pipeline.kg.virtuoso import GRAPH, Server, replicas
-from pipeline.types import LiteralNode, Rejected, Triple
-
-HOSTILE = [
-    'a "quoted" name',
-    "back\\slash \\u0041 %41",
-    "line\nbreak\r\n\ttab",
-    "<urn:x> . } INSERT DATA { <urn:a> <urn:b> <urn:c> } #",
-    "ünï ☃ 😀 \u2028 \ufeff",
-    "\x01\x7f",
-    "' OR 1=1 --",
-    "",
-    "m" * 1800,
-]
-
-HOSTILE_FACTS = [
-    *(Triple(name, "a.b", LiteralNode(name, lang="en")) for name in HOSTILE),
-    *(Triple(f"m.{n}", name, name) for n, name in enumerate(HOSTILE)),
-    Triple("m.1", "a.text", LiteralNode("é" * 500_000)),
-]
-
-
-class Facts:
-    """A dataset that is only a graph."""
-
-    name, split = "facts", "test"
-
-    def __init__(self, triples: Iterable[Triple]) -> None:
-        self._triples = triples
-
-    def triples(self) -> Iterator[Triple]:
-        yield from self._triples
-
-
-def refuse(row: Rejected) -> None:
-    pytest.fail(f"rejected: {row}")
+from pipeline.types import LiteralNode, Triple
+from tests.kg.support import HOSTILE_FACTS, Facts
+from tests.support import refuse
 
 
 def select(endpoint: str, query: str) -> list[dict[str, dict[str, str]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -14,6 +13,7 @@ import polars as pl
 import pytest
 
 from pipeline.traces.folder import RunFolder
+from tests.support import KGQA
 
 RUN = ["method=srp", "dataset=sample", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=4"]
@@ -21,7 +21,7 @@ TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
 
 
 def evaluate(run: Path, *overrides: str) -> list[str]:
-    return [sys.executable, "-m", "jobs.cli", "evaluate", *RUN, f"run.dir={run}", *overrides]
+    return [*KGQA, "evaluate", *RUN, f"run.dir={run}", *overrides]
 
 
 def table(run: Path) -> pl.DataFrame:

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,11 +23,11 @@ from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.sample.world import SampleWorld
 from pipeline.kg.virtuoso import Server
 from pipeline.traces.folder import RunFolder
+from tests.support import KGQA
 
 Rows = list[dict[str, Any]]
 VirtuosoFactory = Callable[..., list[Server]]
 
-KGQA = [sys.executable, "-m", "jobs.cli"]
 QUESTIONS = 64
 # It errs, so that runs take every branch.
 ORACLE = ("llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.05")

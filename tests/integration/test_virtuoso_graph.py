@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,20 +23,11 @@ from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.terms import XSD, Terms
 from pipeline.kg.virtuoso import GRAPH, Server, ServerSettings
 from pipeline.types import LiteralNode, Relation, Triple
+from tests.kg.support import Facts
+from tests.support import until
 
 STYLES: tuple[Style, ...] = get_args(Style)
 TERMS = Terms()
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A dataset that is only a graph."""
-
-    facts: tuple[Triple, ...]
-    name: str = "facts"
-
-    def triples(self) -> Iterator[Triple]:
-        return iter(self.facts)
 
 
 def sparql(servers: Iterable[Server], **options: Any) -> SparqlGraph:
@@ -187,9 +177,7 @@ async def test_a_replica_killed_in_mid_stream_costs_no_answer(metaqa: MetaQA, me
             assert (dead.healthy, alive.healthy) == (False, True)
         finally:
             victim.start()
-        async with asyncio.timeout(30):
-            while not dead.healthy:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: dead.healthy)
         alive.healthy = False
         assert (await kg.relations(["Heat"])).endpoint == victim.endpoint
 

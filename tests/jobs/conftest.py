@@ -8,36 +8,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from jobs.cli import main
+from tests.jobs.support import Kgqa, Outcome
 
 WORLD = ("dataset.triples=2000", "run.limit=20", "evaluation.bootstrap_resamples=100")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def sentence(self) -> str:
-        """What the user is told is wrong: one line, the last one, and no traceback before it."""
-        assert self.code == 2
-        assert "Traceback" not in self.out + self.err
-        *before, last = self.err.splitlines()
-        assert not [line for line in before if line.startswith("kgqa: ")]
-        return last.removeprefix("kgqa: ")
-
-
-Kgqa = Callable[..., Outcome]
 
 
 @pytest.fixture

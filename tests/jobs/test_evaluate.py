@@ -6,14 +6,12 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 from pipeline.config import conf_dir
-
-Kgqa = Callable[..., Any]
+from tests.jobs.support import Kgqa
 
 METHOD = '''
 from dataclasses import dataclass

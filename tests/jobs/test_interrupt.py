@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
+from tests.support import KGQA
 
 QUESTIONS, ANSWERED, CONCURRENCY = 24, 10, 4
 LOCAL = [f"engine.concurrency={CONCURRENCY}", "engine.shard_size=4"]
@@ -25,7 +26,7 @@ def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
 ) -> None:
     model, words = model_server(holds_after=ANSWERED)
     run = ["method=cot", "dataset.triples=2000", f"run.limit={QUESTIONS}", "run.dir=run"]
-    command = [sys.executable, "-m", "jobs.cli", "evaluate", *run, *engine, *words]
+    command = [*KGQA, "evaluate", *run, *engine, *words]
     mark = uuid.uuid4().hex
     own = {**environment, "KGQA_TEST_MARK": mark}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -7,15 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.datasets.sample import SampleWorld
-
-Kgqa = Callable[..., Any]
+from tests.jobs.support import Kgqa
+from tests.support import KGQA
 
 QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
 
@@ -256,8 +254,10 @@ def test_a_full_disk_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, kgqa: Kg
 
 
 def test_a_process_of_its_own_says_the_same(environment: dict[str, str], tmp_path: Path) -> None:
-    for entry in (["-m", "jobs.cli", "evaluate"], [str(Path(__file__).parents[2] / "jobs" / "evaluate.py")]):
-        command = [sys.executable, *entry, "run.limt=3"]
-        ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    script = str(Path(__file__).parents[2] / "jobs" / "evaluate.py")
+    for command in ([*KGQA, "evaluate"], [sys.executable, script]):
+        ended = subprocess.run(
+            [*command, "run.limt=3"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         said = "kgqa: unknown key 'run.limt'. Did you mean 'run.limit'?\n"
         assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)

@@ -5,27 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 from pipeline.datasets.sample import SampleWorld
-from pipeline.types import Example, Rejected
-
-Kgqa = Callable[..., Any]
+from pipeline.types import Example
+from tests.jobs.support import Kgqa
+from tests.support import refuse
 
 DATASET = ("dataset=sample", "dataset.triples=2000", "dataset.questions=8", "evaluation.bootstrap_resamples=100")
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    def unexpected(row: Rejected) -> None:
-        raise AssertionError(row)
-
-    return list(SampleWorld(triples=2000, questions=8).examples(unexpected))
+    return list(SampleWorld(triples=2000, questions=8).examples(refuse))
 
 
 def gold(example: Example) -> dict[str, object]:

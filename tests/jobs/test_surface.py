@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from collections.abc import Callable
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.cli import COMMANDS
 from pipeline import config
 from pipeline.errors import UserError
-
-Kgqa = Callable[..., Any]
+from tests.jobs.support import Kgqa
+from tests.support import KGQA
 
 CONF = config.conf_dir()
 GROUPS = {
@@ -94,7 +91,7 @@ def test_help_follows_the_choices_beside_it(kgqa: Kgqa) -> None:
 
 
 def test_whoever_has_seen_enough_may_leave(environment: dict[str, str]) -> None:
-    help = [sys.executable, "-m", "jobs.cli", "evaluate", "--help"]
+    help = [*KGQA, "evaluate", "--help"]
     with subprocess.Popen(help, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pipeline.kg.port import KnowledgeGraph, Neighbours, node_order
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.terms import XSD, Terms
 from pipeline.types import LiteralNode, Question, Relation, Triple
+from tests.kg.support import Facts
 
 TERMS = Terms()
 TOPIC = "common.topic"
@@ -54,17 +54,6 @@ FACTS = [
 ]
 
 Open = Callable[..., Awaitable[KnowledgeGraph]]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A dataset that is only a graph."""
-
-    facts: tuple[Triple, ...]
-    name: str = "facts"
-
-    def triples(self) -> Iterator[Triple]:
-        return iter(self.facts)
 
 
 @pytest.fixture(params=["memory", "store", "sparql"])

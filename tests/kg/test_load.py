@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyoxigraph
 import pytest
@@ -16,34 +16,8 @@ from pipeline.kg import load
 from pipeline.kg.load import Distinct, Summary, load_graph
 from pipeline.kg.terms import MAX_IRI_BYTES, Terms, literal_node
 from pipeline.types import LiteralNode, Node, Rejected, Triple
-
-HOSTILE = [
-    'a "quoted" name',
-    "back\\slash \\u0041 %41",
-    "line\nbreak\r\n\ttab",
-    "<urn:x> . } INSERT DATA { <urn:a> <urn:b> <urn:c> } #",
-    "ünï ☃ 😀 \u2028 \ufeff",
-    "\x01\x7f",
-    "' OR 1=1 --",
-    "",
-    "m" * 1500,
-]
-
-
-class Facts:
-    """A dataset that is only a graph."""
-
-    name, split = "facts", "test"
-
-    def __init__(self, triples: Iterable[Triple]) -> None:
-        self._triples = triples
-
-    def triples(self) -> Iterator[Triple]:
-        yield from self._triples
-
-
-def refuse(row: Rejected) -> None:
-    pytest.fail(f"rejected: {row}")
+from tests.kg.support import HOSTILE_FACTS, Facts
+from tests.support import refuse
 
 
 def counts(summary: Summary) -> tuple[int, int, int, int]:
@@ -82,11 +56,8 @@ def test_freebase_slice_round_trip(shared_data, tmp_path):
 
 
 def test_hostile_names_and_texts_come_back_unchanged(tmp_path):
-    facts = [Triple(name, "a.b", LiteralNode(name, lang="en")) for name in HOSTILE]
-    facts += [Triple(f"m.{n}", name, name) for n, name in enumerate(HOSTILE)]
-    facts.append(Triple("m.1", "a.text", LiteralNode("x" * 1_000_000)))
-    load_graph(Facts(facts), "oxigraph", tmp_path / "store", reject=refuse)
-    assert facts_in(pyoxigraph.Store(str(tmp_path / "store"))) == set(facts)
+    load_graph(Facts(HOSTILE_FACTS), "oxigraph", tmp_path / "store", reject=refuse)
+    assert facts_in(pyoxigraph.Store(str(tmp_path / "store"))) == set(HOSTILE_FACTS)
 
 
 def test_unstorable_facts_are_rejected_with_their_number_and_reason(tmp_path):

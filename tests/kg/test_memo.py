@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from pipeline.errors import ServiceError
 from pipeline.kg.memo import Fetched, Lookup
+from tests.support import until
 
 
 class Server:
@@ -30,13 +31,6 @@ class Server:
 
 def lookup(server: Server, *, size: int = 100, wait_s: float = 0.01, entries: int = 1000) -> Lookup[str, int]:
     return Lookup(server.fetch, size=size, wait_s=wait_s, entries=entries)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that is bound to happen."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_lookups_of_many_questions_become_one_query() -> None:

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer, unused_port
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import pool as pool_module
 from pipeline.kg.pool import Pool
+from tests.support import until
 
 RESULT = '"x"\n1\n'
 
@@ -80,13 +81,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pool(*urls: str, max_inflight: int = 8, timeout_s: float = 5, retries: int = 8, hedge: float | None = None) -> Pool:
     return Pool(urls, max_inflight=max_inflight, timeout_s=timeout_s, retries=retries, hedge=hedge)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that is bound to happen."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_requests_go_where_the_fewest_are_under_way(replica: ReplicaFactory) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -14,21 +13,10 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.naming import NAME
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import LiteralNode, Relation, Triple
+from tests.kg.support import Facts
 
 OUT = Relation("r.out", "out")
 IN = Relation("r.out", "in")
-
-
-class Facts:
-    """A dataset that is only a graph."""
-
-    name = "facts"
-
-    def __init__(self, facts: Iterable[Triple]) -> None:
-        self.facts = list(facts)
-
-    def triples(self) -> Iterator[Triple]:
-        return iter(self.facts)
 
 
 def star(hub: str, leaves: int, relation: str = "r.out") -> list[Triple]:

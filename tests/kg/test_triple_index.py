@@ -12,6 +12,7 @@ from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.terms import XSD, Terms
 from pipeline.kg.triple_index import TripleIndex
 from pipeline.types import LiteralNode, Relation, Triple
+from tests.kg.support import Facts
 
 FACTS = [
     Triple("m.film", "type.object.name", LiteralNode("Solaris", lang="en")),
@@ -78,18 +79,6 @@ async def test_mediators_and_types():
         expected = dict.fromkeys(ids, False) | {"m.cvt": True, "m.role": True}
         assert await embedded.mediators(ids) == expected
         assert await find_mediators(embedded, ids, Terms(), index(FACTS).mediator_types()) == expected
-
-
-class Facts:
-    """A dataset that is only a graph."""
-
-    name = "facts"
-
-    def __init__(self, facts: list[Triple]) -> None:
-        self._facts = facts
-
-    def triples(self) -> list[Triple]:
-        return self._facts
 
 
 IDS = st.sampled_from(["m.1", "m.2", "g.3", "A", "a b", "é", "x", "m.x y", "film.film"])

@@ -10,6 +10,8 @@ import orjson
 import pytest
 from aiohttp import web
 
+from tests.support import until
+
 Behaviour = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
@@ -31,9 +33,7 @@ class FakeOpenAIServer:
 
     async def asked(self, times: int) -> None:
         """Wait until so many chat completions were asked for."""
-        async with asyncio.timeout(30):
-            while len(self.bodies) < times:  # noqa: ASYNC110 - a counter, not an event
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.bodies) >= times)
 
     @property
     def url(self) -> str:

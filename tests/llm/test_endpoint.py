@@ -7,7 +7,6 @@ import dataclasses
 import math
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -20,41 +19,14 @@ from pydantic import ValidationError
 from pipeline.errors import ContextOverflow, ServiceError, UserError
 from pipeline.llm.endpoint import EndpointModel, estimate_choices
 from pipeline.llm.oracle import Oracle
-from pipeline.llm.prompt import Call, Message, Prompt, Sampling, Template
+from pipeline.llm.prompt import Call, Message, Sampling
+from tests.llm.support import Ask
 
-TEMPLATE = Template(system="Answer briefly.", user="{{question}}")
 GREEDY = Sampling()
 
 
-@dataclass(frozen=True)
-class Plain(Prompt[str]):
-    """A minimal prompt."""
-
-    role = "test.plain"
-    question: str
-
-    @property
-    def template(self) -> Template:
-        return TEMPLATE
-
-    def inputs(self) -> dict[str, str]:
-        return {"question": self.question}
-
-    def parse(self, text: str) -> str:
-        return text
-
-    def fallback(self, text: str) -> str:
-        return ""
-
-    def write_as_oracle(self, truth: object, slip: object) -> str:
-        return ""
-
-    def write_by_similarity(self, encoder: object) -> str:
-        return ""
-
-
 def call(question: str = "Who?", sampling: Sampling = GREEDY, *, seed: int = 7, choices: tuple[str, ...] = ()) -> Call:
-    prompt = Plain(question)
+    prompt = Ask(question)
     return Call(prompt, prompt.messages(), sampling, key="k", seed=seed, choices=choices)
 
 

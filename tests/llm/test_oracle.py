@@ -22,42 +22,28 @@ from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import ParseError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.llm.oracle import Oracle, QuestionOracle, Truth, damage, find_truth
-from pipeline.llm.prompt import Call, Prompt, Sampling, Template
-from pipeline.types import Entity, Example, Gold, GoldAnswer, LiteralNode, Node, Question, Rejected, Relation, Triple
+from pipeline.llm.prompt import Call, Sampling
+from pipeline.types import Entity, Example, Gold, GoldAnswer, LiteralNode, Node, Question, Relation, Triple
+from tests.llm.support import Ask
+from tests.support import refuse
 
-TEMPLATE = Template(system='Answer as ["name"].', user="{{question}}")
 GOLD = Gold(answers=(GoldAnswer("Ada Lovelace", id="m.ada", aliases=("Countess of Lovelace",)), GoldAnswer("1815.0")))
 EXAMPLE = Example(Question("q1", "test", "dev", "Who wrote the first program?"), GOLD)
 
 
-@dataclass(frozen=True)
-class Quoted(Prompt[str]):
+class Quoted(Ask):
     """Wants the answer in brackets and quotes; a slip is another name."""
 
     role = "test.quoted"
-    question: str
-
-    @property
-    def template(self) -> Template:
-        return TEMPLATE
-
-    def inputs(self) -> dict[str, str]:
-        return {"question": self.question}
 
     def parse(self, text: str) -> str:
         if not (text.startswith('["') and text.endswith('"]') and text.count("\n") == 0):
             raise ParseError("not a name in brackets")
         return text[2:-2]
 
-    def fallback(self, text: str) -> str:
-        return ""
-
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
         name = truth.gold.answers[0].name if slip is None else slip.choice(["Charles Babbage", "Alan Turing"])
         return f'["{name}"]'
-
-    def write_by_similarity(self, encoder: object) -> str:
-        raise AssertionError("the oracle asks no encoder")
 
 
 def call(seed: int, choices: tuple[str, ...] = ()) -> Call:
@@ -422,7 +408,3 @@ class TestSharingTheTruth:
         one.cancel()
         assert (await other).text == '["Ada Lovelace"]'
         assert lookups == [kg, kg]
-
-
-def refuse(rejected: Rejected) -> None:
-    raise AssertionError(rejected)

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 
 import pytest
 
-from pipeline.llm.prompt import Call, Prompt, Sampling, Template
+from pipeline.llm.prompt import Call, Sampling
 from pipeline.llm.similarity import Similarity
 from pipeline.llm.simulated import token_logprobs
 from pipeline.retrieval.lexical import LexicalEncoder
+from tests.llm.support import Ask
 
-TEMPLATE = Template(system="Pick the relation.", user="{{question}}\n{{relations}}")
 RELATIONS = ("people.person.place_of_birth", "film.film.directed_by", "sports.team.mascot")
 
 
-@dataclass(frozen=True)
-class Pick(Prompt[str]):
+class Pick(Ask):
     """Picks the relation most like the question."""
 
     role = "test.pick"
-    question: str
-
-    @property
-    def template(self) -> Template:
-        return TEMPLATE
-
-    def inputs(self) -> dict[str, str]:
-        return {"question": self.question, "relations": "; ".join(RELATIONS)}
-
-    def parse(self, text: str) -> str:
-        return text
-
-    def fallback(self, text: str) -> str:
-        return ""
-
-    def write_as_oracle(self, truth: object, slip: object) -> str:
-        raise AssertionError("the similarity policy asks no oracle")
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         scores = encoder.similarities(self.question, RELATIONS)

@@ -13,11 +13,12 @@ from pipeline.kg.port import AttributeLookups, Batch, Hop, Neighbours, batch, no
 from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Completion, Prompt, Sampling
 from pipeline.llm.simulated import token_logprobs
+from pipeline.methods.instance import Instance
 from pipeline.methods.port import Tools, Verdict
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.port import Reference
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Direction, Entity, EntityId, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
+from pipeline.types import Answer, Direction, Entity, EntityId, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
 
 T = TypeVar("T")
 Fact = tuple[str, str, Node]
@@ -228,3 +229,16 @@ def truth(
 
 def literal(value: str) -> LiteralNode:
     return LiteralNode(value)
+
+
+def chain(*parts: Node) -> Instance:
+    """A walk along outgoing relations: `chain("a", "r", "b", "s", "c")`."""
+    instance = Instance(str(parts[0]))
+    for relation, node in zip(parts[1::2], parts[2::2], strict=True):
+        instance = instance.then(Relation(str(relation), "out"), node)
+    return instance
+
+
+def texts(answer: Answer) -> list[str]:
+    """The predicted answers, best first."""
+    return [prediction.text for prediction in answer.predictions]

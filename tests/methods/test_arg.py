@@ -13,8 +13,8 @@ from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Prompt, Sampling
 from pipeline.methods.arg import ArG
 from pipeline.methods.arg.scores import Terms
-from pipeline.types import Answer, Triple
-from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, question
+from pipeline.types import Triple
+from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, question, texts
 
 NATIONALITY, BORN, CAPITAL, LANGUAGE = "person.nationality", "person.born_in", "country.capital", "country.language"
 FACTS = [
@@ -69,10 +69,6 @@ async def run(
 ) -> Any:
     script = ScriptedTools(DictionaryGraph(facts), write=write, **tools)
     return script, await arg.answer(question("which capital?", *topics), script.tools)
-
-
-def texts(answer: Answer) -> list[str]:
-    return [prediction.text for prediction in answer.predictions]
 
 
 # The worked example: two hops, as in the layout of §4.3

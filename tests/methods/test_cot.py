@@ -7,8 +7,7 @@ from random import Random
 import pytest
 from pydantic import ValidationError
 
-from pipeline.methods.answering import AnswerAlone, Answers
-from pipeline.methods.cot import CoT, majority
+from pipeline.methods.cot import AnswerAlone, CoT
 from pipeline.types import Prediction
 from tests.methods.support import DictionaryGraph, ScriptedTools, question, truth
 
@@ -51,17 +50,6 @@ async def test_a_cap_leaves_one_sample() -> None:
     tools.model.max_calls = 0
     answer = await CoT(samples=3, temperature=0.7).answer(ASKED, tools.tools)
     assert (len(tools.model.roles), answer.status, answer.predictions[0].text) == (1, "budget_exhausted", "a")
-
-
-def test_majority() -> None:
-    def texts(*samples: tuple[str, ...]) -> list[str]:
-        return [prediction.text for prediction in majority([Answers(sample, "") for sample in samples])]
-
-    assert texts(("a", "b"), ("b", "c"), ("B", "a"), ("b",)) == ["b"], "more than half"
-    assert texts(("a",), ("b",), ("c", "b"), ("d",)) == ["b"], "else the most frequent"
-    assert texts(("a", "A"), ("b",)) == ["a", "b"], "a sample has one vote for an answer"
-    assert texts((), ()) == []
-    assert texts(("x", "y")) == ["x", "y"]
 
 
 def test_equal_samples_and_fewer_than_no_retries_are_refused() -> None:

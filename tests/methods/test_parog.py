@@ -16,7 +16,7 @@ from pipeline.methods.parog.refine import Refine
 from pipeline.methods.parog.relations import SelectRelations
 from pipeline.methods.parog.showing import Showing
 from pipeline.types import Answer, Question
-from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question
+from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question, texts
 
 BORDERS = [
     ("France", "borders", "Belgium"),
@@ -73,10 +73,6 @@ def replies(**changed: Any) -> dict[str, Any]:
         "aggregate": 'Both border it. {"answers": ["Belgium", "Spain"]}',
     }
     return {f"parog.{role}": reply for role, reply in (given | changed).items()}
-
-
-def texts(answer: Answer) -> list[str]:
-    return [prediction.text for prediction in answer.predictions]
 
 
 # The worked example

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from random import Random
 from typing import Any
 
@@ -11,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.datasets.gold_paths import query_operation
-from pipeline.errors import ParseError
 from pipeline.kg.paths import Leg
-from pipeline.llm.oracle import Truth, damage
+from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.instance import Instance
 from pipeline.methods.parog.aggregate import Aggregate
@@ -28,6 +26,7 @@ from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.methods.parsing import read_records
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.types import Gold, GoldAnswer, Relation
+from tests.methods.hostile import COMMON, damaged_replies, nothing_evaluated, read, texts
 from tests.methods.support import question
 
 ASKED = question("wer führte Regie bei “Amélie”?", "Amélie", "O’Hara")
@@ -57,63 +56,14 @@ PROMPTS: list[Prompt[Any]] = [
 ]
 
 PIECES = [
+    *COMMON,
     *('"id":', '"goal":', '"op":', '"uses":', '"answers":', '"aligned":', '"done":', '"final":', '"keep":', '"bound":'),
-    *("{", "}", "[", "]", "(", ")", '"', "'", "`", "```\n", "\\", "\\u12", ",", ":", "^", "#2", "\n", "step 1", "#1"),
-    *(
-        "1.",
-        "2)",
-        "1e999",
-        "-",
-        "9" * 60,
-        "١٢",
-        "null",
-        "True",
-        "NaN",
-        "\x00",
-        "\u2028",
-        "\u202e",
-        "😀",
-        "“",
-        "’",
-        "both 1",
-    ),
-    *(
-        "Amélie",
-        "AMÉLIE",
-        "O’Hara",
-        "Jeunet",
-        "film.directed_by",
-        "^film.actor",
-        "<unnamed 1>",
-        "电影",
-        "فيلم",
-        "count",
-    ),
-    *("__import__('os').system('x')", "lambda: 0", "{'a': exit()}", " " * 30, "{" * 30, "[" * 30, "(1 and " * 9),
+    *("^", "#1", "#2", "step 1", "both 1", "count", "^film.actor", "<unnamed 1>", "(1 and " * 9),
 ]
-TEXTS = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=40).map("".join)
+TEXTS = texts(PIECES)
 EXAMPLES = settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-
-
-def read(prompt: Prompt[Any], text: str) -> None:
-    complaint = "none"
-    try:
-        prompt.parse(text)
-    except ParseError as error:
-        complaint = str(error)
-    assert len(complaint.splitlines()) == 1
-    prompt.fallback(text)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("model text was evaluated")
-
-    monkeypatch.setattr(builtins, "eval", refuse)
-    monkeypatch.setattr("ast.literal_eval", refuse)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
@@ -125,13 +75,10 @@ def test_random_and_hostile_text(prompt: Prompt[Any], text: str) -> None:
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @EXAMPLES
-@given(seed=st.integers(0, 2**32), slips=st.booleans(), data=st.data())
-def test_damaged_replies(prompt: Prompt[Any], seed: int, slips: bool, data: st.DataObject) -> None:
-    rng = Random(seed)
-    text = damage(prompt.write_as_oracle(KNOWN, rng if slips else None), rng)
-    at = data.draw(st.integers(0, len(text)))
-    read(prompt, text)
-    read(prompt, text[:at] + data.draw(st.sampled_from(PIECES)) + text[at:])
+@given(data=st.data())
+def test_damaged_replies(prompt: Prompt[Any], data: st.DataObject) -> None:
+    for text in data.draw(damaged_replies(prompt, KNOWN, PIECES)):
+        read(prompt, text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
@@ -150,7 +97,7 @@ def test_simulated_models_write_what_is_read(prompt: Prompt[Any]) -> None:
         prompt.write_as_oracle(Truth(ASKED, Gold(), {}), None),
         prompt.write_by_similarity(LexicalEncoder()),
     ):
-        prompt.parse(text)
+        assert read(prompt, text)
     right, wrong = prompt.write_as_oracle(KNOWN, None), prompt.write_as_oracle(KNOWN, Random(1))
     assert prompt.parse(right) != prompt.parse(wrong)
 
@@ -165,9 +112,13 @@ def test_simulated_models_write_what_is_read(prompt: Prompt[Any]) -> None:
     ],
 )
 def test_all_records_of_a_text_are_found(text: str, records: list[object]) -> None:
-    assert read_records(text) == records
+    with nothing_evaluated():
+        found = read_records(text)
+    assert found == records
 
 
 @pytest.mark.parametrize("sparql", ["", "SELECT", "DROP GRAPH <x>", "SELECT ?x WHERE { ?x <http://a> ?y }"])
 def test_gold_sparql_without_an_operation(sparql: str) -> None:
-    assert query_operation(sparql) is None
+    with nothing_evaluated():
+        operation = query_operation(sparql)
+    assert operation is None

@@ -16,8 +16,8 @@ from pipeline.methods.r3 import R3
 from pipeline.methods.r3.agent import NextAction, Thought, Turn
 from pipeline.methods.r3.reflect import Guidance, Reflect
 from pipeline.methods.r3.verify import Verify
-from pipeline.types import Answer, Prediction, Triple
-from tests.methods.support import DictionaryGraph, ScriptedTools, literal, question, truth
+from pipeline.types import Prediction, Triple
+from tests.methods.support import DictionaryGraph, ScriptedTools, literal, question, texts, truth
 
 FACTS = [
     ("m.ann", "people.person.nationality", "m.land"),
@@ -66,10 +66,6 @@ def scripted(
         "r3.guess": "So the answer is {Ann City}.",
     }
     return ScriptedTools(graph(), replies, **options)
-
-
-def texts(answer: Answer) -> list[str]:
-    return [prediction.text for prediction in answer.predictions]
 
 
 def actions(tools: ScriptedTools) -> list[NextAction]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -11,8 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import ParseError
-from pipeline.llm.oracle import damage
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.r3.actions import Action, read_finish, split_two
 from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
@@ -21,6 +17,7 @@ from pipeline.methods.r3.memory import Item, Listing, Observation, Step
 from pipeline.methods.r3.reflect import Guidance, Reflect
 from pipeline.methods.r3.verify import Verify
 from pipeline.retrieval.lexical import LexicalEncoder
+from tests.methods.hostile import COMMON, damaged_replies, nothing_evaluated, read, texts
 from tests.methods.support import question, truth
 
 ASKED = question("wer führte Regie bei “Amélie”?", "Amélie", dataset="metaqa")
@@ -38,72 +35,13 @@ PROMPTS: list[Prompt[Any]] = [
     Guess(ASKED, ("a -> b: c",), (STEP,)),
 ]
 PIECES = [
-    *(
-        "Thought 1:",
-        "Action 2:",
-        "Observation 1:",
-        "RetrieveNode[",
-        "NeighbourCheck[",
-        "Finish[",
-        "Relations[x]",
-        "Foo[",
-    ),
-    *(
-        "[",
-        "]",
-        "{",
-        "}",
-        '"',
-        "'",
-        "`",
-        "```\n",
-        "\\",
-        "\\u12",
-        ",",
-        ", ",
-        ":",
-        "\n",
-        " and ",
-        "null",
-        "True",
-        "NaN",
-        "1e999",
-    ),
-    *(
-        '{"verdict": "accept"}',
-        '"verdict":',
-        '{"root_cause": ',
-        '"advice": [',
-        '"retry": false',
-        "answer is {",
-        "9" * 60,
-    ),
-    *("\x00", "\u2028", "\u202e", "😀", "“", "’", "Amélie", "电影", "فيلم", "{{question}}", "\ud800"),
-    *("__import__('os').system('x')", "lambda: 0", "[exit()]", " " * 30, "[" * 30, "{" * 30),
+    *COMMON,
+    *("Thought 1:", "Action 2:", "Observation 1:", "RetrieveNode[", "NeighbourCheck[", "Finish[", "Relations[x]"),
+    *("Foo[", ", ", " and ", "answer is {", '{"verdict": "accept"}', '"verdict":', '{"root_cause": ', '"advice": ['),
+    *('"retry": false', "[exit()]", "\ud800"),
 ]
-TEXTS = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=40).map("".join)
+TEXTS = texts(PIECES)
 EXAMPLES = settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def read(prompt: Prompt[Any], text: str) -> None:
-    complaint = "none"
-    try:
-        prompt.parse(text)
-    except ParseError as error:
-        complaint = str(error)
-    assert len(complaint.splitlines()) == 1
-    prompt.fallback(text)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("model text was evaluated")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(builtins, "eval", refuse)
-        patched.setattr("ast.literal_eval", refuse)
-        yield
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
@@ -115,13 +53,10 @@ def test_random_and_hostile_text(prompt: Prompt[Any], text: str) -> None:
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @EXAMPLES
-@given(seed=st.integers(0, 2**32), slips=st.booleans(), data=st.data())
-def test_damaged_replies(prompt: Prompt[Any], seed: int, slips: bool, data: st.DataObject) -> None:
-    rng = Random(seed)
-    text = damage(prompt.write_as_oracle(KNOWN, rng if slips else None), rng)
-    at = data.draw(st.integers(0, len(text)))
-    read(prompt, text)
-    read(prompt, text[:at] + data.draw(st.sampled_from(PIECES)) + text[at:])
+@given(data=st.data())
+def test_damaged_replies(prompt: Prompt[Any], data: st.DataObject) -> None:
+    for text in data.draw(damaged_replies(prompt, KNOWN, PIECES)):
+        read(prompt, text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
@@ -133,18 +68,18 @@ def test_one_piece_over_and_over(prompt: Prompt[Any], piece: str) -> None:
 @EXAMPLES
 @given(TEXTS)
 def test_arguments_and_answers(text: str) -> None:
-    assert all(isinstance(answer, str) and answer for answer in read_finish(text))
-    for at in ("first", "last"):
-        pair = split_two(text, at=at)
-        assert pair is None or all(pair)
+    with nothing_evaluated():
+        answers, pairs = read_finish(text), [split_two(text, at=at) for at in ("first", "last")]
+    assert all(isinstance(answer, str) and answer for answer in answers)
+    assert all(pair is None or all(pair) for pair in pairs)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 def test_what_simulated_models_write_can_be_read(prompt: Prompt[Any]) -> None:
     for seed in range(20):
-        prompt.parse(prompt.write_as_oracle(KNOWN, Random(seed)))
-    prompt.parse(prompt.write_as_oracle(KNOWN, None))
-    prompt.parse(prompt.write_by_similarity(LexicalEncoder()))
+        assert read(prompt, prompt.write_as_oracle(KNOWN, Random(seed)))
+    assert read(prompt, prompt.write_as_oracle(KNOWN, None))
+    assert read(prompt, prompt.write_by_similarity(LexicalEncoder()))
 
 
 def test_hostile_observations_do_not_fill_slots_or_break_the_next_action() -> None:

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from pipeline.methods.instance import Instance
-from pipeline.methods.rendering import Printer, as_question, print_path
 from pipeline.methods.srp.evidence import (
     Evidence,
     all_instances,
     longest_instances,
     merge,
-    resolve,
     sequences_to_judge,
     structural_findings,
 )
 from pipeline.methods.srp.instantiation import Instantiation
-from pipeline.types import Node, Prediction, Relation
-from tests.methods.support import literal
-
-
-def chain(*parts: Node) -> Instance:
-    """`chain("a", "r", "b", "s", "c")`."""
-    instance = Instance(str(parts[0]))
-    for relation, node in zip(parts[1::2], parts[2::2], strict=True):
-        instance = instance.then(Relation(str(relation), "out"), node)
-    return instance
+from pipeline.types import Node
+from tests.methods.support import chain, literal
 
 
 def grounded(path: str, *, complete: tuple[Instance, ...] = (), partial: tuple[Instance, ...] = ()) -> Instantiation:
@@ -125,24 +115,3 @@ def test_the_cap_counts_facts_and_takes_from_the_entities_in_turn() -> None:
 
 def test_an_exhausted_entity_makes_the_whole_exhausted() -> None:
     assert merge([Evidence(exhausted=True), evidence(chain("a", "r", "b"))], cap=9).exhausted
-
-
-def test_answers_are_resolved_by_normal_form_where_it_is_unique() -> None:
-    found = Evidence((chain("a", "r", "e.1"), chain("a", "r", "e.2")), {"a": "Ann", "e.1": "The Hague", "e.2": "Ann"})
-    assert resolve(["hague", "ANN", "Rome"], found) == (
-        Prediction("hague", "e.1"),
-        Prediction("ANN"),
-        Prediction("Rome"),
-    )
-
-
-def test_printing_numbers_unnamed_nodes_and_escapes_names() -> None:
-    printer = Printer({"a": 'Ann "A"\nSmith', "b": None, "c": None})
-    walked = chain("a", "r.s", "c", "t", "b", "u", literal("2001-02-03T00:00:00Z"))
-    assert printer.chain(walked.triples) == (
-        r'[("Ann \"A\"\nSmith", "r.s", "<cvt 1>"), ("<cvt 1>", "t", "<cvt 2>"), ("<cvt 2>", "u", "2001-02-03")]'
-    )
-    assert Printer({}, unnamed="<cvt></cvt>").node("m.1") == "<cvt></cvt>"
-    assert print_path("Ann\nSmith", ("r", "s")) == "Ann Smith -> r -> s"
-    assert as_question("who \n is it") == "who is it?"
-    assert as_question("Name it.") == "Name it."

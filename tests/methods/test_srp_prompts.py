@@ -11,9 +11,7 @@ import pytest
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
-from pipeline.methods.answering import ANSWER_ALONE
 from pipeline.methods.instance import Instance
-from pipeline.methods.srp.answer import ANSWER, AnswerFromEvidence, AnswerWithoutEvidence
 from pipeline.methods.srp.edit import EDIT, Edit
 from pipeline.methods.srp.evidence import EMPTY_PATH, ENDS_UNNAMED, NOT_INSTANTIATED
 from pipeline.methods.srp.judge import JUDGE, Judge, Verdict
@@ -46,7 +44,6 @@ MENDED = Edit(
     candidates=((("role",), ("film", "character")),),
     known=frozenset({"directed"}),
 )
-FROM_EVIDENCE = AnswerFromEvidence(ASKED, (TO_FILM, TO_HI, TO_OSLO), NAMES)
 
 
 def shown(prompt: Prompt[Any]) -> str:
@@ -62,8 +59,6 @@ def test_few_shot_counts_follow_the_dataset() -> None:
 
     assert examples(CHECK) == 1
     assert examples(JUDGED) == 2
-    assert examples(FROM_EVIDENCE) == 5
-    assert examples(AnswerWithoutEvidence(ASKED)) == 5
     for dataset, plans, edits in (("webqsp", 3, 5), ("cwq", 4, 5), ("grailqa", 4, 4), ("metaqa-2hop", 4, 5)):
         asked = replace(ASKED, dataset=dataset)
         assert examples(replace(PLAN, question=asked)) == plans
@@ -86,9 +81,6 @@ def test_the_examples_are_read_by_the_parsers_that_they_teach() -> None:
             assert PathGeneration(question("?", *names), None).parse(example)
     for example in EDIT[5].system.split("\n\nQuestion:")[1:]:
         assert replace(MENDED, path=()).parse(example)
-    for template in (ANSWER, ANSWER_ALONE):
-        for example in template.system.split("\n\nQuestion:")[1:]:
-            assert AnswerWithoutEvidence(ASKED).parse(example).texts
     for example in JUDGE.system.split("\n\nQuestion:")[1:]:
         assert JUDGED.parse(example).message
 
@@ -111,7 +103,6 @@ def test_what_the_user_turn_of_each_prompt_holds() -> None:
     assert "Path: Ann -> role\nTried before: Ann -> born_in\nCheck: Not yet. <cvt></cvt> in the end\n" in text
     assert 'Facts of the whole path:\n[("Ann", "role", "<cvt></cvt>")]\nFacts of a part of the path:\nnone\n' in text
     assert text.endswith("Relations offered:\nAnn -> role: film; character\nGoal:")
-    assert '[("Ann", "born_in", "Oslo")]\nReasoning:' in shown(FROM_EVIDENCE)
 
 
 # Relation check
@@ -275,17 +266,6 @@ def test_edit_falls_back_on_no_path() -> None:
     assert MENDED.fallback("Final Path: role -> film") is None
 
 
-# Answers
-
-
-def test_answers_keep_the_raw_reply_and_fall_back_on_what_the_reply_says() -> None:
-    read = FROM_EVIDENCE.parse("Curly: the answer is {Film; “Oslo”}")
-    assert (read.texts, read.raw) == (("Film", "“Oslo”"), "Curly: the answer is {Film; “Oslo”}")
-    assert FROM_EVIDENCE.fallback("Surely the answer is Film.").texts == ("Film",)
-    nothing = FROM_EVIDENCE.fallback("It must be Film")
-    assert (nothing.texts, nothing.raw) == ((), "It must be Film")
-
-
 # Simulated models
 
 KNOWN = truth(ASKED, ["Film"], {"Ann": ["role -> film", "directed"], "Bob": []})
@@ -350,30 +330,10 @@ def test_a_slip_of_the_editor_is_an_offered_path_that_is_not_gold() -> None:
     assert "Final Path: Ann" in empty.write_as_oracle(KNOWN, SLIPS[0])
 
 
-def test_the_oracle_answers_with_gold_only_when_the_evidence_shows_it() -> None:
-    assert FROM_EVIDENCE.parse(FROM_EVIDENCE.write_as_oracle(KNOWN, None)).texts == ("Film",)
-    hidden = replace(FROM_EVIDENCE, evidence=(TO_HI, TO_OSLO))
-    assert hidden.parse(hidden.write_as_oracle(KNOWN, None)).texts == ('Say "Hi"',)
-    unnamed = replace(FROM_EVIDENCE, evidence=(TO_FILM.first(1),))
-    assert unnamed.parse(unnamed.write_as_oracle(KNOWN, None)).texts == ("unknown",)
-    slipped = {FROM_EVIDENCE.parse(FROM_EVIDENCE.write_as_oracle(KNOWN, slip)).texts for slip in SLIPS}
-    assert slipped == {('Say "Hi"',), ("Oslo",)}
-
-
-def test_the_oracle_counts_what_the_evidence_shows_of_what_is_asked_for() -> None:
+def test_the_oracle_retains_whatever_is_to_be_counted() -> None:
     counted = replace(truth(ASKED, ["2"], {"Ann": ["role -> film"]}), counted=frozenset({"Film", 'Say "Hi"'}))
     verdict = JUDGED.parse(JUDGED.write_as_oracle(counted, None))
     assert (verdict.have, verdict.retained) == (True, (TO_FILM, TO_HI))
-    for evidence, answer in (((TO_FILM, TO_HI), "2"), ((TO_FILM, TO_FILM, TO_OSLO), "1"), ((TO_OSLO,), "Oslo")):
-        shown = replace(FROM_EVIDENCE, evidence=evidence)
-        assert shown.parse(shown.write_as_oracle(counted, None)).texts == (answer,)
-        assert all(shown.parse(shown.write_as_oracle(counted, slip)).texts != ("2",) for slip in SLIPS)
-
-
-def test_the_oracle_does_not_know_what_it_was_not_shown() -> None:
-    alone = AnswerWithoutEvidence(ASKED)
-    for slip in (None, *SLIPS):
-        assert alone.parse(alone.write_as_oracle(KNOWN, slip)).texts == ("unknown",)
 
 
 def test_the_similarity_policy_follows_the_words_of_the_question() -> None:
@@ -386,10 +346,6 @@ def test_the_similarity_policy_follows_the_words_of_the_question() -> None:
     assert verdict.retained == (TO_FILM, TO_HI)
     edit = replace(MENDED, question=asked)
     assert edit.parse(edit.write_by_similarity(ENCODER)) == ("role", "film")
-    answer = replace(FROM_EVIDENCE, question=asked)
-    assert answer.parse(answer.write_by_similarity(ENCODER)).texts == ("Film", 'Say "Hi"')
-    alone = AnswerWithoutEvidence(asked)
-    assert alone.parse(alone.write_by_similarity(ENCODER)).texts == ("unknown",)
     with pytest.raises(ParseError, match="current path"):
         replace(edit, candidates=()).parse(replace(edit, candidates=()).write_by_similarity(ENCODER))
 

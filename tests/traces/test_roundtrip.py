@@ -11,13 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.evaluation.metrics import Scores
 from pipeline.llm.prompt import Completion, Template
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls, read_shards
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
 from pipeline.traces.writer import write_shard
-from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Triple
+from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
 
 TEMPLATE = Template(system="Be brief.", user="{{question}}")
 

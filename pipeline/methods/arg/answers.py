@@ -14,9 +14,9 @@ from pipeline.methods.arg.layout import Segment, without_retrieval
 from pipeline.methods.arg.tokens import FULLY_USEFUL, NOT_USEFUL, Mark, find_marks
 from pipeline.methods.instance import Instance
 from pipeline.methods.parsing import clip, loose, twice
-from pipeline.methods.rendering import Names, node_name, one_line
+from pipeline.methods.rendering import Names, names_of, one_line
 from pipeline.methods.simulation import answers_shown
-from pipeline.types import Question
+from pipeline.types import Node, Question
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -63,8 +63,7 @@ class AnswerSegment(Segment[Answered]):
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
         """What the walks have come by; nothing where they have not, for the oracle knows only what it is shown."""
-        ends = {instance.end: node_name(instance.end, self.names) for instance in self.instances if instance.length}
-        named = {end: name for end, name in ends.items() if name}
+        named = self._ends()
         right = answers_shown(named, truth)
         if slip:
             wrong = [name for name in named.values() if name not in right] or [UNKNOWN]
@@ -73,9 +72,11 @@ class AnswerSegment(Segment[Answered]):
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """Where the walks have ended."""
-        names = (node_name(instance.end, self.names) for instance in self.instances if instance.length)
-        texts = [name for name in dict.fromkeys(names) if name]
+        texts = list(dict.fromkeys(self._ends().values()))
         return " " + (write_answers(texts, utility=3) if texts else write_unknown())
+
+    def _ends(self) -> dict[Node, str]:
+        return names_of((instance.end for instance in self.instances if instance.length), self.names)
 
     def _read(self, text: str) -> Answered:
         answered = read_answers(text, known_names(self.instances, self.names))
@@ -108,7 +109,7 @@ def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> Answere
 def known_names(instances: Iterable[Instance], names: Names) -> dict[str, str]:
     """The names of all nodes of some walks by their `loose` form."""
     nodes = dict.fromkeys(node for instance in instances for node in instance.nodes)
-    return {loose(name): one_line(name) for name in (node_name(node, names) for node in nodes) if name}
+    return {loose(name): one_line(name) for name in names_of(nodes, names).values()}
 
 
 def write_answers(texts: Sequence[str], *, utility: int) -> str:

@@ -21,7 +21,6 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import BudgetExhausted
 from pipeline.kg.port import Hop
 from pipeline.llm.prompt import Sampling
-from pipeline.methods.answering import link
 from pipeline.methods.arg.answers import Answered, AnswerSegment
 from pipeline.methods.arg.entities import EntitySegment, Reading
 from pipeline.methods.arg.generation import Generator, Probabilities, Written
@@ -40,12 +39,13 @@ from pipeline.methods.arg.scores import (
 )
 from pipeline.methods.arg.tokens import RETRIEVE_ENTITY, RETRIEVE_RELATION, UNRELEVANT, Mark
 from pipeline.methods.arg.tree import Expansion, Leaf, Node, best_leaves, entity_beam, relation_beam, ways_on
+from pipeline.methods.concluding import entity_names, link, search_status
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.instance import Instance
+from pipeline.methods.instance import Instance, within
 from pipeline.methods.port import Tools
 from pipeline.methods.rendering import node_name
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Answer, Chain, EntityId, Prediction, Question, Relation, Status
+from pipeline.types import Answer, EntityId, Question, Relation
 from pipeline.types import Node as GraphNode
 
 
@@ -330,29 +330,27 @@ class ArG:
         """The answers of the best leaves, in their order."""
         leaves = best_leaves(case.leaves)[: self.answer_leaves]
         walks = dict.fromkeys(walk for leaf in leaves for walk in leaf.instances if walk.length)
-        evidence, cut = _within([walk.triples for walk in walks], case.tools.caps.max_evidence_triples)
-        if cut:
+        kept = within(walks, case.tools.caps.max_evidence_triples)
+        if len(kept) < len(walks):
             case.tools.record("cap_hit", cap="max_evidence_triples")
+        evidence = tuple(walk.triples for walk in kept)
         scored: dict[str, float] = {}
         for leaf in leaves:
             for text in leaf.answered.texts:
                 scored.setdefault(text, leaf.score)
         linked = link(scored, (node for walk in walks for node in walk.nodes), case.names)
-        status = _status(case, evidence)
+        status = search_status(case.question, evidence, exhausted=case.generator.exhausted)
         case.tools.record(
             "answered",
             leaves=[[round(leaf.score, 6), list(leaf.answered.texts)] for leaf in leaves],
             of=len(case.leaves),
             status=status,
         )
-        shown = {
-            node for chain in evidence for fact in chain for node in (fact.head, fact.tail) if isinstance(node, str)
-        }
         return Answer(
-            predictions=tuple(Prediction(text, id, scored[text]) for text, id in linked),
+            predictions=tuple(replace(one, score=scored[one.text]) for one in linked),
             raw=leaves[0].answered.raw if leaves else "",
             evidence=evidence,
-            names={id: case.names.get(id) for id in sorted(shown)},
+            names=entity_names(evidence, case.names),
             status=status,
         )
 
@@ -410,22 +408,3 @@ class _Case:
 
 def _chunks(relations: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
     return (tuple(relations[at : at + size]) for at in range(0, len(relations), size))
-
-
-def _within(chains: Sequence[Chain], cap: int) -> tuple[tuple[Chain, ...], bool]:
-    """The first chains that hold at most `cap` facts together, and whether any was left out."""
-    kept: list[Chain] = []
-    for chain in chains:
-        cap -= len(chain)
-        if cap < 0:
-            return tuple(kept), True
-        kept.append(chain)
-    return tuple(kept), False
-
-
-def _status(case: _Case, evidence: Sequence[Chain]) -> Status:
-    if not case.question.topic_entities:
-        return "no_topic_entity"
-    if case.generator.exhausted:
-        return "budget_exhausted"
-    return "ok" if evidence else "no_evidence"

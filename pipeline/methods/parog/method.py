@@ -12,8 +12,9 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.methods.concluding import entity_names
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.instance import Instance
+from pipeline.methods.instance import Instance, within
 from pipeline.methods.parog.aggregate import Aggregate, aggregate_tentatively, last_answers
 from pipeline.methods.parog.entities import Candidates, SelectEntities
 from pipeline.methods.parog.exploration import TAILS, Group, reach
@@ -23,7 +24,7 @@ from pipeline.methods.parog.planning import MakePlan
 from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice, Verdict
 from pipeline.methods.parog.relations import Offer, SelectRelations
 from pipeline.methods.parog.sets import execute, is_executable
-from pipeline.methods.parog.showing import Showing, label, path_label, within
+from pipeline.methods.parog.showing import Showing, label, path_label
 from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.methods.port import Tools
 from pipeline.methods.rendering import Names
@@ -388,12 +389,12 @@ class PARoG:
         self, case: _Case, found: Sequence[Found], facts: Sequence[Instance], names: Names, *, raw: str, status: Status
     ) -> Answer:
         case.tools.record("answered", answers=_texts(found), evidence=len(facts), status=status)
-        shown = {node for fact in facts for node in fact.nodes if isinstance(node, str)}
+        evidence = tuple(fact.triples for fact in facts)
         return Answer(
             predictions=_predictions(found),
             raw=raw,
-            evidence=tuple(fact.triples for fact in facts),
-            names={id: names.get(id) for id in sorted(shown)},
+            evidence=evidence,
+            names=entity_names(evidence, names),
             status=status,
             initial=self._initial(case, found),
         )

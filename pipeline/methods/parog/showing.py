@@ -81,14 +81,3 @@ def label(relation: Relation) -> str:
 def path_label(path: Iterable[Relation]) -> str:
     """One relation, or several through mediators: `r1 / r2`."""
     return " / ".join(map(label, path))
-
-
-def within(instances: Iterable[Instance], most: int) -> tuple[Instance, ...]:
-    """The first instances that have at most `most` facts together."""
-    kept: list[Instance] = []
-    for instance in instances:
-        most -= instance.length
-        if most < 0:
-            break
-        kept.append(instance)
-    return tuple(kept)

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import BudgetExhausted, ContextOverflow
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.answering import Answers
-from pipeline.methods.cot import majority
+from pipeline.methods.concluding import entity_names, link, majority
 from pipeline.methods.port import Tools
 from pipeline.methods.r3.actions import ActionLine, read_finish
 from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
@@ -203,7 +203,7 @@ class R3:
                 accepted = why is None
             case "gold":
                 assert case.tools.verdict is not None, "the engine hands the bit to a method that is refereed"
-                accepted = case.tools.verdict(predictions(attempt.answers, attempt.memory))
+                accepted = case.tools.verdict(_linked(attempt.answers, attempt.memory))
             case _:
                 prompt = Verify(case.question, attempt.answers, attempt.memory.lines, self._room)
                 verdict = await self._ask(case, prompt)
@@ -251,15 +251,14 @@ class R3:
         chosen = chosen or next(reversed(cycles[-1].attempts), None)
         memory = chosen.memory if chosen else Memory()
         texts = [prediction.text for prediction in voted]
-        facts = memory.triples[: tools.caps.max_evidence_triples]
+        evidence = tuple((fact,) for fact in memory.triples[: tools.caps.max_evidence_triples])
         status = _status(question, tools, memory, exhausted=any(cycle.exhausted for cycle in cycles))
         tools.record("answered", answers=texts, attempt=chosen.number if chosen else None, status=status)
-        ends = {node for fact in facts for node in (fact.head, fact.tail) if isinstance(node, str)}
         return Answer(
             predictions=voted,
             raw=chosen.raw if chosen else "",
-            evidence=tuple((fact,) for fact in facts),
-            names={id: memory.names.get(id) for id in sorted(ends)},
+            evidence=evidence,
+            names=entity_names(evidence, memory.names),
             status=status,
             initial=initial if self.max_retries else None,
         )
@@ -273,7 +272,7 @@ class R3:
         first = {normalise(prediction.text) for prediction in voted[:1]}
         agreeing = (one for one in finished if first & set(map(normalise, one.answers or ())))
         chosen = next(agreeing, finished[0])
-        resolved = predictions(tuple(prediction.text for prediction in voted), chosen.memory)
+        resolved = _linked(tuple(prediction.text for prediction in voted), chosen.memory)
         if self.samples > 1:
             resolved = tuple(
                 Prediction(one.text, one.id, vote.score) for one, vote in zip(resolved, voted, strict=True)
@@ -315,13 +314,10 @@ class _Cycle:
         return next((attempt for attempt in reversed(self.attempts) if attempt.answers is not None), None)
 
 
-def predictions(texts: tuple[str, ...], memory: Memory) -> tuple[Prediction, ...]:
-    """The answers, each with the id of the one node of that name, if there is exactly one."""
-    ids: dict[str, set[str]] = {}
-    for id, name in memory.names.items():
-        ids.setdefault(normalise(name), set()).add(id)
-    found = [(text, ids.get(normalise(text), set())) for text in texts]
-    return tuple(Prediction(text, next(iter(bearers)) if len(bearers) == 1 else None) for text, bearers in found)
+def _linked(texts: tuple[str, ...], memory: Memory) -> tuple[Prediction, ...]:
+    """The answers, each with the id of the one node that an attempt was shown under this name."""
+    names = memory.names
+    return link(texts, names, names)
 
 
 def _status(question: Question, tools: Tools, memory: Memory, *, exhausted: bool) -> Status:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.methods.answering import link
 from pipeline.methods.instance import Instance, Path
 from pipeline.methods.rendering import Names
 from pipeline.methods.srp.instantiation import Instantiation
-from pipeline.types import EntityId, Prediction
+from pipeline.types import EntityId
 
 ENDS_UNNAMED = "<cvt></cvt> in the end"
 EMPTY_PATH = "empty initial path"
@@ -94,12 +93,6 @@ def join(found: Iterable[Evidence]) -> Evidence:
         names={id: name for evidence in parts for id, name in evidence.names.items()},
         exhausted=any(evidence.exhausted for evidence in parts),
     )
-
-
-def resolve(texts: Iterable[str], evidence: Evidence) -> tuple[Prediction, ...]:
-    """Give each answer the id of the one entity of the evidence that has this name, if there is exactly one."""
-    nodes = (node for instance in evidence.instances for node in instance.nodes)
-    return tuple(Prediction(text, id) for text, id in link(texts, nodes, evidence.names))
 
 
 def _trim(instance: Instance, found: Instantiation) -> Instance:

@@ -96,9 +96,9 @@ class _Walk:
         """Make one hop from every chain; put aside those that end here, and return the next layer."""
         moves = await self._moves(layer, predicted, similar)
         taken = moves[: self.frontier]  # each of them reaches a node, so no more can be needed
-        hops = dict.fromkeys((_entity_at(move.instance), move.relation) for move in taken)
+        hops = dict.fromkeys((move.instance.entity, move.relation) for move in taken)
         found = await self.kg.neighbours(list(hops), self.frontier)
-        reached = [(move, found[_entity_at(move.instance), move.relation].nodes) for move in taken]
+        reached = [(move, found[move.instance.entity, move.relation].nodes) for move in taken]
         gone_on = {move.instance for move, nodes in reached if nodes}
         gone_on.update(move.instance for move in moves[self.frontier :])
         self.partial += [chain for chain in layer if chain.instance not in gone_on]
@@ -110,7 +110,7 @@ class _Walk:
 
     async def _moves(self, layer: Sequence[_Reached], predicted: str, similar: Sequence[str]) -> list[_Move]:
         """The relations to follow, the closest to the predicted one first, then in the order of the layer."""
-        at = await self.kg.relations(list(dict.fromkeys(_entity_at(chain.instance) for chain in layer)))
+        at = await self.kg.relations(list(dict.fromkeys(chain.instance.entity for chain in layer)))
         self.met.update(relation.name for relations in at.values() for relation in relations)
         distance = {name: place for place, name in enumerate(similar, start=1)}
         if predicted in distance:
@@ -118,7 +118,7 @@ class _Walk:
         moves = [
             _Move(cost + distance[relation.name], instance, relation)
             for cost, instance in layer
-            for relation in at[_entity_at(instance)]
+            for relation in at[instance.entity]
             if relation.name in distance and (relation.name == predicted or relation.name not in instance.path)
         ]
         return sorted(moves, key=lambda move: move.cost)
@@ -135,11 +135,6 @@ def _in_turn(reached: Iterable[tuple[_Move, Sequence[Node]]]) -> Iterator[_Reach
             for move, nodes in moves:
                 if place < len(nodes):
                     yield _Reached(cost, move.instance.then(move.relation, nodes[place]))
-
-
-def _entity_at(instance: Instance) -> EntityId:
-    assert isinstance(instance.end, str), "a chain that ended in a literal is not walked on"
-    return instance.end
 
 
 def _closest_first(chains: Iterable[_Reached]) -> list[Instance]:

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.methods.concluding import entity_names, link, search_status
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.instance import Instance, Path
 from pipeline.methods.port import Tools
@@ -24,7 +25,6 @@ from pipeline.methods.srp.evidence import (
     join,
     longest_instances,
     merge,
-    resolve,
     sequences_to_judge,
     structural_findings,
 )
@@ -34,7 +34,7 @@ from pipeline.methods.srp.path_generation import PathGeneration
 from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.retrieval.port import Reference
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Answer, Entity, EntityId, Question, Relation, Status
+from pipeline.types import Answer, Entity, EntityId, Question, Relation
 
 T = TypeVar("T")
 
@@ -275,14 +275,15 @@ class SRP:
             else AnswerWithoutEvidence(case.question)
         )
         answers = await self._ask(case, prompt, self.max_tokens_other, last=True)
-        status = _status(case, evidence)
-        case.tools.record("answered", answers=answers.texts, evidence=len(evidence.instances), status=status)
-        shown = {node for instance in evidence.instances for node in instance.nodes if isinstance(node, str)}
+        nodes = (node for instance in evidence.instances for node in instance.nodes)
+        facts = tuple(instance.triples for instance in evidence.instances)
+        status = search_status(case.question, facts, exhausted=evidence.exhausted)
+        case.tools.record("answered", answers=answers.texts, evidence=len(facts), status=status)
         return Answer(
-            predictions=resolve(answers.texts, evidence),
+            predictions=link(answers.texts, nodes, evidence.names),
             raw=answers.raw,
-            evidence=tuple(instance.triples for instance in evidence.instances),
-            names={id: evidence.names.get(id) for id in sorted(shown)},
+            evidence=facts,
+            names=entity_names(facts, evidence.names),
             status=status,
         )
 
@@ -338,11 +339,3 @@ class _EditBudget:
         """Count one edit, and say whether its path may be retrieved."""
         self.spent += 1
         return self.discard_from is None or self.spent < self.discard_from
-
-
-def _status(case: _Case, evidence: Evidence) -> Status:
-    if not case.entities:
-        return "no_topic_entity"
-    if evidence.exhausted:
-        return "budget_exhausted"
-    return "ok" if evidence.instances else "no_evidence"

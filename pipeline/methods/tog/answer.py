@@ -1,6 +1,6 @@
 """`tog.answer` and `tog.answer_cot`: the answer from the chains, or from the model's own knowledge (methods.md §6.13).
 
-The prompts are those of SRP, so that the two methods differ in what they find and not in how they are asked.
+The answer is asked for in SRP's words, so that the two methods differ in nothing but what they find.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pipeline.methods.answering import Answers
-from pipeline.methods.srp.answer import AnswerFromEvidence, AnswerWithoutEvidence
+from pipeline.methods.answering import AnswerFromFacts, Answers, AnswerWithoutFacts
 
 _BLOCK = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
-class AnswerFromChains(AnswerFromEvidence):
+class AnswerFromChains(AnswerFromFacts):
     """The answers that follow from the chains, although they were not found to be enough."""
 
     role: ClassVar[str] = "tog.answer"
@@ -29,7 +28,7 @@ class AnswerFromChains(AnswerFromEvidence):
 
 
 @dataclass(frozen=True)
-class AnswerWithoutChains(AnswerWithoutEvidence):
+class AnswerWithoutChains(AnswerWithoutFacts):
     """The model alone, when there is no topic entity or nothing was found."""
 
     role: ClassVar[str] = "tog.answer_cot"

@@ -18,18 +18,18 @@ from pipeline.errors import BudgetExhausted
 from pipeline.kg.port import node_order
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.answering import Answers
+from pipeline.methods.concluding import entity_names, link, search_status
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.instance import Instance
 from pipeline.methods.port import Tools
 from pipeline.methods.rendering import node_name
-from pipeline.methods.srp.evidence import Evidence, resolve
 from pipeline.methods.tog.answer import AnswerFromChains, AnswerWithoutChains
 from pipeline.methods.tog.entities import EntityScores
 from pipeline.methods.tog.pruning import Prune, similarity_scores
 from pipeline.methods.tog.reason import Enough
 from pipeline.methods.tog.relations import RelationScores
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Answer, EntityId, Node, Question, Relation, Status
+from pipeline.types import Answer, EntityId, Node, Question, Relation
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ class ToG:
     async def _pick_relations(self, search: _Search, frontier: Sequence[Instance]) -> list[_Move]:
         """The relations to follow: of all that were scored the N best, those from unnamed nodes before any other."""
         chains = [chain for chain in frontier if isinstance(chain.end, str)]
-        around = await search.tools.kg.relations(list(dict.fromkeys(_entity_at(chain) for chain in chains)))
-        offered = [(chain, _without_repeat(chain, around[_entity_at(chain)])) for chain in chains]
+        around = await search.tools.kg.relations(list(dict.fromkeys(chain.entity for chain in chains)))
+        offered = [(chain, _without_repeat(chain, around[chain.entity])) for chain in chains]
         offered = [(chain, relations) for chain, relations in offered if relations]
         scored = await concurrently(self._score_relations(search, *offer) for offer in offered)
         picked: list[_Move] = []
@@ -126,11 +126,11 @@ class ToG:
     async def _neighbours(self, search: _Search, picked: Sequence[_Move], depth: int) -> list[tuple[Node, ...]]:
         """Where each move leads: all of it, or a seeded sample where that is too much (§2.7)."""
         followed = [move for move in picked if not (self.compat and move.relation.direction == "in")]
-        hops = list(dict.fromkeys((_entity_at(move.chain), move.relation) for move in followed))
+        hops = list(dict.fromkeys((move.chain.entity, move.relation) for move in followed))
         found = await search.tools.kg.neighbours(hops, search.tools.caps.max_frontier)
         reached = []
         for move in picked:
-            hop = _entity_at(move.chain), move.relation
+            hop = move.chain.entity, move.relation
             nodes = found[hop].nodes if hop in found else ()
             ahead = _without_turning_back(move, nodes, search)
             kept = self._sample(search, move, ahead, depth)
@@ -248,28 +248,18 @@ class _Search:
 
     def conclude(self, answers: Answers) -> Answer:
         """The result, with the chains as evidence."""
-        chains, status = self.chains, self._status()
-        self.tools.record("answered", answers=answers.texts, evidence=len(chains), status=status)
-        shown = sorted({node for chain in chains for node in chain.nodes if isinstance(node, str)})
+        chains = self.chains
+        nodes = (node for chain in chains for node in chain.nodes)
+        facts = tuple(chain.triples for chain in chains)
+        status = search_status(self.question, facts, exhausted=self.exhausted)
+        self.tools.record("answered", answers=answers.texts, evidence=len(facts), status=status)
         return Answer(
-            predictions=resolve(answers.texts, Evidence(chains, self.names)),
+            predictions=link(answers.texts, nodes, self.names),
             raw=answers.raw,
-            evidence=tuple(chain.triples for chain in chains),
-            names={id: self.names.get(id) for id in shown},
+            evidence=facts,
+            names=entity_names(facts, self.names),
             status=status,
         )
-
-    def _status(self) -> Status:
-        if not self.question.topic_entities:
-            return "no_topic_entity"
-        if self.exhausted:
-            return "budget_exhausted"
-        return "ok" if self.kept else "no_evidence"
-
-
-def _entity_at(chain: Instance) -> EntityId:
-    assert isinstance(chain.end, str), "a chain that ended in a literal is not expanded"
-    return chain.end
 
 
 def _without_repeat(chain: Instance, relations: Sequence[Relation]) -> list[Relation]:

@@ -12,10 +12,10 @@ from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.answering import Answers, write_answers
 from pipeline.methods.instance import Instance
 from pipeline.methods.parsing import brace_answers, twice
-from pipeline.methods.rendering import Names, Printer, as_question, node_name
+from pipeline.methods.rendering import Names, Printer, as_question, names_of
 from pipeline.methods.simulation import answers_shown, most_similar_path
 from pipeline.methods.tog.answer import first_brace
-from pipeline.types import Node, Question
+from pipeline.types import Question
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -86,7 +86,7 @@ class Enough(Prompt[Answers | None]):
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
         """Yes with what the chains show of what is sought, else No. A slip: No, or Yes with something else."""
-        shown = self._named([node for chain in self.chains for node in chain.nodes[1:]])
+        shown = names_of((node for chain in self.chains for node in chain.nodes[1:]), self.names)
         right = answers_shown(shown, truth)
         wrong = [name for name in shown.values() if name not in right]
         if slip and not right and wrong:
@@ -96,7 +96,7 @@ class Enough(Prompt[Answers | None]):
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """Yes with what the path most like the question ends in, or No when that is unnamed."""
         best = most_similar_path([chain.path for chain in self.chains], self.question.text, encoder)
-        ends = self._named([chain.end for chain in self.chains if chain.path == best])
+        ends = names_of((chain.end for chain in self.chains if chain.path == best), self.names)
         return _write_yes(list(dict.fromkeys(ends.values()))) if ends else _NO
 
     def _read(self, plain: str, raw: str) -> Answers | None:
@@ -106,10 +106,6 @@ class Enough(Prompt[Answers | None]):
         if verdict[1].lower() == "no":
             return None
         return Answers(first_brace(plain) if self.compat else brace_answers(plain[verdict.end() :]), raw)
-
-    def _named(self, nodes: list[Node]) -> dict[Node, str]:
-        named = ((node, node_name(node, self.names)) for node in nodes)
-        return {node: name for node, name in named if name}
 
 
 def _write_yes(texts: list[str]) -> str:

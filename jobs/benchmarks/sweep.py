@@ -1,0 +1,150 @@
+"""What a sweep costs: fused, against its points run one by one, by hand and by Hydra's own launchers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+from pydantic import ConfigDict, PositiveInt
+from pydantic.dataclasses import dataclass
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+from pipeline.kg.port import KnowledgeGraph
+from pipeline.llm.oracle import Oracle, QuestionOracle
+from pipeline.llm.prompt import Call, Completion
+from pipeline.types import Example
+
+METHODS = ("srp", "arg", "parog", "r3")
+AXES = ("method.beam_width=1,3,5", "method.depth=1,2,3,4", "method.retries=0,1,2")
+_LATENCY_S, _SLOTS = 0.1, 6
+"""A server that answers so many calls at a time, each in so long: 60 per second, what vLLM makes of a tiny Llama on two
+cores. A faster one is kept waiting by the work between the calls, of which `cpu_ms_per_call_as_if_alone` tells."""
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class BusyOracle(Oracle):
+    """The oracle behind a simulated server of limited capacity."""
+
+    slots: PositiveInt = _SLOTS
+
+    async def __aenter__(self) -> Self:
+        self._free = asyncio.Semaphore(self.slots)
+        return self
+
+    def for_question(self, example: Example, kg: KnowledgeGraph) -> QuestionOracle:
+        return _Queued(super().for_question(example, kg), self._free)
+
+
+class _Queued(QuestionOracle):
+    def __init__(self, oracle: QuestionOracle, free: asyncio.Semaphore) -> None:
+        self.identity = oracle.identity
+        self._inner = oracle
+        self._free = free
+
+    async def complete(self, call: Call) -> Completion:
+        async with self._free:
+            return await self._inner.complete(call)
+
+    async def choose(self, call: Call) -> Completion:
+        async with self._free:
+            return await self._inner.choose(call)
+
+
+def sweep(questions: int = 32, alone: int = 12) -> dict[str, float]:
+    """Seconds of a 36-point sweep of each method against those of its unique calls, and against other ways to run it.
+
+    The other ways run SRP's points one after the other in this process, or two at a time on half of the server each.
+    """
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as place:
+        for method in METHODS:
+            fused = _fused(method, questions, Path(place) / method)
+            figures |= {f"{method}_{name}": value for name, value in fused.items()}
+        return figures | _other_ways(alone, Path(place))
+
+
+def _other_ways(questions: int, place: Path) -> dict[str, float]:
+    fused = _fused("srp", questions, place / "fused")
+    figures = {"fused_s": fused["wall_s"], "fused_calls": fused["unique_calls"]}
+    ways: dict[str, Callable[[Path], None]] = {
+        "separate": lambda folder: _separate(questions, folder),
+        "hydra_basic": lambda folder: _by_hydra(questions, folder, ["hydra/launcher=basic"], slots=_SLOTS),
+        "hydra_joblib": lambda folder: _by_hydra(
+            questions, folder, ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], slots=_SLOTS // 2
+        ),
+    }
+    for name, way in ways.items():
+        began = time.perf_counter()
+        way(place / name)
+        figures[f"{name}_s"] = time.perf_counter() - began
+        figures[f"{name}_calls"] = sum(
+            json.loads(file.read_text())["physical_llm_calls"] for file in (place / name).rglob("summary.json")
+        )
+        figures[f"{name}_to_fused_s"] = figures[f"{name}_s"] / figures["fused_s"]
+        figures[f"{name}_to_fused_calls"] = figures[f"{name}_calls"] / figures["fused_calls"]
+    return figures
+
+
+def _fused(method: str, questions: int, folder: Path) -> dict[str, float]:
+    began, began_cpu = time.perf_counter(), time.process_time()
+    execute([_point(words, folder) for words in _grid(method, questions)], Console(quiet=True))
+    wall_s, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    ideal_s = summary["physical_llm_calls"] * _LATENCY_S / _SLOTS
+    return {
+        "wall_s": wall_s,
+        "unique_calls": summary["physical_llm_calls"],
+        "calls_as_if_alone": summary["logical_llm_calls"],
+        "wall_to_unique_calls": (summary["wall_s"] - summary["opening_s"]) / ideal_s,
+        "cpu_ms_per_call_as_if_alone": cpu_s / summary["logical_llm_calls"] * 1000,
+    }
+
+
+def _separate(questions: int, folder: Path) -> None:
+    for number, words in enumerate(_grid("srp", questions)):
+        execute([_point(words, folder / str(number))], Console(quiet=True))
+
+
+def _by_hydra(questions: int, folder: Path, launcher: Sequence[str], *, slots: int) -> None:
+    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none", f"hydra.sweep.dir={folder / 'hydra'}"]
+    own = [*_common("srp", questions, slots), f"run.dir={folder}/${{hydra:job.num}}"]
+    with hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"):
+        running = GlobalHydra.instance().hydra
+        assert running is not None
+        running.multirun("config", run_alone, [*launcher, *quiet, *own, *AXES], with_log_configuration=False)
+
+
+def run_alone(composed: DictConfig) -> None:
+    """One point, as a task that Hydra's launchers run."""
+    resolved: Any = OmegaConf.to_container(composed, resolve=True)
+    choices = {"dataset": "sample", "method": "srp", "llm": "oracle"}
+    execute([Point((), resolved | {"choices": choices})], Console(quiet=True))
+
+
+def _point(words: Sequence[str], folder: Path) -> Point:
+    overrides = (*words, f"run.dir={folder}")
+    return Point(overrides, config.compose(overrides))
+
+
+def _grid(method: str, questions: int) -> list[list[str]]:
+    points: list[list[str]] = [_common(method, questions, _SLOTS)]
+    for axis in AXES:
+        key, _, values = axis.partition("=")
+        points = [[*point, f"{key}={value}"] for point in points for value in values.split(",")]
+    return points
+
+
+def _common(method: str, questions: int, slots: int) -> list[str]:
+    busy = ["llm=oracle", "llm._target_=jobs.benchmarks.sweep.BusyOracle", f"+llm.slots={slots}"]
+    erring = ["llm.error_rate=0.15", f"llm.latency_s={_LATENCY_S}", "evaluation.bootstrap_resamples=1000"]
+    return [f"method={method}", *busy, *erring, "dataset.triples=2000", f"run.limit={questions}"]
