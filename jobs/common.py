@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from pipeline import config
+from pipeline.analysis.reuse import explain_misses
 from pipeline.engine.rejections import remarks
 from pipeline.engine.summary import show
 from pipeline.evaluation.summary import PointSummary
 from pipeline.traces.folder import RunFolder
+
+_REASONS = 3
+"""How many reasons for calls that could not be reused are spelled out."""
 
 
 def wants_help(argv: list[str]) -> bool:
@@ -30,11 +36,23 @@ def report(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
 
 
 def remark(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
-    """Print as the last lines how many questions of a run failed, and how many input rows it lacks."""
+    """Print as the last lines how many questions failed, what could not be read, and which calls were not reused."""
     summary = folder.read_summary() or {}
     failed = sum(point.failed for point in summaries)
     again = [f"{failed} questions failed (column `error`): run.retry_failed=true runs them again"] if failed else []
-    print_remarks([*again, *remarks(summary["rejected"], folder.rejected)], Console())
+    print_remarks([*again, *remarks(summary["rejected"], folder.rejected), *_made_anew(folder, summary)], Console())
+
+
+def _made_anew(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
+    """Why a run that reuses others made calls, the commonest reasons first."""
+    run = folder.read_run()
+    earlier = run["points"][0]["config"]["run"]["reuse"] if run else []
+    if not earlier or not summary["physical_llm_calls"]:
+        return []
+    reasons = explain_misses(folder, [Path(each) for each in earlier]).most_common()
+    shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
+    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    return [f"run.reuse: {summary['physical_llm_calls']:,} calls were made anew. They differ {shown}{more}"]
 
 
 def print_remarks(lines: Sequence[str], console: Console) -> None:

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ServiceError
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
-from pipeline.traces.reader import RecordedCall, RecordedCalls
+from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss
 from pipeline.types import Example
 
 
@@ -56,29 +56,20 @@ class _QuestionReplay:
         calls = self._recorded.calls(self._question_id)
         if recorded := calls.get(call.key):
             return recorded.completion
-        raise ServiceError(f"not recorded: {explain_miss(call, list(calls.values()))}")
+        same_role = [other for other in calls.values() if other.role == call.prompt.role]
+        difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
+        raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}")
 
     choose = complete
 
 
-def explain_miss(call: Call, recorded: list[RecordedCall]) -> str:
-    """Say which field of the nearest recorded call differs from `call`."""
-    same_role = [candidate for candidate in recorded if candidate.role == call.prompt.role]
-    if not same_role:
-        return f"the question has no recorded call of role {call.prompt.role}"
-    differences = min((_differences(call, candidate) for candidate in same_role), key=len)
-    return f"the nearest recorded call differs in {', '.join(differences) or 'the model or the seed'}"
-
-
-def _differences(call: Call, recorded: RecordedCall) -> list[str]:
-    inputs = orjson.loads(recorded.inputs)
-    now = call.prompt.inputs()
-    differing = [f"input '{name}'" for name in now if now[name] != inputs.get(name)]
-    if call.prompt.template.digest != recorded.template:
-        differing.append("the prompt's fixed text")
-    then = orjson.loads(recorded.sampling)
-    sampling = orjson.loads(orjson.dumps(call.sampling))
-    differing += [f"sampling.{name}" for name in sampling if sampling[name] != then["sampling"].get(name)]
-    if list(call.choices) != then["choices"]:
-        differing.append("the choices")
-    return differing
+def _as_recorded(call: Call) -> RecordedCall:
+    """The call as its trace step would hold it."""
+    return RecordedCall(
+        key=call.key,
+        role=call.prompt.role,
+        template=call.prompt.template.digest,
+        inputs=orjson.dumps(call.prompt.inputs()).decode(),
+        sampling=orjson.dumps({"sampling": call.sampling, "choices": call.choices}).decode(),
+        completion=Completion(""),
+    )

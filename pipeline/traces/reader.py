@@ -94,6 +94,27 @@ class RecordedCalls:
         return self._folder.read_template(call.template).render(orjson.loads(call.inputs))
 
 
+def explain_miss(call: RecordedCall, recorded: Sequence[RecordedCall], *, otherwise: str) -> str:
+    """Which fields of the nearest of these calls, all of its role, differ from `call`; `otherwise` when none does."""
+    if not recorded:
+        return f"the role: {call.role} was never asked of the question"
+    _, nearest = min((len(fields), fields) for fields in (_differences(call, other) for other in recorded))
+    return ", ".join(nearest) or otherwise
+
+
+def _differences(call: RecordedCall, other: RecordedCall) -> list[str]:
+    inputs, others = orjson.loads(call.inputs), orjson.loads(other.inputs)
+    differing = [f"input '{name}'" for name in inputs.keys() | others.keys() if inputs.get(name) != others.get(name)]
+    if call.template != other.template:
+        differing.append("the prompt's fixed text")
+    now, then = orjson.loads(call.sampling), orjson.loads(other.sampling)
+    sampling = now["sampling"]
+    differing += [f"sampling.{name}" for name in sampling if sampling[name] != then["sampling"].get(name)]
+    if now["choices"] != then["choices"]:
+        differing.append("the choices")
+    return sorted(differing)
+
+
 def _read_calls(file: str) -> dict[str, dict[str, RecordedCall]]:
     frame = pl.read_parquet(file, columns=["question_id", "steps", "texts"], glob=False)
     frame = frame.explode("steps", "texts").unnest("steps", "texts")
