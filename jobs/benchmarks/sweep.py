@@ -24,7 +24,8 @@ from pipeline.llm.oracle import Oracle, QuestionOracle
 from pipeline.llm.prompt import Call, Completion
 from pipeline.types import Example
 
-METHODS = ("srp", "arg", "parog", "r3")
+QUESTIONS = {"srp": 64, "arg": 96, "parog": 64, "r3": 24}
+"""So many that there are about a thousand distinct calls: of fewer, the longest chain would take most of the time."""
 AXES = ("method.beam_width=1,3,5", "method.depth=1,2,3,4", "method.retries=0,1,2")
 _LATENCY_S, _SLOTS = 0.1, 6
 """A server that answers so many calls at a time, each in so long: 60 per second, what vLLM makes of a tiny Llama on two
@@ -60,14 +61,14 @@ class _Queued(QuestionOracle):
             return await self._inner.choose(call)
 
 
-def sweep(questions: int = 32, alone: int = 12) -> dict[str, float]:
+def sweep(alone: int = 12) -> dict[str, float]:
     """Seconds of a 36-point sweep of each method against those of its unique calls, and against other ways to run it.
 
     The other ways run SRP's points one after the other in this process, or two at a time on half of the server each.
     """
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as place:
-        for method in METHODS:
+        for method, questions in QUESTIONS.items():
             fused = _fused(method, questions, Path(place) / method)
             figures |= {f"{method}_{name}": value for name, value in fused.items()}
         return figures | _other_ways(alone, Path(place))

@@ -83,3 +83,25 @@ class Samples:
         for _ in range(self.samples):
             answers = await tools.llm.ask(AnswerAlone(question), Sampling(temperature=0.5))
         return Answer(tuple(map(Prediction, answers.texts)))
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A response with one best setting: the further from it, the fewer of its questions are answered.
+
+    Every hop costs a call, which all settings with so many hops share.
+    """
+
+    width: int
+    hops: int
+    tries: int
+    name: str = "planted"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        texts: tuple[str, ...] = ()
+        for hop in range(self.hops):
+            answers = await tools.llm.ask(AnswerAlone(question), Sampling(max_tokens=100 + hop))
+            texts = answers.texts
+        loss = abs(self.width - 4) / 8 + abs(self.hops - 5) / 12 + abs(self.tries - 2) / 8
+        luck = int(question.id[-2:]) / 60
+        return Answer(tuple(map(Prediction, texts)) if luck >= loss else ())

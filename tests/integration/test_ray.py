@@ -8,6 +8,7 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -66,7 +67,29 @@ def test_a_killed_driver_goes_on_by_the_same_command(local: pl.DataFrame, tmp_pa
     assert question_workers(mark) == []
 
 
-def wait_for_a_busy_worker(run: Path, mark: str, driver: subprocess.Popen[bytes]) -> int:
+def test_a_sweep_whose_worker_is_killed_gives_the_same_table(tmp_path: Path) -> None:
+    words = ["method=srp,r3", "method.depth=2,3", "method.retries=0,1", *RUN[1:]]
+    undisturbed = subprocess.run(
+        [*KGQA, "sweep", *words, f"run.dir={tmp_path / 'local'}"], check=True, capture_output=True, text=True
+    )
+    run, mark = tmp_path / "run", uuid.uuid4().hex
+    command = [*KGQA, "sweep", *words, *RAY, "llm.latency_s=0.05", f"run.dir={run}"]
+    environment = os.environ | {"KGQA_TEST_MARK": mark}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as driver:
+        os.kill(wait_for_a_busy_worker(run, mark, driver), signal.SIGKILL)
+        shown, _ = driver.communicate(timeout=180)
+        assert driver.returncode == 0
+    assert shown.endswith(undisturbed.stdout), "after what Ray has to say of its worker"
+    assert points_of(run).equals(points_of(tmp_path / "local"))
+
+
+def points_of(run: Path) -> pl.DataFrame:
+    """The rows of a sweep without what depends on which of its points was the first to make a call."""
+    frame = pl.read_parquet(RunFolder(run).traces).sort("point", "question_id")
+    return frame.drop(*TIMES, "steps", "llm_calls_shared", "kg_queries")
+
+
+def wait_for_a_busy_worker(run: Path, mark: str, driver: subprocess.Popen[Any]) -> int:
     """The process id of a question worker of this run, once its first shards are committed."""
     while driver.poll() is None:
         if (run / "traces").is_dir() and RunFolder(run).finished():
