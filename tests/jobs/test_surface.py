@@ -46,6 +46,7 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 HELP = {
     "evaluate": set(GROUPS),
     "ablations": set(GROUPS),
+    "compare": set(),
     "score": {"dataset", "evaluation", "kg"},
     "references": set(GROUPS),
     "graph load": {"dataset", "kg"},
@@ -55,7 +56,7 @@ HELP = {
 
 
 def test_the_commands() -> None:
-    assert list(COMMANDS) == ["evaluate", "ablations", "score", "graph", "references", "benchmark"]
+    assert list(COMMANDS) == ["evaluate", "ablations", "compare", "score", "graph", "references", "benchmark"]
 
 
 @pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
