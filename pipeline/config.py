@@ -133,13 +133,18 @@ def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
     """The groups of a command with their choices, and every key with its default under the overrides, for `--help`."""
     composed, chosen = _compose(overrides, name)
     groups = [conf_dir() / group for group in sorted(chosen)]
-    lines = [f"  {path.name}={'|'.join(sorted(file.stem for file in path.glob('*.yaml')))}" for path in groups]
-    return "\n".join([*lines, "", OmegaConf.to_yaml(composed).rstrip()])
+    lines = [f"  {path.name}={'|'.join(sorted(file.stem for file in path.glob('*.yaml')))}\n" for path in groups]
+    return "".join([*lines, "\n" if lines else "", OmegaConf.to_yaml(composed).rstrip()])
 
 
 def build(section: str, config: Mapping[str, Any]) -> Any:
     """Build the component of a section. Raises UserError naming the key whose value is wrong."""
     return _construct(config[section], section, section)
+
+
+def build_whole(config: Mapping[str, Any]) -> Any:
+    """Build what a configuration without sections describes. Raises UserError as `build`."""
+    return _construct({key: value for key, value in config.items() if key != "choices"}, "", "")
 
 
 def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None:
@@ -271,7 +276,7 @@ def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) ->
         case "unexpected_keyword_argument" | "extra_forbidden":
             return f"unknown key '{key}'."
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
-            key = ".".join([path, *map(str, first["loc"])])
+            key = ".".join(filter(None, [path, *map(str, first["loc"])]))
             return f"{key} must be given, as in {key}=…"
     wishes = [_wish(each, key) for each in error.errors() if _key(each, path, given) == key]
     either = " or ".join([wishes[0], *(wish.removeprefix("input should be ") for wish in wishes[1:])])
@@ -280,7 +285,7 @@ def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) ->
 
 def _key(error: ErrorDetails, path: str, given: Any) -> str:
     """The dotted key of a wrong value. Its location also names the members of unions, which lead nowhere in `given`."""
-    parts = [path]
+    parts = [path] if path else []
     for part in error["loc"]:
         try:
             given = given[part]
@@ -344,7 +349,7 @@ def _lacks_group(key: str, groups: Collection[str]) -> str | None:
     group = key.partition(".")[0]
     if group in groups or not (conf_dir() / group).is_dir():
         return None
-    return f"this command has no group '{group}'. It has {', '.join(sorted(groups))}."
+    return f"this command has no group '{group}'. It has {', '.join(sorted(groups)) or 'none'}."
 
 
 def _suggestion(key: str, known: Sequence[str]) -> str:

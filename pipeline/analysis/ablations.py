@@ -13,12 +13,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.analysis.pairs import pair_scores, read_points
 from pipeline.evaluation.ablations import Ablation, published_effects
 from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.evaluation.summary import PointSummary
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import read_shards
 
 STRICT = "hits_at_1"
 """Compared in every row, beside the score that counts as the paper does."""
@@ -57,12 +57,13 @@ def effects(
 ) -> list[Effect]:
     """Compare the presets of a finished run with their bases; `points` says which point of it is which preset."""
     published = {ablation: published_effects(ablation) for ablation in ablations}
-    scores = _read_scores(folder, sorted({STRICT}.union(*published.values())))
+    scores = read_points(folder, sorted({STRICT}.union(*published.values())))
     found: list[Effect] = []
     for ablation in ablations:
         known = published[ablation]
         pairs = {
-            score: _pair(scores, points[ablation.base], points[ablation.preset], score) for score in [*known, STRICT]
+            score: pair_scores(scores[points[ablation.base]], scores[points[ablation.preset]], score)
+            for score in [*known, STRICT]
         }
         there = {score: pair for score, pair in pairs.items() if pair.height}
         for score, pair in there.items():
@@ -91,18 +92,6 @@ def effect_table(found: Sequence[Effect], summaries: Sequence[PointSummary], poi
             table.add_row(part, *_cells(effect), effect.verdict)
         table.add_section()
     return table
-
-
-def _read_scores(folder: RunFolder, names: Sequence[str]) -> pl.DataFrame:
-    """`point`, `question_id` and the scores; a row per question and point."""
-    return pl.concat(read_shards(folder, ["point", "question_id", *names]))
-
-
-def _pair(scores: pl.DataFrame, base: int, changed: int, score: str) -> pl.DataFrame:
-    """The questions that both points score: `question_id`, `base`, `changed`, in an order that does not vary."""
-    of_base = scores.filter(point=base).select("question_id", base=score)
-    of_changed = scores.filter(point=changed).select("question_id", changed=score)
-    return of_base.join(of_changed, on="question_id").drop_nulls().sort("question_id")
 
 
 def _effect(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import fsum, sqrt
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,30 +55,80 @@ def bootstrap_mean(values: Values, *, resamples: int = 10_000, confidence: float
 
     Raises ZeroDivisionError without values.
     """
-    low, high = _interval(_resampled_means(values, resamples, seed), confidence)
+    (sums,) = _resampled_sums(np.asarray(values, dtype=np.float64), resamples=resamples, seed=seed)
+    low, high = _interval(sums / len(values), confidence)
     return Estimate(_mean(values), low, high, len(values))
 
 
 def paired_bootstrap(
-    first: Values, second: Values, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
+    first: Values,
+    second: Values,
+    *,
+    clusters: npt.ArrayLike | None = None,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> Difference:
-    """Compare the means of two methods over the same questions, in the same order, by resampling the questions."""
+    """Compare the means of two methods over the same questions, in the same order, by resampling the questions.
+
+    With `clusters`, one label per question, questions of one label are drawn together: they are not independent, and
+    an interval that took them to be would be too narrow. Raises ValueError for a single cluster.
+    """
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    means = _resampled_means(differences, resamples, seed)
+    if clusters is None:
+        (sums,) = _resampled_sums(differences, resamples=resamples, seed=seed)
+        means = sums / len(differences)
+    else:
+        sums, questions = _resampled_sums(*_per_cluster(differences, clusters), resamples=resamples, seed=seed)
+        means = sums / questions
     low, high = _interval(means, confidence)
     tail = min((means <= 0).sum(), (means >= 0).sum())
     return Difference(_mean(differences), low, high, min(1.0, 2 * (int(tail) + 1) / (resamples + 1)))
 
 
-def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike) -> McNemar:
-    """Compare two methods that are right or wrong on the same questions, in the same order."""
-    from scipy.stats import binomtest  # slow to import, and a run that only counts never needs it
+def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> McNemar:
+    """Compare two methods that are right or wrong on the same questions, in the same order.
 
+    Without a difference each discordant question is as likely to be the one's as the other's, and the test counts how
+    likely so uneven a split is. With `clusters`, one label per question, that coin is tossed per cluster: questions of
+    one label swap sides together. Raises ValueError for a single cluster.
+    """
     right_first, right_second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
-    only_first = int((right_first & ~right_second).sum())
-    only_second = int((right_second & ~right_first).sum())
-    discordant = only_first + only_second
-    return McNemar(only_first, only_second, float(binomtest(only_first, discordant).pvalue) if discordant else 1.0)
+    surplus = right_first.astype(np.int64) - right_second
+    only_first, only_second = int((surplus > 0).sum()), int((surplus < 0).sum())
+    if clusters is not None:
+        surplus = _per_cluster(surplus, clusters)[0].astype(np.int64)
+    return McNemar(only_first, only_second, _sign_flip_p_value(np.abs(surplus[surplus != 0]), abs(surplus.sum())))
+
+
+def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Adjust p-values, in their order, so that those up to α have all of them together a chance of α to mislead once.
+
+    Holm's step-down procedure; the tests may depend on each other in any way.
+    """
+    ordered, order = _in_order(p_values)
+    return _at(order, np.maximum.accumulate(ordered * np.arange(len(ordered), 0, -1)))
+
+
+def benjamini_hochberg(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Adjust p-values, in their order, so that of those up to α a share of α is expected to mislead.
+
+    Benjamini and Hochberg's step-up procedure, for tests that are independent or depend on each other positively.
+    """
+    ordered, order = _in_order(p_values)
+    scaled = ordered * (len(ordered) / np.arange(1, len(ordered) + 1))
+    return _at(order, np.minimum.accumulate(scaled[::-1])[::-1])
+
+
+def noise_margin(differences: Values, questions: int, *, confidence: float = 0.95) -> float:
+    """Largest net difference that two runs of one configuration over `questions` would show by chance alone.
+
+    `differences` are those of the scores of such runs, per question of a sample. What they are in the mean is chance:
+    their expectation is 0, as the runs might be swapped. One more is taken to be ±1, since a sample without any
+    difference does not prove that there is none.
+    """
+    square = (float(np.square(differences, dtype=np.float64).sum()) + 1) / (len(differences) + 1)
+    return NormalDist().inv_cdf(0.5 + confidence / 2) * sqrt(square / questions)
 
 
 def mean_over_seeds(scores: npt.ArrayLike) -> Estimate:
@@ -91,29 +143,66 @@ def mean_over_seeds(scores: npt.ArrayLike) -> Estimate:
     return Estimate(mean, mean - margin, mean + margin, len(values))
 
 
-def _resampled_means(values: Values, resamples: int, seed: int) -> npt.NDArray[np.float64]:
-    """Means of `resamples` draws of the questions with replacement.
+def _resampled_sums(*columns: npt.NDArray[np.float64], resamples: int, seed: int) -> npt.NDArray[np.float64]:
+    """Sums of each column over `resamples` draws of the rows with replacement, shape (columns, resamples).
 
-    Where scores repeat, only how often each of them is drawn matters, and those counts are multinomial: a resample of
-    a million hits costs two numbers. Where they hardly repeat, the questions are drawn one by one.
+    Where rows repeat, only how often each of them is drawn matters, and those counts are multinomial: a resample of a
+    million hits costs two numbers. Where they hardly repeat, the rows are drawn one by one. The order of the rows does
+    not matter.
     """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    distinct, counts = np.unique(ordered, return_counts=True)
-    questions = len(ordered)
+    ordered = np.stack(columns)[:, np.lexsort(columns[::-1])]
+    starts = np.flatnonzero(np.append(True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)))
+    distinct, counts = ordered[:, starts], np.diff(np.append(starts, ordered.shape[1]))
+    rows = ordered.shape[1]
     rng = np.random.default_rng(seed)
-    one_by_one = questions < _COUNT_COST * len(distinct)
-    batch = max(1, _CELLS // (questions if one_by_one else len(distinct)))
-    means = np.empty(resamples)
+    one_by_one = rows < _COUNT_COST * len(counts)
+    batch = max(1, _CELLS // (rows if one_by_one else len(counts)))
+    sums = np.empty((len(columns), resamples))
     for start in range(0, resamples, batch):
         size = min(batch, resamples - start)
         if one_by_one:
-            drawn = ordered[rng.integers(questions, size=(size, questions), dtype=np.uint32)]
-            means[start : start + size] = drawn.mean(axis=1)
+            drawn = rng.integers(rows, size=(size, rows), dtype=np.uint32)
+            sums[:, start : start + size] = [column[drawn].sum(axis=1) for column in ordered]
         else:
-            means[start : start + size] = (
-                rng.multinomial(questions, counts / questions, size=size) @ distinct / questions
-            )
-    return means
+            times = rng.multinomial(rows, counts / rows, size=size)
+            sums[:, start : start + size] = [times @ column for column in distinct]
+    return sums
+
+
+def _per_cluster(values: npt.NDArray[Any], clusters: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]:
+    """The sum of the values in each cluster, and how many there are."""
+    names, members = np.unique(np.asarray(clusters), return_inverse=True)
+    if len(names) < 2:
+        raise ValueError("questions that all share one source say nothing of others: at least two clusters are needed")
+    return np.bincount(members, weights=values).astype(np.float64), np.bincount(members).astype(np.float64)
+
+
+def _sign_flip_p_value(weights: npt.NDArray[np.int64], observed: int) -> float:
+    """How likely weights that each count for or against, at even odds, come to a sum at least as far from 0; exact."""
+    from scipy.signal import convolve  # both are slow to import, and a run that only counts never needs them
+    from scipy.stats import binom
+
+    total = int(weights.sum())
+    likelihood = np.ones(1)  # of how much counts for, from 0 to the total
+    for weight, times in zip(*np.unique(weights, return_counts=True), strict=True):
+        spread = np.zeros(weight * times + 1)
+        spread[::weight] = binom.pmf(np.arange(times + 1), times, 0.5)
+        likelihood = convolve(likelihood, spread)
+    far = np.abs(2 * np.arange(total + 1) - total) >= observed
+    return min(1.0, max(0.0, float(likelihood[far].sum())))
+
+
+def _in_order(p_values: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    return values[order], order
+
+
+def _at(order: npt.NDArray[np.intp], adjusted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Put what was adjusted in order of size back where it came from; no p-value is above 1."""
+    placed = np.empty_like(adjusted)
+    placed[order] = np.minimum(adjusted, 1)
+    return placed
 
 
 def _mean(values: Values) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,15 @@ def read_shards(folder: RunFolder, columns: Sequence[str]) -> Iterator[pl.DataFr
                 "run its questions again in another run.dir"
             )
         yield rows.select(columns).collect()
+
+
+def read_completions(folder: RunFolder, point: int, *, questions: Collection[str]) -> pl.DataFrame:
+    """`question_id`, `key` and `completion` of the model calls that a point made, or was served, for some questions."""
+    of_point = (pl.col("point") == point) & pl.col("question_id").is_in(questions)
+    columns = (pl.col("steps").struct.field("key"), pl.col("texts").struct.field("completion"))
+    shards = (pl.scan_parquet(shard, glob=False).filter(of_point) for shard in folder.traces)
+    calls = (shard.select("question_id", "steps", "texts").explode("steps", "texts") for shard in shards)
+    return pl.concat(each.select("question_id", *columns).drop_nulls().collect() for each in calls)
 
 
 def count_distinct_calls(folder: RunFolder) -> int:

@@ -65,7 +65,7 @@ class FixedReply:
         """Answer what is held, and hold nothing any more."""
         self._released.set()
 
-    def reply(self, key: str) -> tuple[int, object]:
+    def reply(self, key: str, asked: bytes) -> tuple[int, object]:
         """The status and body for one request."""
         with self._counting:
             self.requests += 1
@@ -76,8 +76,12 @@ class FixedReply:
             self._released.wait()
         if self._refuses_every and number % self._refuses_every == 0:
             return 400, {"error": {"message": f"no such thing for {key}"}}
-        choice = {"index": 0, "message": {"role": "assistant", "content": "{Ada}"}, "finish_reason": "stop"}
+        choice = {"index": 0, "message": {"role": "assistant", "content": self.text(asked)}, "finish_reason": "stop"}
         return 200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+
+    def text(self, asked: bytes) -> str:
+        """What the model says to a request."""
+        return "{Ada}"
 
 
 @contextmanager
@@ -91,8 +95,8 @@ def serving(model: FixedReply) -> Iterator[str]:
             self._send(200, {"object": "list", "data": [{"id": "fixed", "object": "model"}]})
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self._send(*model.reply(self.headers.get("Authorization", "")))
+            asked = self.rfile.read(int(self.headers["Content-Length"]))
+            self._send(*model.reply(self.headers.get("Authorization", ""), asked))
 
         def _send(self, status: int, content: object) -> None:
             body = json.dumps(content).encode()

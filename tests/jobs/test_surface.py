@@ -44,6 +44,7 @@ HELP = {
     "evaluate": set(GROUPS),
     "sweep": set(GROUPS),
     "ablations": set(GROUPS),
+    "compare": set(),
     "score": {"dataset", "evaluation", "kg"},
     "references": set(GROUPS),
     "graph load": {"dataset", "kg"},
@@ -53,7 +54,9 @@ HELP = {
 
 
 def test_the_commands() -> None:
-    assert list(COMMANDS) == ["evaluate", "sweep", "ablations", "score", "graph", "references", "benchmark"]
+    assert list(COMMANDS) == [
+        *("evaluate", "sweep", "ablations", "compare", "score", "graph", "references", "benchmark"),
+    ]
 
 
 @pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
