@@ -116,7 +116,7 @@ def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_point(
     )
     sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
     size = ("hydra.sweeper.n_trials=60", "hydra.sweeper.n_jobs=2", f"hydra.searchpath=[file://{tmp_path}/conf]")
-    axes = ("method.beam_width=range(1,6)", "method.depth=range(1,7)", "method.retries=range(0,4)")
+    axes = ("method.beam_width=range(1,5)", "method.depth=range(1,6)", "method.retries=range(0,3)")  # ends included
     world = ("dataset.triples=2000", "run.limit=60", "evaluation.bootstrap_resamples=100", "llm=oracle", "run.dir=run")
     shown = kgqa("sweep", *sweeper, *size, *axes, "method=planted", *world)
     assert shown.code == 0, shown.err
