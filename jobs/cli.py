@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
     "sweep": ("jobs.sweep", "run many configurations as one, every distinct call made once"),
     "ablations": ("jobs.ablations", "run a method without each of its parts, beside what is published"),
+    "reproduce": ("jobs.reproduce", "run every row of the papers' tables, and print ours beside theirs"),
     "compare": ("jobs.compare", "compare finished runs, question by question: differences, flips, costs, noise"),
     "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),

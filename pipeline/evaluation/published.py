@@ -46,6 +46,15 @@ class Figure:
     """The score of ours that counts alike, as a trace column; None where there is none."""
     preset: str | None
     """The `experiment=` that runs this row here; None where there is none."""
+    overrides: tuple[str, ...] = ()
+    """What the paper's method is run with beside its preset on this dataset."""
+
+    @property
+    def row(self) -> str:
+        """The row it stands in, in words: `SRP w/o reference (GPT-3.5)`."""
+        return " ".join(
+            [self.method, *([self.variant] if self.variant else []), *([f"({self.model})"] if self.model else [])]
+        )
 
     def __str__(self) -> str:
         """The number as it is printed: `78.6`, `≈65`, `≈55–57`, `>95`."""
@@ -73,6 +82,7 @@ class _Column(_Part):
     subset: str | None = None
     metric: str | None = None
     score: str | None = None
+    overrides: tuple[str, ...] = ()
 
 
 class _Row(_Part):
@@ -130,6 +140,7 @@ class _Table(_Part):
             is_bound=isinstance(value, _Above),
             score=column.score or self.score,
             preset=row.preset,
+            overrides=column.overrides if row.method == self.paper else (),
         )
 
 

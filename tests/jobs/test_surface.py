@@ -44,6 +44,7 @@ HELP = {
     "evaluate": set(GROUPS),
     "sweep": set(GROUPS),
     "ablations": set(GROUPS),
+    "reproduce": set(GROUPS),
     "compare": set(),
     "score": {"dataset", "evaluation", "kg"},
     "references": set(GROUPS),
@@ -55,7 +56,7 @@ HELP = {
 
 def test_the_commands() -> None:
     assert list(COMMANDS) == [
-        *("evaluate", "sweep", "ablations", "compare", "score", "graph", "references", "benchmark"),
+        *("evaluate", "sweep", "ablations", "reproduce", "compare", "score", "graph", "references", "benchmark"),
     ]
 
 
