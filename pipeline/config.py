@@ -47,6 +47,7 @@ class _Run(_Keys):
     seed: int
     reuse: list[str]
     retry_failed: bool
+    halving: PositiveInt | None
 
 
 class _Engine(_Keys):

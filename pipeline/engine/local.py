@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.engine.leases import Leases
-from pipeline.engine.shard import Shard
+from pipeline.engine.shard import Barrier, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Worker
 
 
-async def run_local(points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard], watch: Watch) -> None:
+async def run_local(
+    points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard | Barrier], watch: Watch
+) -> None:
     """Run the shards; `watch` is told what was opened and of each row as it finishes."""
     async with Worker(points, folder) as worker:
         watch.on_served(worker.served)

@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
-from pipeline.engine.shard import Progress, Shard
+from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
 from pipeline.errors import ServiceError, UserError
@@ -26,7 +26,9 @@ _PATIENCE_S = 30
 """How long the first shards wait for all workers."""
 
 
-async def run_ray(points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard], watch: Watch) -> None:
+async def run_ray(
+    points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard | Barrier], watch: Watch
+) -> None:
     """Run the shards on `engine.workers` actors; `watch` is told of each shard as it finishes.
 
     `folder` is absolute: workers have a working directory of their own.

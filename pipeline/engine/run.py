@@ -17,9 +17,10 @@ from typing import Any
 from rich.console import Console
 
 from pipeline import config
+from pipeline.engine.halving import Halving
 from pipeline.engine.local import run_local
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import Part, Shard, rows_left, shards
+from pipeline.engine.shard import Barrier, Part, Shard, rows_left, shards
 from pipeline.engine.summary import TIMES, Ended, summarise
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served
@@ -29,7 +30,15 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 
 _OF_THE_RUN = (
-    *("run.retry_failed", "dataset.strict", "engine.name", "engine.concurrency", "engine.shard_size", "engine.share"),
+    *(
+        "run.retry_failed",
+        "run.halving",
+        "dataset.strict",
+        "engine.name",
+        "engine.concurrency",
+        "engine.shard_size",
+        "engine.share",
+    ),
     *("engine.workers", "engine.address", "engine.cpus_per_worker", "engine.max_replacements"),
 )
 _PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
@@ -80,7 +89,6 @@ async def _execute(
     rejections = Rejections(folder.rejected, strict=resolved["dataset"]["strict"])
     finished = folder.finished() - (failed_shards(folder) if resolved["run"]["retry_failed"] else set())
     parts, size = _parts(points), resolved["engine"]["shard_size"]
-    owed = _Owed(shards(parts, rejections.add, size=size), finished)
     began = opened = time.time()
 
     def on_served(served: Sequence[Served]) -> None:
@@ -92,7 +100,12 @@ async def _execute(
         _refuse_other_service(folder, saved, served)
         opened = time.time()
 
-    watch = Watch(console, total=rows_left(parts, size=size, finished=finished), on_served=on_served)
+    watch = Watch(
+        console, total=rows_left(parts, size=size, finished=finished), on_served=on_served, names=_names(points)
+    )
+    first_drop = resolved["run"]["halving"]
+    slicing = Halving(folder, first_drop, watch.say).shards if first_drop else shards
+    owed = _Owed(slicing(parts, rejections.add, size=size), finished)
     with rejections:
         first = next(owed, None)
         if not owed.any:
@@ -115,12 +128,13 @@ async def _execute(
     )
 
 
-class _Owed(Iterator[Shard]):
-    """The shards that are not finished yet; counts the questions of all."""
+class _Owed(Iterator[Shard | Barrier]):
+    """The shards that are not finished yet, and the barriers that have one before them; counts the questions of all."""
 
-    def __init__(self, all_shards: Iterator[Shard], finished: Collection[int]) -> None:
+    def __init__(self, all_shards: Iterator[Shard | Barrier], finished: Collection[int]) -> None:
         self._shards = all_shards
         self._finished = finished
+        self._handed_out = False
         self._questions: Counter[int] = Counter()
 
     @property
@@ -132,12 +146,26 @@ class _Owed(Iterator[Shard]):
         """The questions that each point asks."""
         return tuple(self._questions[point] for point in range(points))
 
-    def __next__(self) -> Shard:
+    def __next__(self) -> Shard | Barrier:
         for shard in self._shards:
+            if isinstance(shard, Barrier):
+                if self._handed_out:
+                    return shard
+                continue
             self._questions.update(dict.fromkeys(shard.points, len(shard.examples)))
             if shard.index not in self._finished:
+                self._handed_out = True
                 return shard
         raise StopIteration
+
+
+def _names(points: Sequence[Point]) -> list[str]:
+    """What tells each point from the others, in words; nothing for a single one."""
+    if len(points) == 1:
+        return []
+    common = set.intersection(*(set(point.overrides) for point in points))
+    own = (" ".join(word for word in point.overrides if word not in common) for point in points)
+    return [words or point.config["method"]["name"] for words, point in zip(own, points, strict=True)]
 
 
 def _parts(points: Sequence[Point]) -> list[Part]:

@@ -6,8 +6,8 @@ directory listing, and a shard done twice overwrites itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count, islice
 from math import ceil
 
@@ -26,6 +26,13 @@ class Shard:
     """The points of the run that ask these questions."""
 
 
+class Barrier:
+    """Stands among shards: all those before it are done before any after it is handed out."""
+
+
+BARRIER = Barrier()
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a worker tells of rows as they finish."""
@@ -38,14 +45,22 @@ class Progress:
     llm_calls: int = 0
     loop_lag_s: float = 0.0
     """The longest that anything kept the worker's event loop from its work."""
+    of_points: Mapping[int, tuple[float, int]] = field(default_factory=dict)
+    """Per point its `hits` and `scored`."""
 
     @classmethod
     def of(cls, row: TraceRow) -> Progress:
         """The progress that one row is."""
         hit = row.scores.hits_at_1
-        return cls(1, hit or 0.0, int(hit is not None), int(row.answer.status == "failed"), row.counters.llm_calls)
+        scored = (hit or 0.0, int(hit is not None))
+        failed = int(row.answer.status == "failed")
+        return cls(1, *scored, failed, row.counters.llm_calls, of_points={row.point: scored})
 
     def __add__(self, other: Progress) -> Progress:
+        of_points = dict(self.of_points)
+        for point, (hits, scored) in other.of_points.items():
+            so_far = of_points.get(point, (0.0, 0))
+            of_points[point] = (so_far[0] + hits, so_far[1] + scored)
         return Progress(
             self.questions + other.questions,
             self.hits + other.hits,
@@ -53,6 +68,7 @@ class Progress:
             self.failed + other.failed,
             self.llm_calls + other.llm_calls,
             max(self.loop_lag_s, other.loop_lag_s),
+            of_points,
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf, sqrt
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,19 +19,48 @@ from rich.progress import (
 from rich.progress import (
     Progress as Bar,
 )
+from rich.table import Table
+from rich.text import Text
 
 from pipeline.engine.shard import Progress
 from pipeline.engine.worker import Served
 
+_LEADING = 8
+"""Points shown while a sweep goes on."""
+_RANKING_S = 0.5
+"""Seconds between two rankings of them."""
+
+
+class _Bar(Bar):
+    """With the leading points of a sweep beneath."""
+
+    standings: Table | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.standings is not None and not self.finished:
+            yield self.standings
+
 
 class Watch:
-    """A progress bar with rate, time left and running Hits@1, fed by the executor."""
+    """A progress bar with rate, time left and running Hits@1, fed by the executor; of a sweep, the leading points."""
 
-    def __init__(self, console: Console, *, total: int | None, on_served: Callable[[Sequence[Served]], None]) -> None:
-        """`total` rows are expected, None when that is not known; `on_served` may refuse to go on by raising."""
+    def __init__(
+        self,
+        console: Console,
+        *,
+        total: int | None,
+        on_served: Callable[[Sequence[Served]], None],
+        names: Sequence[str] = (),
+    ) -> None:
+        """`total` rows are expected, None when that is not known; `on_served` may refuse to go on by raising.
+
+        `names` are what the points are called, where there are several.
+        """
         self._check = on_served
+        self._names = names
         self.sum = Progress()
-        self._bar = Bar(
+        self._bar = _Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -39,6 +70,7 @@ class Watch:
             TextColumn("Hits@1 {task.fields[hits]}"),
             console=console,
         )
+        self._ranked = -inf
         self._task = self._bar.add_task("questions", total=total, rate="", hits="–", start=False)
 
     def on_served(self, served: Sequence[Served]) -> None:
@@ -59,6 +91,9 @@ class Watch:
         elapsed = self._bar.tasks[0].elapsed or 0.0
         rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
         self._bar.update(self._task, completed=self.sum.questions, hits=hits, rate=rate)
+        if self._names and time.monotonic() > self._ranked + _RANKING_S:
+            self._ranked = time.monotonic()
+            self._bar.standings = standings(self.sum, self._names)
 
     def __enter__(self) -> Self:
         return self
@@ -66,5 +101,26 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._bar.standings = None  # the final table follows
+        if kind is None:  # points may have been dropped, or questions turned out to be unreadable
+            self._bar.update(self._task, total=self.sum.questions)
         if self._bar.live.is_started:
             self._bar.stop()
+
+
+def standings(progress: Progress, names: Sequence[str]) -> Table:
+    """The points that lead so far, with 95 % Wilson intervals of their Hits@1."""
+    table = Table("leading points", "questions", "Hits@1", box=None, padding=(0, 2, 0, 0))
+    scored = {point: (hits / asked, asked) for point, (hits, asked) in progress.of_points.items() if asked}
+    for point, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
+        low, high = _wilson(mean, asked)
+        table.add_row(Text(names[point]), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}")
+    if len(scored) > _LEADING:
+        table.add_row(f"… {len(scored) - _LEADING} more", "", "")
+    return table
+
+
+def _wilson(mean: float, asked: int) -> tuple[float, float]:
+    z2 = 1.96**2 / asked
+    middle, margin = mean + z2 / 2, sqrt(z2 * (mean * (1 - mean) + z2 / 4))
+    return (middle - margin) / (1 + z2), (middle + margin) / (1 + z2)

@@ -7,7 +7,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -126,7 +126,7 @@ class Worker:
 
         async with self._slots:
             common = memo_of(id)
-            asking = [setting for setting in self._settings if setting.points[0][0] in points]
+            asking = [alive for setting in self._settings if (alive := _among(setting, points)).points]
             memos = [common if self._share else memo_of(f"{id} at point {s.points[0][0]}") for s in asking]
             rows = await asyncio.gather(*map(run, asking, memos))
             return sorted((row for of_setting in rows for row in of_setting), key=lambda row: row.point)
@@ -172,3 +172,8 @@ class Worker:
             budget=config.build("budget", point),
             seed=point["run"]["seed"],
         )
+
+
+def _among(setting: Setting, points: Sequence[int]) -> Setting:
+    """The setting of those of its points alone that ask a question: early stopping may have dropped the others."""
+    return replace(setting, points=[(point, name) for point, name in setting.points if point in points])

@@ -53,6 +53,9 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
     axes = varying(points)
     for axis in axes:
         table.add_column(axis.rpartition(".")[2], justify="right", overflow="fold")
+    counts = {point.questions for point in points}
+    if len(counts) > 1:  # another dataset, or dropped early
+        table.add_column("questions", justify="right")
     for heading in ("Hits@1", "F1", "calls", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point in points:
@@ -63,6 +66,7 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
         table.add_row(
             name,
             *(values.get(axis, _ABSENT) for axis in axes),
+            *([f"{point.questions:,}"] if len(counts) > 1 else []),
             *(_line(point.scores.get(score)) for score in _STANDARD),
             *costs,
         )

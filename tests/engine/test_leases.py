@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.engine.leases import Leases
-from pipeline.engine.shard import Shard
+from pipeline.engine.shard import BARRIER, Barrier, Shard
 
 
 def shards(count: int) -> Iterator[Shard]:
@@ -91,3 +91,50 @@ async def test_what_is_wrong_with_the_dataset_gets_out() -> None:
     await leases.take()
     with pytest.raises(ValueError, match="row 17"):
         await leases.take()
+
+
+async def test_nothing_beyond_a_barrier_is_handed_out_before_all_before_it_is_done() -> None:
+    read: list[int] = []
+
+    def source() -> Iterator[Shard | Barrier]:
+        for index in range(6):
+            if index in (2, 4):
+                yield BARRIER
+            read.append(index)
+            yield Shard(index, ())
+
+    leases = Leases(source())
+    out = [await leases.take(), await leases.take()]
+    waiting = asyncio.create_task(leases.take())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await leases.settle(returned=out[0])
+    again = await asyncio.wait_for(waiting, 5)
+    assert again is out[0], "a shard that came back is before the barrier"
+    assert read == [0, 1]
+    waiting = asyncio.create_task(leases.take())
+    await leases.settle()
+    await leases.settle()
+    third = await asyncio.wait_for(waiting, 5)
+    assert third is not None
+    assert third.index == 2
+
+
+async def test_barriers_hold_up_nobody_in_the_end() -> None:
+    def source() -> Iterator[Shard | Barrier]:
+        for index in range(30):
+            yield BARRIER
+            yield Shard(index, ())
+        yield BARRIER
+
+    leases = Leases(source())
+    done: list[int] = []
+
+    async def lane() -> None:
+        while (shard := await leases.take()) is not None:
+            await asyncio.sleep(0)
+            done.append(shard.index)
+            await leases.settle()
+
+    await asyncio.wait_for(asyncio.gather(*(lane() for _ in range(5))), 20)
+    assert done == list(range(30))

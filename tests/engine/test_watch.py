@@ -21,7 +21,7 @@ from pipeline.datasets.sample import SampleWorld
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.shard import Part, Progress, rows_left
-from pipeline.engine.watch import Watch
+from pipeline.engine.watch import Watch, standings
 from pipeline.engine.worker import Served
 from pipeline.errors import UserError
 from pipeline.types import Rejected
@@ -169,3 +169,17 @@ def test_rejected_rows_are_listed_and_a_mended_input_clears_the_list(tmp_path: P
         pass
     assert not file.exists()
     assert rejections.remarks() == []
+
+
+def test_the_leading_points_of_a_sweep_with_their_intervals() -> None:
+    rows = [Progress(questions=1, of_points={point: (float(hit), 1)}) for point in range(10) for hit in range(2)]
+    rows += [Progress(questions=1, of_points={7: (1.0, 1)})]
+    total = Progress()
+    for row in rows:
+        total = total + row
+    text = io.StringIO()
+    Console(file=text, width=80).print(standings(total, [f"point {n}" for n in range(10)]))
+    lines = text.getvalue().splitlines()
+    assert lines[1].split()[:4] == ["point", "7", "3", "66.7"]
+    assert lines[1].split()[4] == "20.8–93.9"  # Wilson's interval of 2 out of 3
+    assert lines[-1].strip() == "… 2 more"

@@ -1,0 +1,109 @@
+"""Early stopping of a sweep's hopeless points: successive halving across the questions, with a guarantee.
+
+The points ask the questions in an order that makes every beginning of it a fair sample. After the first so many, after
+twice as many, and so on, points of the worse half are dropped if they are behind the leader beyond doubt: by the exact
+sign test over the questions that only one of the two gets right, at a level so low that, with a probability of at least
+95 %, the point that is best over all questions is not dropped at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from pipeline.datasets.port import Reject
+from pipeline.engine.shard import BARRIER, Barrier, Part, Shard
+from pipeline.traces.folder import RunFolder
+from pipeline.types import Example
+
+DOUBT = 0.05
+"""How probable it may be that the best point is dropped."""
+
+
+@dataclass(frozen=True)
+class Halving:
+    """When and where points are dropped."""
+
+    folder: RunFolder
+    """The run, whose finished shards decide."""
+    first: int
+    """Questions after which points are dropped for the first time."""
+    say: Callable[[str], None]
+    """Told of each drop."""
+
+    def shards(self, parts: Sequence[Part], reject: Reject, *, size: int) -> Iterator[Shard | Barrier]:
+        """Slice the questions of each part, of fewer and fewer points; a barrier stands before each decision."""
+        index = count()
+        for part in parts:
+            examples = fair_order(list(islice(part.dataset.examples(reject), part.limit)))
+            chunks = [examples[at : at + size] for at in range(0, len(examples), size)]
+            rungs = self._rungs(len(chunks), size)
+            points = part.points
+            done: list[int] = []
+            for place, chunk in enumerate(chunks):
+                if place in rungs:
+                    yield BARRIER
+                    points = self._drop(points, part.points, done, tests=len(rungs))
+                done.append(next(index))
+                yield Shard(done[-1], tuple(chunk), points)
+
+    def _rungs(self, shards: int, size: int) -> set[int]:
+        """After how many shards points are dropped: each time twice as many as before."""
+        first = -(-self.first // size)
+        return {first << power for power in range(shards.bit_length()) if first << power < shards}
+
+    def _drop(
+        self, alive: tuple[int, ...], of_part: Sequence[int], done: Sequence[int], *, tests: int
+    ) -> tuple[int, ...]:
+        rows = pl.concat(
+            pl.read_parquet(self.folder.shard(index), columns=["point", "question_id", "hits_at_1"], glob=False)
+            for index in done
+        )
+        wide = rows.filter(pl.col("point").is_in(alive)).pivot("point", index="question_id", values="hits_at_1")
+        hits = {point: wide[str(point)].fill_null(0).to_numpy() > 0 for point in alive}
+        kept = survivors(hits, level=DOUBT / (max(1, len(of_part) - 1) * tests))
+        if len(kept) < len(alive):
+            self.say(f"after {wide.height:,} questions {len(alive) - len(kept)} of {len(alive)} points are dropped")
+        return tuple(kept)
+
+
+def fair_order(examples: Sequence[Example]) -> list[Example]:
+    """An order that is the same every time, in which each kind of question is spread evenly over the whole.
+
+    The kind is what scores are broken down by: type, level and hops. Within a kind the order is that of a hash.
+    """
+    kinds: defaultdict[tuple[str, ...], list[tuple[bytes, int]]] = defaultdict(list)
+    for place, example in enumerate(examples):
+        meta = example.question.meta
+        kind = tuple(str(meta.get(name)) for name in ("type", "level", "hops"))
+        kinds[kind].append((hashlib.blake2b(example.question.id.encode(), digest_size=8).digest(), place))
+    spread = sorted(
+        ((rank + 0.5) / len(members), key, place)
+        for members in kinds.values()
+        for rank, (key, place) in enumerate(sorted(members))
+    )
+    return [examples[place] for *_, place in spread]
+
+
+def survivors(hits: Mapping[int, npt.NDArray[np.bool_]], *, level: float) -> list[int]:
+    """The points that go on: the better half, and those of the worse half that the leader does not beat at `level`.
+
+    `hits` holds per point which of the same questions it gets right, in the same order.
+    """
+    from scipy.stats import binom  # slow to import, and most runs never drop a point
+
+    ranking = sorted(hits, key=lambda point: (-hits[point].mean(), point))
+    leader, worse = hits[ranking[0]], ranking[(len(ranking) + 1) // 2 :]
+    dropped = set()
+    for point in worse:
+        won, lost = int((hits[point] & ~leader).sum()), int((leader & ~hits[point]).sum())
+        if binom.cdf(won, won + lost, 0.5) <= level:
+            dropped.add(point)
+    return [point for point in hits if point not in dropped]
