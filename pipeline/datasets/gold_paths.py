@@ -213,7 +213,9 @@ def _expressions(node: Any) -> Iterator[Any]:
 
 
 def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
-    """The relations from the answer variable to a compared one; empty when they do not hang together."""
+    """The relations from the answer variable to a compared one, cast or not; empty when they do not hang together."""
+    if isinstance(compared, CompValue) and compared.name == "Function" and len(compared.expr) == 1:
+        (compared,) = compared.expr
     if not isinstance(compared, rdflib.Variable):
         return ()
     return next(iter(QueryGraph(graph.patterns, Variable(str(compared))).paths_from(graph.answer)), ())
