@@ -1,4 +1,4 @@
-"""ArG with simulated models on real ports: cost is the formula, no reply ends a question, its beam saves erring ones."""
+"""ArG with simulated models on real ports: cost is the formula, no reply ends a question, a beam saves erring ones."""
 
 from __future__ import annotations
 
