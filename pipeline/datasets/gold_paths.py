@@ -149,10 +149,9 @@ class Operation:
 def query_operation(sparql: str) -> Operation | None:
     """The count, the order with its limit of one, or the comparison with a constant that a query makes, if any."""
     query = _algebra(sparql)
-    graph = query_graph(sparql)
-    if query is None or graph is None:
+    if query is None:
         return None
-    nodes = list(_expressions(query.p))
+    graph, nodes = _graph(query), list(_expressions(query.p))
     if any(node.name == "Aggregate_Count" for node in nodes):
         return Operation("count")
     limited = any(node.name == "Slice" and node.length == 1 for node in nodes)
@@ -168,8 +167,10 @@ def query_operation(sparql: str) -> Operation | None:
 def query_graph(sparql: str) -> QueryGraph | None:
     """The graph of a SELECT query over Freebase names, or None when it cannot be parsed."""
     query = _algebra(sparql)
-    if query is None:
-        return None
+    return None if query is None else _graph(query)
+
+
+def _graph(query: Any) -> QueryGraph:
     triples: list[tuple[Any, Any, Any]] = []
     constants: dict[Any, list[Any]] = {}
     aliases: dict[Any, Any] = {}
@@ -213,7 +214,9 @@ def _expressions(node: Any) -> Iterator[Any]:
 
 
 def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
-    """The relations from the answer variable to a compared one; empty when they do not hang together."""
+    """The relations from the answer variable to a compared one, cast or not; empty when they do not hang together."""
+    if isinstance(compared, CompValue) and compared.name == "Function" and len(compared.expr) == 1:
+        (compared,) = compared.expr
     if not isinstance(compared, rdflib.Variable):
         return ()
     return next(iter(QueryGraph(graph.patterns, Variable(str(compared))).paths_from(graph.answer)), ())

@@ -35,8 +35,8 @@ class Halving:
     """The run, whose finished shards decide."""
     first: int
     """Questions after which points are dropped for the first time."""
-    say: Callable[[str], None]
-    """Told of each drop."""
+    on_drop: Callable[[str, int], None]
+    """Told of each drop, and how many rows fewer there will be."""
 
     def shards(self, parts: Sequence[Part], reject: Reject, *, size: int) -> Iterator[Shard | Barrier]:
         """Slice the questions of each part, of fewer and fewer points; a barrier stands before each decision."""
@@ -50,7 +50,12 @@ class Halving:
             for place, chunk in enumerate(chunks):
                 if place in rungs:
                     yield BARRIER
-                    points = self._drop(points, part.points, done, tests=len(rungs))
+                    kept = self._survivors(points, done, level=DOUBT / (max(1, len(part.points) - 1) * len(rungs)))
+                    if len(kept) < len(points):
+                        asked, dropped = place * size, len(points) - len(kept)
+                        line = f"after {asked:,} questions {dropped} of {len(points)} points are dropped"
+                        self.on_drop(line, dropped * (len(examples) - asked))
+                    points = kept
                 done.append(next(index))
                 yield Shard(done[-1], tuple(chunk), points)
 
@@ -59,19 +64,14 @@ class Halving:
         first = -(-self.first // size)
         return {first << power for power in range(shards.bit_length()) if first << power < shards}
 
-    def _drop(
-        self, alive: tuple[int, ...], of_part: Sequence[int], done: Sequence[int], *, tests: int
-    ) -> tuple[int, ...]:
+    def _survivors(self, points: tuple[int, ...], done: Sequence[int], *, level: float) -> tuple[int, ...]:
         rows = pl.concat(
             pl.read_parquet(self.folder.shard(index), columns=["point", "question_id", "hits_at_1"], glob=False)
             for index in done
         )
-        wide = rows.filter(pl.col("point").is_in(alive)).pivot("point", index="question_id", values="hits_at_1")
-        hits = {point: wide[str(point)].fill_null(0).to_numpy() > 0 for point in alive}
-        kept = survivors(hits, level=DOUBT / (max(1, len(of_part) - 1) * tests))
-        if len(kept) < len(alive):
-            self.say(f"after {wide.height:,} questions {len(alive) - len(kept)} of {len(alive)} points are dropped")
-        return tuple(kept)
+        wide = rows.filter(pl.col("point").is_in(points)).pivot("point", index="question_id", values="hits_at_1")
+        hits = {point: wide[str(point)].fill_null(0).to_numpy() > 0 for point in points}
+        return tuple(survivors(hits, level=level))
 
 
 def fair_order(examples: Sequence[Example]) -> list[Example]:

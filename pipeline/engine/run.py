@@ -104,7 +104,7 @@ async def _execute(
         console, total=rows_left(parts, size=size, finished=finished), on_served=on_served, names=_names(points)
     )
     first_drop = resolved["run"]["halving"]
-    slicing = Halving(folder, first_drop, watch.say).shards if first_drop else shards
+    slicing = Halving(folder, first_drop, watch.on_drop).shards if first_drop else shards
     owed = _Owed(slicing(parts, rejections.add, size=size), finished)
     with rejections:
         first = next(owed, None)
@@ -165,7 +165,7 @@ def _names(points: Sequence[Point]) -> list[str]:
         return []
     common = set.intersection(*(set(point.overrides) for point in points))
     own = (" ".join(word for word in point.overrides if word not in common) for point in points)
-    return [words or point.config["method"]["name"] for words, point in zip(own, points, strict=True)]
+    return [words or point.config["choices"]["method"] for words, point in zip(own, points, strict=True)]
 
 
 def _parts(points: Sequence[Point]) -> list[Part]:

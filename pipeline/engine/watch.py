@@ -84,6 +84,12 @@ class Watch:
         """Tell something above the bar."""
         self._bar.console.print(line, markup=False)
 
+    def on_drop(self, line: str, rows: int) -> None:
+        """Tell that points were dropped, and expect so many rows fewer."""
+        self.say(line)
+        if (total := self._bar.tasks[0].total) is not None:
+            self._bar.update(self._task, total=total - rows)
+
     def on_progress(self, progress: Progress) -> None:
         """Add rows that have just finished."""
         self.sum = self.sum + progress
@@ -102,8 +108,6 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.standings = None  # the final table follows
-        if kind is None:  # points may have been dropped, or questions turned out to be unreadable
-            self._bar.update(self._task, total=self.sum.questions)
         if self._bar.live.is_started:
             self._bar.stop()
 

@@ -35,6 +35,7 @@ _CURLY_QUOTES = str.maketrans({'"': "\u201d", "'": "\u2019"})
 Rate = Annotated[float, Field(ge=0, le=1)]
 
 _Paths: TypeAlias = Mapping[EntityId, tuple[RelationPath, ...]]
+_Ways: TypeAlias = Mapping[EntityId, tuple[Leg, ...]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Truth:
     """The nodes that the question mentions, where the dataset does not name them (GRBench)."""
     features: frozenset[str] = frozenset()
     """Those names in `paths` that are features of nodes, not edges (GRBench); a path without one ends in a number."""
-    ways: Mapping[EntityId, tuple[Leg, ...]] = field(default_factory=dict)
+    ways: _Ways = field(default_factory=dict)
     """Per topic entity that has a path, where the best one leads, leg by leg."""
 
     @cached_property
@@ -103,9 +104,10 @@ async def find_truth(example: Example, kg: KnowledgeGraph) -> Truth:
         return Truth(question, gold, paths, waypoints=on_the_way, ways=await _ways(kg, paths, gold))
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     paths = _by_topic(known, found)
-    counted = await _counted(kg, paths, gold)
+    ways = await _ways(kg, paths, gold)
+    counted = await _counted(kg, paths, ways, gold)
     on_the_way = await _waypoints(kg, paths, counted)
-    return Truth(question, gold, paths, counted, on_the_way, ways=await _ways(kg, paths, gold))
+    return Truth(question, gold, paths, counted, on_the_way, ways=ways)
 
 
 async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node]) -> frozenset[Node]:
@@ -113,7 +115,7 @@ async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node]) 
     return frozenset().union(*await asyncio.gather(*(waypoints(kg, topic, path, goals) for topic, path in all_paths)))
 
 
-async def _ways(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> dict[EntityId, tuple[Leg, ...]]:
+async def _ways(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> _Ways:
     best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
     found = await asyncio.gather(*(legs(kg, topic, path, gold.answers) for topic, path in best))
     return {topic: way for (topic, _), way in zip(best, found, strict=True)}
@@ -123,14 +125,21 @@ def _by_topic(topics: Iterable[EntityId], found: Iterable[Sequence[RelationPath]
     return {topic: tuple(paths) for topic, paths in zip(topics, found, strict=True)}
 
 
-async def _counted(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> frozenset[Node]:
-    """The nodes to which the best paths of all topic entities lead, if the gold answer is their number."""
+async def _counted(kg: KnowledgeGraph, paths: _Paths, ways: _Ways, gold: Gold) -> frozenset[Node]:
+    """The nodes to which the best paths of all topic entities lead, if the gold answer is their number.
+
+    Some queries count what a path comes back to (her marriages lead to herself, too), others exclude it: either may be.
+    """
     best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
     if not best or len(gold.answers) != 1:
         return frozenset()
-    ends = await asyncio.gather(*(instantiate(kg, topic, path) for topic, path in best))
-    common = frozenset.intersection(*(frozenset(end.nodes) for end in ends)) - paths.keys()
-    return common if normalise(gold.answers[0].name) == str(len(common)) else frozenset()
+    reached = await asyncio.gather(*(instantiate(kg, topic, path) for topic, path in best))
+    onwards = [way[-1].nodes if way else frozenset() for way in ways.values()]
+    for ends in ([frozenset(end.nodes) for end in reached], onwards):
+        common = frozenset.intersection(*ends) - paths.keys()
+        if normalise(gold.answers[0].name) == str(len(common)):
+            return common
+    return frozenset()
 
 
 @pydantic_dataclass(kw_only=True, config=ConfigDict(extra="forbid"))

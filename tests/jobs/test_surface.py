@@ -29,7 +29,7 @@ GROUPS = {
         "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
         "parog_split_refine parog_topic_starts r3 r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
         "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
-        "srp_structural tog tog_bm25 tog_compat tog_encoder"
+        "srp_structural tog tog_bm25 tog_compat tog_encoder tog_wide"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "endpoint oracle replay similarity",

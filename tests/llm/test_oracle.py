@@ -316,6 +316,9 @@ class TestFindingTheTruth:
         assert await counted("1979", (CHILD_OF,)) == set()
         assert await counted("Byron", (CHILD_OF,)) == set()
         assert await counted("2", (CHILD_OF, CHILD_OF)) == set()
+        parents_of_siblings = (CHILD_OF, PARENT_OF, CHILD_OF)
+        assert await counted("2", parents_of_siblings, topics=("Medora",)) == {"Annabella", "Byron"}
+        assert await counted("1", parents_of_siblings, topics=("Medora",)) == {"Annabella"}, "others than her own"
 
     async def test_the_waypoints_are_the_nodes_that_lead_on_to_what_is_sought(self, kg: EmbeddedGraph) -> None:
         async def waypoints(answer: str, *given: tuple[Relation, ...]) -> set[Node]:

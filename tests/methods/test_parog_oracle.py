@@ -23,7 +23,7 @@ from pipeline.methods.parog.plan import write_plan
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.text import normalise
 from pipeline.types import Answer, Example, Gold, GoldAnswer, Question, Relation
-from tests.methods.support import DictionaryGraph, ScriptedTools, literal, question
+from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, literal, question
 
 PER_TYPE = 12
 
@@ -169,6 +169,40 @@ async def test_the_same_run_twice_is_the_same(world: SampleWorld, graph: Embedde
         assert runs[0][1].events == runs[1][1].events
 
 
+FILMS = [("Ann", "film", "Brazil"), ("Ann", "film", "1984"), ("Bob", "film", "1984"), ("Bob", "film", "Brazil")]
+YEARS = [("Brazil", "year", "1985"), ("1984", "year", "1956")]
+FILM = (Relation("film", "out"),)
+
+
+async def ask_for_the_last(film: str, facts: list[Fact], *, told: str | None = None) -> list[str]:
+    """Ask for the last film in truth, and answer as an oracle that is `told` this or something else."""
+    ns = "http://rdf.freebase.com/ns/"
+    sparql = f"SELECT ?x WHERE {{ <{ns}Ann> <{ns}film> ?x . ?x <{ns}year> ?v }} ORDER BY DESC(?v) LIMIT 1"
+    asked, graph = question("which film of hers came last?", "Ann"), DictionaryGraph(facts)
+    gold = Gold((GoldAnswer(film),), {"Ann": (FILM,)}, sparql)
+    known = replace(await find_truth(Example(asked, gold), graph), gold=Gold((GoldAnswer(told or film),), {}, sparql))  # type: ignore[arg-type]
+    tools = ScriptedTools(graph, write=lambda prompt: prompt.write_as_oracle(known, None))
+    return [prediction.text for prediction in (await PARoG().answer(asked, tools.tools)).predictions]
+
+
+async def test_values_are_compared_in_a_graph_without_literals() -> None:
+    assert await ask_for_the_last("Brazil", FILMS + YEARS, told="someone else") == ["Brazil"]
+    assert await ask_for_the_last("Brazil", FILMS + YEARS[1:]) == ["1984"], "by the values that there are"
+
+
+async def test_the_answer_is_recognised_only_where_there_is_nothing_to_compare() -> None:
+    assert await ask_for_the_last("Brazil", FILMS) == ["Brazil"]
+    assert set(await ask_for_the_last("Brazil", FILMS, told="someone else")) == {"1984", "Brazil"}
+
+
+@pytest.mark.parametrize("planner", ["finetuned", "none"])
+async def test_the_answer_is_recognised_where_a_condition_is_in_no_path(planner: Any) -> None:
+    asked, graph = question("which film of theirs is British?", "Ann", "Bob"), DictionaryGraph(FILMS)
+    example = Example(asked, Gold((GoldAnswer("Brazil"),), {"Ann": (FILM,), "Bob": (FILM,)}))
+    answer, _, _ = await ask(PARoG(planner=planner), graph, example)
+    assert [prediction.text for prediction in answer.predictions] == ["Brazil"]
+
+
 # What the oracle knows
 
 
@@ -177,6 +211,10 @@ async def test_the_same_run_twice_is_the_same(world: SampleWorld, graph: Embedde
     [
         ("ORDER BY ?v LIMIT 1", Operation("lowest", (Relation("d", "out"),))),
         ("ORDER BY DESC(?v) LIMIT 1", Operation("highest", (Relation("d", "out"),))),
+        (
+            "ORDER BY DESC(<http://www.w3.org/2001/XMLSchema#integer>(?v)) LIMIT 1",
+            Operation("highest", (Relation("d", "out"),)),
+        ),
         ("ORDER BY ?v", None),
     ],
 )

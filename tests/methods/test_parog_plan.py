@@ -200,3 +200,17 @@ def test_a_value_that_no_answer_names_does_not_count() -> None:
     two = values(2, A="1", B="5")
     one = Outcome(two.subgoal, two.answers[:1], two.facts)
     assert run([outcome(1, "A", "B"), one], "superlative", "highest") == ["A"]
+
+
+def test_in_a_graph_without_literals_values_are_entities() -> None:
+    def named(id: int, *names: str, **of: str) -> Outcome:
+        facts = tuple(Instance(name).then(DATE, value) for name, value in of.items())
+        called = {name: name for name in (*names, *of, *of.values())}
+        return Outcome(SubGoal(id, "x"), tuple(Found(name, name) for name in names), facts, called)
+
+    used = [named(1, "1984", "Brazil"), named(2, "1956", "1985", **{"1984": "1956", "Brazil": "1985"})]
+    assert run(used, "superlative", "highest") == ["Brazil"]
+    assert run(used, "comparative", "below", "1960") == ["1984"], "a film, as it was found among others"
+    titled = Outcome(SubGoal(1, "x"), (Found("The Old Mill", "1984"),), names={"1984": "The Old Mill"})
+    dated = Outcome(SubGoal(2, "y"), (Found("7", LiteralNode("7")),), (Instance("1984").then(DATE, LiteralNode("7")),))
+    assert run([titled, dated], "superlative", "highest") == ["The Old Mill"], "an id that is a number is no value"

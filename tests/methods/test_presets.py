@@ -94,6 +94,7 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
         ("tog_bm25", ToG(name="tog with bm25", prune="bm25")),
         ("tog_encoder", ToG(name="tog with encoder", prune="encoder")),
         ("tog_compat", ToG(name="tog (as published)", compat=True)),
+        ("tog_wide", ToG(name="tog wide", width=100, max_depth=4, entity_sample_from=2000)),
         ("cot_self_consistency", CoT(name="cot with self-consistency", samples=5, temperature=0.7)),
     ],
 )
@@ -164,7 +165,7 @@ def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
     assert method.name != "arg", "a variant says so in every table"
 
 
-@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide"])
+@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide", "tog_wide"])
 def test_without_a_beam_the_cap_on_calls_is_raised(preset: str) -> None:
     assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
     assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -170,6 +171,16 @@ def test_the_oracle_has_enough_when_an_answer_is_shown_and_a_slip_says_the_oppos
     assert wrong.texts == ("Captain",)
     unnamed = enough(START.then(FILM, "m.1"))
     assert unnamed.parse(unnamed.write_as_oracle(TRUTH, Random(0))) is None
+
+
+def test_the_oracle_has_enough_to_count_when_all_is_shown() -> None:
+    counting = replace(TRUTH, gold=Gold((GoldAnswer("2"),)), counted=frozenset({"The Salt Road", "Captain"}))
+    chains = [START.then(FILM, "m.2").then(ROLE, name) for name in ("The Salt Road", "Captain")]
+    some, all = enough(*chains[:1]), enough(*chains)
+    assert some.parse(some.write_as_oracle(counting, None)) is None
+    counted = all.parse(all.write_as_oracle(counting, None))
+    assert counted is not None
+    assert counted.texts == ("2",)
 
 
 # The similarity policy

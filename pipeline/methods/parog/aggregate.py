@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.answering import UNKNOWN, Answers
 from pipeline.methods.instance import Instance
-from pipeline.methods.parog.guidance import carry_out, is_last, perfect_plan
+from pipeline.methods.parog.guidance import carry_out, is_last, perfect_plan, recognised, works_out
 from pipeline.methods.parog.outcome import Found, Outcome
 from pipeline.methods.parog.plan import Plan, waves
 from pipeline.methods.parog.replies import read_object, read_texts, write_object
@@ -105,7 +105,7 @@ class Aggregate(Prompt[Answers]):
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
         """What the perfect plan comes to by the answers and the facts shown; gold is known when seen among them.
 
-        With a slip, another answer or node shown.
+        Only what a set operation comes to is taken as it is. With a slip, another answer or node shown.
         """
         right = self._right(truth)
         if slip:
@@ -125,9 +125,12 @@ class Aggregate(Prompt[Answers]):
             goals = [step.subgoal.goal for step in plan]
             plan = plan[: goals.index(wanted.subgoal.goal) + 1] if wanted.subgoal.goal in goals else ()
         shown = wanted.answers if is_last(truth, wanted.subgoal) else ()
-        answers = shown or carry_out(plan, self.facts, self.showing.names) or last_answers(self.outcomes)
-        known = [found for found in answers if truth.is_answer(found.text, id=found.id)]
-        return self._texts(answers if truth.operation or truth.counted else known or answers)
+        worked_out = shown or carry_out(plan, self.facts, self.showing.names)
+        if worked_out and works_out(truth):
+            return self._texts(worked_out)
+        seen = (worked_out, *(outcome.answers for outcome in reversed(self.outcomes)))
+        known = next(filter(None, (recognised(truth, answers) for answers in seen)), ())
+        return self._texts(known or worked_out or last_answers(self.outcomes))
 
     def _texts(self, answers: Iterable[Found]) -> list[str]:
         return list(dict.fromkeys(map(self.showing.answer, answers)))

@@ -14,7 +14,7 @@ from pipeline.methods.parog.plan import Operator, SubGoal
 from pipeline.methods.parog.sets import execute
 from pipeline.methods.rendering import Names, node_name
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Entity, EntityId, LiteralNode, Node, Relation
+from pipeline.types import Entity, EntityId, Node, Relation
 
 if TYPE_CHECKING:
     from pipeline.llm.oracle import Truth
@@ -42,7 +42,7 @@ class GoldStep:
         """Whether a fact, followed from its start, ends in an answer of this sub-goal."""
         if self.leg is None or not self._follows(fact):
             return False
-        return isinstance(fact.end, LiteralNode) if self.ends is None else fact.end in self.ends
+        return self.ends is None or fact.end in self.ends
 
     def is_on_the_way(self, fact: Instance) -> bool:
         """Whether a fact belongs to this sub-goal: it ends in an answer, or in a mediator on the way to one."""
@@ -116,6 +116,16 @@ def carry_out(steps: Sequence[GoldStep], facts: Sequence[Instance], names: Names
     return outcomes[steps[-1].subgoal.id].answers if steps else ()
 
 
+def works_out(truth: Truth) -> bool:
+    """Whether the answer follows from what the ways lead to by counting or comparing, and is no mere end of them."""
+    return truth.operation is not None or bool(truth.counted)
+
+
+def recognised(truth: Truth, answers: Iterable[Found]) -> tuple[Found, ...]:
+    """The gold answers among these: a perfect reader knows them when it sees them."""
+    return tuple(found for found in answers if truth.is_answer(found.text, id=found.id))
+
+
 class _Plan:
     """A perfect plan under construction."""
 
@@ -123,7 +133,7 @@ class _Plan:
         self.steps: list[GoldStep] = []
         self._truth = truth
         ways = [legs for legs in truth.ways.values() if legs]
-        self._is_plain = truth.operation is None and not truth.counted and len(ways) == 1
+        self._is_plain = not works_out(truth) and len(ways) == 1
         """Whether what the way leads to is what is asked for, so that ends which are no answer can be left aside."""
 
     def add(self, goal: str, op: Operator, uses: Sequence[int] = (), **more: Any) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.instance import Instance
-from pipeline.methods.parog.guidance import carry_out, is_last, steps_towards
+from pipeline.methods.parog.guidance import carry_out, is_last, recognised, steps_towards, works_out
 from pipeline.methods.parog.outcome import Outcome
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
@@ -161,6 +161,8 @@ class _OnFacts:
         """
         steps = steps_towards(truth, self.subgoal)
         found = carry_out(steps, self.facts, self.showing.names)
+        if is_last(truth, self.subgoal) and not works_out(truth):
+            found = recognised(truth, found) or found
         ends = list(dict.fromkeys(self.showing.text(fact.end) for fact in self.facts))
         right = list(map(self.showing.answer, found)) if steps else ends
         if slip:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from pipeline.methods.parog.outcome import Found, Outcome
 from pipeline.methods.parog.plan import SET_OPERATORS, SubGoal
+from pipeline.methods.rendering import Names
 from pipeline.text import canonical_literal
 from pipeline.types import LiteralNode, Node
 
@@ -87,7 +88,7 @@ def _values(used: Sequence[Outcome]) -> dict[Node, list[str]]:
 
     These things are the entities that the used sub-goals have answered with, if any; else where the facts set out from.
     """
-    things = [found.id for outcome in used for found in outcome.answers if found.id]
+    things = [found.id for outcome in used if not _are_values(outcome) for found in outcome.answers if found.id]
     values: dict[Node, list[str]] = {thing: [] for thing in things}
     for outcome in used:
         wanted = {canonical_literal(found.text) for found in outcome.answers}
@@ -95,10 +96,27 @@ def _values(used: Sequence[Outcome]) -> dict[Node, list[str]]:
         for fact in outcome.facts:
             back.setdefault(fact.end, []).append(fact.start)
         for value in back:
-            if isinstance(value, LiteralNode) and canonical_literal(value.value) in wanted:
+            if value not in values and _is_value(value, outcome.names) and canonical_literal(_plain(value)) in wanted:
                 for owner in _owners(value, back, values.keys() if things else ()):
-                    values.setdefault(owner, []).append(value.value)
+                    values.setdefault(owner, []).append(_plain(value))
     return {thing: texts for thing, texts in values.items() if texts}
+
+
+def _are_values(outcome: Outcome) -> bool:
+    """Whether a sub-goal has answered with values, and nothing else: a film among others may be called 1984."""
+    return all(_is_value(found.node, outcome.names) for found in outcome.answers if found.node is not None)
+
+
+def _is_value(node: Node, names: Names) -> bool:
+    """A literal; or, as in graphs without literals, an entity that is a number or a date and has no other name."""
+    if isinstance(node, LiteralNode):
+        return True
+    plain = canonical_literal(node)
+    return names.get(node) == node and bool(_NUMBER.fullmatch(plain) or _DATE.fullmatch(plain))
+
+
+def _plain(node: Node) -> str:
+    return node.value if isinstance(node, LiteralNode) else node
 
 
 def _owners(value: Node, back: Mapping[Node, Sequence[Node]], things: Collection[Node]) -> list[Node]:

@@ -85,13 +85,17 @@ class Enough(Prompt[Answers | None]):
         return None
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Yes with what the chains show of what is sought, else No. A slip: No, or Yes with something else."""
+        """Yes with what the chains show of what is sought, for a count not before they show all of it; else No.
+
+        A slip: No, or Yes with something else.
+        """
         shown = names_of((node for chain in self.chains for node in chain.nodes[1:]), self.names)
         right = answers_shown(shown, truth)
         wrong = [name for name in shown.values() if name not in right]
         if slip and not right and wrong:
             return _write_yes([slip.choice(wrong)])
-        return _write_yes(right) if right and not slip else _NO
+        enough = bool(right) and truth.counted.issubset(shown)
+        return _write_yes(right) if enough and not slip else _NO
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """Yes with what the path most like the question ends in, or No when that is unnamed."""
