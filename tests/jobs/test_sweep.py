@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.jobs.conftest import WORLD, Kgqa
+from tests.jobs.conftest import WORLD, FixedReply, Kgqa, serving
 
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
 
@@ -127,3 +128,41 @@ def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_point(
     assert best["hits_at_1"] == 1
     assert {"method.beam_width=4", "method.depth=5", "method.retries=2"} <= set(best["overrides"])
     assert sum(batch["physical_llm_calls"] for batch in batches) <= 60 * 6
+
+
+class Seeded(FixedReply):
+    """A model that draws, as served models do: from the prompt and the seed of the call."""
+
+    def text(self, asked: bytes) -> str:
+        body = json.loads(asked)
+        drawn = hashlib.sha256(json.dumps([body["messages"], body["seed"], body["temperature"]]).encode()).digest()
+        return f"Path: x\n('film.film.directed_by', 0.{drawn[0] % 9 + 1}) I say {{answer {drawn[1] % 5}}}"
+
+
+def rows(folder: Path, point: int) -> pl.DataFrame:
+    frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
+    return frame.drop("llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries")
+
+
+def test_drawn_answers_of_a_seeded_server_are_those_of_the_points_alone(kgqa: Kgqa, tmp_path: Path) -> None:
+    points = [
+        "method=cot method.temperature=0.7 method.samples=3",
+        "method=cot method.temperature=0.7",
+        "method=cot method.temperature=0.7 run.seed=1",
+        "method=srp method.depth=2",
+        "method=srp method.depth=3",
+    ]
+    (tmp_path / "points.txt").write_text("\n".join(points))
+    with serving(Seeded()) as words:
+        fused = kgqa("sweep", "points.txt", *WORLD, "llm=endpoint", words, "run.dir=fused")
+        assert fused.code == 0, fused.err
+        for number, point in enumerate(points):
+            kgqa("evaluate", *WORLD, "llm=endpoint", words, *point.split(), f"run.dir=alone-{number}")
+            assert rows(tmp_path / "fused", number).equals(rows(tmp_path / f"alone-{number}", 0)), point
+    drawn = rows(tmp_path / "fused", 1)["raw_answer"]
+    assert drawn.n_unique() > 3
+    assert not drawn.equals(rows(tmp_path / "fused", 2)["raw_answer"])
+    with serving(model := Seeded()) as words:  # where a model is served is no part of what it was asked
+        again = kgqa("sweep", "points.txt", *WORLD, "llm=endpoint", words, "run.dir=again", "run.reuse=[fused]")
+        assert again.code == 0, again.err
+        assert model.requests == summary(tmp_path / "again")["physical_llm_calls"] == 0
