@@ -110,6 +110,7 @@ def serving(model: FixedReply) -> Iterator[str]:
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
+        request_queue_size = 512  # a run opens hundreds of connections at once
 
         def handle_error(self, *_: object) -> None:
             pass  # the client went away while its reply was held
