@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
     "ablations": ("jobs.ablations", "run a method without each of its parts, beside what is published"),
     "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
+    "report": ("jobs.report", "the points of runs on one HTML page: curves, costs, a recommendation"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
     "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces"),

@@ -55,7 +55,7 @@ HELP = {
 
 
 def test_the_commands() -> None:
-    assert list(COMMANDS) == ["evaluate", "ablations", "score", "graph", "references", "benchmark"]
+    assert list(COMMANDS) == ["evaluate", "ablations", "score", "report", "graph", "references", "benchmark"]
 
 
 @pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
