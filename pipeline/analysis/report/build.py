@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.analysis.report.curves import find_curves
-from pipeline.analysis.report.measured import Block, Run
+from pipeline.analysis.report.measured import Block, Measured, Run
 from pipeline.analysis.report.quality import advice, choices, front, tags
 from pipeline.analysis.report.responses import responses
 from pipeline.analysis.report.table import point_table
 from pipeline.analysis.report.view import BlockView, Kinds, Page, RunView, ScoreView
-from pipeline.analysis.report.words import SCORES, Words, labelled
+from pipeline.analysis.report.words import SCORES, Words, inserted, labelled
 from pipeline.evaluation.summary import Group, PointSummary
 
 _KIND_SCORES = ("hits_at_1", "f1")
@@ -20,8 +20,8 @@ def page_of(blocks: Sequence[Block]) -> Page:
     """Put into words and figures what the runs measured."""
     points = [point for block in blocks for point in block.points]
     runs = list({id(point.run): point.run for point in points}.values())
-    methods = ", ".join(dict.fromkeys(point.family for point in points))
-    datasets = ", ".join(dict.fromkeys(point.summary.dataset for point in points))
+    methods = ", ".join(dict.fromkeys(inserted(point.family) for point in points))
+    datasets = ", ".join(dict.fromkeys(inserted(point.summary.dataset) for point in points))
     views = [_block_view(block) for block in blocks]
     shown = {column.heading for view in views for column in view.table.columns}
     shown |= {score.heading for view in views for score in view.scores}
@@ -39,9 +39,9 @@ def _block_view(block: Block) -> BlockView:
     chosen = {score: choices(block, score) for score in block.charted}
     first = next((choice.chosen for of_score in chosen.values() for choice in of_score), 0)
     return BlockView(
-        dataset=block.fullest.summary.dataset,
+        dataset=inserted(block.fullest.summary.dataset),
         facts=_facts(block),
-        labels=list(dict.fromkeys(label for point in block.points if (label := point.summary.label))),
+        labels=list(dict.fromkeys(inserted(label) for point in block.points if (label := point.summary.label))),
         warnings=_warnings(block),
         confidence=f"{100 * block.evaluation.confidence:g} %",
         legend=[
@@ -70,17 +70,25 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
     facts = {
         "points": [f"{len(points):,}"],
         "questions": [f"{summary.questions - summary.not_run:,}"],
-        "model": [labelled(point.served["model"], point.summary.label) for point in points],
+        "model": [_model(point) for point in points],
         "models of roles": [
             f"{role}: {model}" for point in points for role, model in (point.served.get("roles") or {}).items()
         ],
         "graph": [point.served["graph"] for point in points],
         "seed": [str(point.run.facts.get("seed")) for point in points],
         "begun": [_moment(point.run) for point in points],
-        "version": [str(point.run.facts.get("versions", {}).get("kgqa-pipeline")) for point in points],
+        "version": [
+            version for point in points if (version := point.run.facts.get("versions", {}).get("kgqa-pipeline"))
+        ],
         "complete": [_state(block)],
     }
     return [(term, list(dict.fromkeys(values))) for term, values in facts.items() if values]
+
+
+def _model(point: Measured) -> str:
+    """What it is, and its label where that does not say it already."""
+    model, label = point.served["model"], point.summary.label
+    return labelled(model, None if label and model.startswith(label) else label)
 
 
 def _state(block: Block) -> str:
@@ -94,7 +102,7 @@ def _state(block: Block) -> str:
 
 def _warnings(block: Block) -> list[str]:
     """What a reader has to know before comparing."""
-    unfinished = dict.fromkeys(point.run.name for point in block.points if point.run.totals is None)
+    unfinished = dict.fromkeys(inserted(point.run.name) for point in block.points if point.run.totals is None)
     left_out = len(block.points) - len(block.comparable)
     failed = sum(point.summary.failed for point in block.points)
     graphs = {point.served["graph"] for point in block.points}
@@ -117,7 +125,7 @@ def _kinds(summaries: Sequence[PointSummary], *, shown: int) -> Kinds:
     ]
     kinds = list(dict.fromkeys(kind for of_point in found for kind in of_point))
     points = [[_kind_row(of_point[kind]) if kind in of_point else None for kind in kinds] for of_point in found]
-    return Kinds(kinds, points, shown)
+    return Kinds([(inserted(field), inserted(value)) for field, value in kinds], points, shown)
 
 
 def _kind_row(kind: Group) -> list[float | None]:

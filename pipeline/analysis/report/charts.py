@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 
 from pipeline.evaluation.statistics import Estimate
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 34, 12, 24, 36
+_LEFT, _RIGHT = 34, 12
+_TITLED, _BARE = (24, 36), (8, 20)
+"""Room above and below, with titles at the axes and without."""
 _LOG_FROM = 30
 """A cost whose extremes are further apart than this factor is drawn on a logarithmic scale."""
+_LEAST_SPAN = 0.05
+"""Of a scale of scores: closer ones are not drawn as if they were far apart."""
 _TICK_WIDTH = 7
 """Of a character of a tick's text."""
 _RANK_ROOM = (16, 13)
@@ -116,12 +120,20 @@ Scale = Callable[[float], float]
 def score_range(scores: Sequence[Estimate]) -> tuple[float, float]:
     """The part of 0 to 1 that holds all intervals, ending on round percentages."""
     low, high = min(score.low for score in scores), max(score.high for score in scores)
-    step = _step(max(high - low, 0.02), 4)
-    return max(0.0, math.floor(low / step + 1e-9) * step), min(1.0, math.ceil(high / step - 1e-9) * step)
+    span = max(high - low, _LEAST_SPAN)
+    low = min(max(0.0, (low + high - span) / 2), 1 - span)
+    step = _step(span, 4)
+    return math.floor(low / step + 1e-9) * step, min(1.0, math.ceil((low + span) / step - 1e-9) * step)
 
 
 def line_chart(
-    series: Sequence[Series], width: int, height: int, *, last: float | None, within: tuple[float, float]
+    series: Sequence[Series],
+    width: int,
+    height: int,
+    *,
+    last: float | None,
+    within: tuple[float, float],
+    titled: bool = True,
 ) -> LineChart:
     """Draw score against value; the value `last` stands for no limit, and comes after all others."""
     values = sorted({value for each in series for value in each.scores if value != last})
@@ -130,7 +142,7 @@ def line_chart(
     places = _places(values, last, _LEFT + 10, width - _RIGHT - 10)
     texts = {value: "all" if value == last else f"{value:g}" for value in values}
     x_ticks = _apart([Tick(places[value], texts[value]) for value in values])
-    frame, y = _frame(width, height, x_ticks, within)
+    frame, y = _frame(width, height, x_ticks, within, _TITLED if titled else _BARE)
     lines = []
     for each in series:
         there = [value for value in values if value in each.scores]
@@ -144,7 +156,7 @@ def scatter(spots: Sequence[Spot], fronts: Sequence[Sequence[Spot]], width: int,
     """Draw score against cost, and each front as steps: at a cost, the score that can be had for it."""
     costs = [spot.cost for spot in spots]
     x_ticks, x = _cost_axis(costs, _LEFT, width - _RIGHT)
-    frame, y = _frame(width, height, x_ticks, score_range([spot.score for spot in spots]))
+    frame, y = _frame(width, height, x_ticks, score_range([spot.score for spot in spots]), _TITLED)
     marks = [
         replace(_mark(x(spot.cost), y, spot.score, spot.group, spot.text), rank=spot.rank, chosen=spot.chosen)
         for spot in spots
@@ -159,10 +171,12 @@ def scatter(spots: Sequence[Spot], fronts: Sequence[Sequence[Spot]], width: int,
     return Scatter(frame, _with_room(marks), steps)
 
 
-def _frame(width: int, height: int, x_ticks: Sequence[Tick], within: tuple[float, float]) -> tuple[Frame, Scale]:
+def _frame(
+    width: int, height: int, x_ticks: Sequence[Tick], within: tuple[float, float], room: tuple[int, int]
+) -> tuple[Frame, Scale]:
     """The area with a scale of percentages at its left."""
     low, high = within
-    top, bottom = _TOP, height - _BOTTOM
+    top, bottom = room[0], height - room[1]
     y = _linear(low, high, bottom, top)
     step = _step(high - low, max(2, (bottom - top) // 40))
     count = round((high - low) / step)

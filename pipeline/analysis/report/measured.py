@@ -27,7 +27,7 @@ from pipeline.traces.reader import read_shards
 
 _STANDARD = ("hits_at_1", "f1", "exact_match", "rouge_l", "grbench_em", "grbench_f1")
 _PAPERS = tuple(dict.fromkeys(chain(*PRINTED_BESIDE.values())))
-_CHARTED = tuple(dict.fromkeys((*_STANDARD, *_PAPERS)))
+CHARTED = tuple(dict.fromkeys((*_STANDARD, *_PAPERS)))
 """The scores that a reader can choose from, as far as the points have them and the methods' papers print them."""
 Group = tuple[str, str | None, str | None]
 """Points with the same are drawn in one colour: method, label, and the model if it is a language model."""
@@ -126,7 +126,7 @@ class Block:
         families = {point.family for point in self.points}
         scores = {*_STANDARD, *chain(*map(printed_beside, families))}
         summaries = [self.points[index].summary for index in self.comparable]
-        return [name for name in _CHARTED if name in scores and all(name in each.scores for each in summaries)]
+        return [name for name in CHARTED if name in scores and all(name in each.scores for each in summaries)]
 
     def values(self, score: str) -> Values:
         """A charted score of each question, shape (questions, points); of a point that is not comparable, nan.
@@ -210,8 +210,8 @@ def _so_far(folder: RunFolder, run: Mapping[str, Any], evaluation: Evaluation) -
 def _read_rows(folder: RunFolder) -> dict[int, pl.DataFrame]:
     """By point its questions with their scores, in an order that does not depend on the run."""
     question = pl.concat_str("question_id", "question", separator="\0").hash().alias("question")
-    shards = read_shards(folder, ["point", "question_id", "question", *_CHARTED])
-    rows = pl.concat(shard.select("point", question, *_CHARTED) for shard in shards)
+    shards = read_shards(folder, ["point", "question_id", "question", *CHARTED])
+    rows = pl.concat(shard.select("point", question, *CHARTED) for shard in shards)
     parts = rows.sort("question").partition_by("point", as_dict=True, include_key=False)
     return {int(point): part for (point,), part in parts.items()}
 

@@ -45,7 +45,8 @@ for (const choice of document.querySelectorAll("select.kinds-of")) {
         row.cells[cell].querySelector(".figure").textContent = there ? mean.toFixed(1) : "–";
         row.cells[cell].querySelector(".interval").textContent = there ? `${low.toFixed(1)}–${high.toFixed(1)}` : "";
         const bar = row.cells[cell + 1].querySelector(".bar");
-        for (const [name, value] of Object.entries({ low, mean, high })) bar.style.setProperty(`--${name}`, value ?? 0);
+        bar.hidden = !there;
+        for (const [name, value] of Object.entries({ low, mean, high })) bar.style.setProperty(`--${name}`, value);
       }
     });
   });

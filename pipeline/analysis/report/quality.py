@@ -25,7 +25,7 @@ def advice(block: Block, words: Words, score: str, choice: Choice) -> Advice:
     """The point to take beside the best one."""
     chosen, best = block.points[choice.chosen], block.points[choice.best]
     return Advice(
-        label=chosen.summary.label,
+        label=words.names[choice.chosen].label,
         chosen=words.names[choice.chosen],
         score=percent(chosen.summary.scores[score]),
         best=words.names[choice.best],

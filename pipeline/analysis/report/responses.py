@@ -15,7 +15,7 @@ from pipeline.analysis.report.words import Words, percent, said, setting_text
 from pipeline.evaluation.statistics import Estimate, bootstrap_means
 
 _SIZE = (440, 290)
-_SMALL = (220, 150)
+_SMALL = (220, 130)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,4 +112,7 @@ def _panels(block: Block, words: Words, score: str, last: float | None, drawn: S
             scores = {value: block.points[indices[0]].summary.scores[score] for value, indices in part.points.items()}
             panels.setdefault(title, []).append(Series(each.group, each.dash, scores, texts={}))
     within = score_range([at for panel in panels.values() for series in panel for at in series.scores.values()])
-    return [Panel(title, line_chart(panel, *_SMALL, last=last, within=within)) for title, panel in panels.items()]
+    return [
+        Panel(title, line_chart(panel, *_SMALL, last=last, within=within, titled=False))
+        for title, panel in panels.items()
+    ]

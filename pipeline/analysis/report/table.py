@@ -9,7 +9,7 @@ from functools import partial
 from pipeline.analysis.report.charts import score_range
 from pipeline.analysis.report.curves import is_number
 from pipeline.analysis.report.measured import Measured
-from pipeline.analysis.report.words import ABSENT, COSTS, SCORES, Figure, Name, Words, percent, setting_text
+from pipeline.analysis.report.words import ABSENT, COSTS, SCORES, Figure, Name, Words, inserted, percent, setting_text
 from pipeline.evaluation.compat import printed_beside
 from pipeline.evaluation.statistics import Estimate
 
@@ -105,7 +105,7 @@ def _columns(points: Sequence[Measured], words: Words) -> Iterator[tuple[Column,
 
 
 def _run(point: Measured) -> Cell:
-    return Cell([Figure(point.run.name)], point.run.name)
+    return Cell([Figure(inserted(point.run.name))], point.run.name)
 
 
 def _setting(key: str, point: Measured) -> Cell:

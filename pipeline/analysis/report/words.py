@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from pipeline.analysis.report.curves import telling_keys
 from pipeline.analysis.report.measured import Group, Measured
@@ -39,6 +39,8 @@ SCORES: Mapping[str, tuple[str, str]] = {
 COSTS = {"llm_calls": "model calls", "tokens": "tokens", "wall_s": "seconds"}
 """What a question costs, by counter."""
 ABSENT = "–"
+_LONGEST = 200
+"""Characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +62,31 @@ class Name:
     details: str
 
     def __str__(self) -> str:
-        return f"{labelled(self.method, self.label)}{' · ' if self.details else ''}{self.details}"
+        label = f" ({self.label})" if self.label else ""
+        return f"{self.method}{label}{' · ' if self.details else ''}{self.details}"
+
+    @classmethod
+    def of(cls, method: str, label: str | None, details: Iterable[str]) -> Self:
+        """Put a name together."""
+        return cls(inserted(method), label and inserted(label), " · ".join(details))
+
+
+def inserted(text: str) -> str:
+    """A name as part of a sentence: cut where it is endless, and its direction of writing kept to itself."""
+    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut if cut.isascii() else f"\u2068{cut}\u2069"
 
 
 def labelled(text: str, label: str | None) -> str:
     """A text with the label of the numbers beside it."""
-    return f"{text} ({label})" if label else text
+    return f"{inserted(text)} ({inserted(label)})" if label else inserted(text)
 
 
 def setting_text(value: Any) -> str:
     """The value of a key as a command would have it."""
     if value is None:
         return ABSENT
-    return value if isinstance(value, str) else canonical(value)
+    return inserted(value if isinstance(value, str) else canonical(value))
 
 
 def percent(score: Estimate, name: str = "") -> Figure:
@@ -122,7 +136,8 @@ class Words:
         """The groups in the order of their numbers; the model is told where that is more than one."""
         models = {model for _, _, model in self._groups if model}
         return [
-            Name(family, label, model if model and len(models) > 1 else "") for family, label, model in self._groups
+            Name.of(family, label, [inserted(model)] if model and len(models) > 1 else [])
+            for family, label, model in self._groups
         ]
 
     @property
@@ -145,10 +160,10 @@ class Words:
             for method, alike in of_method.items()
         }
         return [
-            Name(
+            Name.of(
                 point.summary.method,
                 point.summary.label,
-                " · ".join(self.setting(key, point.settings.get(key)) for key in telling[point.summary.method]),
+                [self.setting(key, point.settings.get(key)) for key in telling[point.summary.method]],
             )
             for point in points
         ]
