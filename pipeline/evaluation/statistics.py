@@ -13,6 +13,8 @@ Values = npt.NDArray[np.floating]
 
 _CELLS = 1_000_000
 """Numbers drawn at once while resampling: 8 MB."""
+_CELLS_TOGETHER = 4 * _CELLS
+"""The same for many columns: with fewer, their product takes five times as long (measured)."""
 _COUNT_COST = 25
 """Drawing how often a score comes takes as long as drawing so many questions (measured)."""
 
@@ -66,12 +68,13 @@ def bootstrap_means(
     """
     values = np.asarray(columns, dtype=np.float64)
     questions, series = values.shape
-    batch = max(1, _CELLS // questions)
+    batch = max(1, _CELLS_TOGETHER // questions)
     rng = np.random.default_rng(seed)
     means = np.empty((resamples, series))
     for start in range(0, resamples, batch):
         size = min(batch, resamples - start)
-        drawn = rng.integers(questions, size=(size, questions)) + questions * np.arange(size)[:, None]
+        drawn = rng.integers(questions, size=(size, questions))
+        drawn += questions * np.arange(size)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=size * questions).reshape(size, questions)
         means[start : start + size] = counts.astype(np.float64) @ values / questions
     intervals = (_interval(of_one, confidence) for of_one in means.T)

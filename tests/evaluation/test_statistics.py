@@ -71,7 +71,7 @@ def test_columns_meet_the_same_draws_of_the_questions() -> None:
 def test_large_columns_are_drawn_in_parts_of_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     values = RNG.random((50, 2))
     whole = bootstrap_means(values, resamples=200)
-    monkeypatch.setattr("pipeline.evaluation.statistics._CELLS", 70)
+    monkeypatch.setattr("pipeline.evaluation.statistics._CELLS_TOGETHER", 70)
     for part, of_whole in zip(bootstrap_means(values, resamples=200), whole, strict=True):
         assert (part.low, part.high) == (pytest.approx(of_whole.low), pytest.approx(of_whole.high))
 
