@@ -10,9 +10,11 @@ install: .venv/installed
 
 demo: .venv/installed
 	$(BIN)/kgqa evaluate
+	$(BIN)/kgqa report "$$(ls -td runs/sample-srp-similarity-*/ | head -n 1)"
 
 test: .venv/installed-test
 	infra/install-virtuoso.sh
+	infra/install-chromium.sh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

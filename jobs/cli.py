@@ -17,6 +17,7 @@ COMMANDS = {
     "reproduce": ("jobs.reproduce", "run every row of the papers' tables, and print ours beside theirs"),
     "compare": ("jobs.compare", "compare finished runs, question by question: differences, flips, costs, noise"),
     "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
+    "report": ("jobs.report", "the points of runs on one HTML page: curves, costs, a recommendation"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
     "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces, sweep"),

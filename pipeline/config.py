@@ -181,7 +181,7 @@ def canonical(value: object) -> str:
 
 def digest(*configs: Mapping[str, Any]) -> str:
     """Short hash of what configurations compute together, wherever they run."""
-    texts = "\n".join(canonical(_computed(config)) for config in configs)
+    texts = "\n".join(canonical(computed(config)) for config in configs)
     return hashlib.blake2b(texts.encode(), digest_size=4).hexdigest()
 
 
@@ -193,9 +193,17 @@ def computation(config: Mapping[str, Any]) -> str:
     return canonical([method, *others, config["run"]["seed"], config["run"]["limit"]])
 
 
+def computed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves that decide what a configuration computes, under their dotted keys; not where or how fast."""
+    leaves = dict(flatten(config))
+    shard_size = leaves.get("engine.shard_size")
+    kept = {key: value for key, value in leaves.items() if not _is_place(key)}
+    return {**kept, "engine.shard_size": shard_size}
+
+
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """`key: old → new` for each key that makes the two compute different things."""
-    before, after = dict(flatten(_computed(old))), dict(flatten(_computed(new)))
+    before, after = computed(old), computed(new)
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return [f"{key}: {before.get(key)} → {after.get(key)}" for key in keys]
 
@@ -362,14 +370,6 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
         return f" It is a key of {' and of '.join(owners)}."
     endings = [full for full in known if full.endswith(f".{key}")]
     return f" Did you mean '{endings[0]}'?" if endings else nearest(key, known)
-
-
-def _computed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without the keys that do not decide what is computed."""
-    leaves = dict(flatten(config))
-    shard_size = leaves.get("engine.shard_size")
-    kept = {key: value for key, value in leaves.items() if not _is_place(key)}
-    return {**kept, "engine.shard_size": shard_size}
 
 
 def _is_place(key: str) -> bool:

@@ -15,6 +15,8 @@ Values = npt.NDArray[np.floating]
 
 _CELLS = 1_000_000
 """Numbers drawn at once while resampling: 8 MB."""
+_CELLS_TOGETHER = 4 * _CELLS
+"""The same for many columns: with fewer, their product takes five times as long (measured)."""
 _COUNT_COST = 25
 """Drawing how often a score comes takes as long as drawing so many questions (measured)."""
 
@@ -58,6 +60,30 @@ def bootstrap_mean(values: Values, *, resamples: int = 10_000, confidence: float
     (sums,) = _resampled_sums(np.asarray(values, dtype=np.float64), resamples=resamples, seed=seed)
     low, high = _interval(sums / len(values), confidence)
     return Estimate(_mean(values), low, high, len(values))
+
+
+def bootstrap_means(
+    columns: npt.ArrayLike, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
+) -> list[Estimate]:
+    """As `bootstrap_mean` for each column of scores, shape (questions, columns), at the price of one resampling.
+
+    Every column meets the same draws of the questions. Raises ZeroDivisionError without questions.
+    """
+    values = np.asarray(columns, dtype=np.float64)
+    questions, series = values.shape
+    batch = max(1, _CELLS_TOGETHER // questions)
+    rng = np.random.default_rng(seed)
+    means = np.empty((resamples, series))
+    for start in range(0, resamples, batch):
+        size = min(batch, resamples - start)
+        drawn = rng.integers(questions, size=(size, questions))
+        drawn += questions * np.arange(size)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=size * questions).reshape(size, questions)
+        means[start : start + size] = counts.astype(np.float64) @ values / questions
+    intervals = (_interval(of_one, confidence) for of_one in means.T)
+    return [
+        Estimate(_mean(column), low, high, questions) for column, (low, high) in zip(values.T, intervals, strict=True)
+    ]
 
 
 def paired_bootstrap(

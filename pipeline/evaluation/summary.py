@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -114,6 +114,21 @@ class PointSummary:
                 column: [_group_to_dict(group) for group in groups] for column, groups in self.breakdown.items()
             },
         }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """A point of `summary.json`. Raises KeyError when it lacks what `to_dict` writes."""
+        plain = ("point", "method", "dataset", "label", "questions", "not_run", "failed", "empty_gold", "statuses")
+        return cls(
+            **{name: saved[name] for name in (*plain, "confidence")},
+            overrides=tuple(saved["overrides"]),
+            scores={
+                name: Estimate(saved[name], low, high, saved["scored"][name])
+                for name, (low, high) in saved["intervals"].items()
+            },
+            counters={name: saved[name] for name in (*_COUNTERS, "tokens") if name in saved},
+            breakdown={field: tuple(map(_group_from_dict, groups)) for field, groups in saved["breakdown"].items()},
+        )
 
 
 def tally(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -240,3 +255,9 @@ def _group_to_dict(group: Group) -> dict[str, Any]:
     means = {name: score.mean for name, score in group.scores.items()}
     intervals = {name: [score.low, score.high] for name, score in group.scores.items()}
     return {"value": group.value, "questions": group.questions, **means, "intervals": intervals}
+
+
+def _group_from_dict(saved: Mapping[str, Any]) -> Group:
+    questions = saved["questions"]
+    scores = {name: Estimate(saved[name], low, high, questions) for name, (low, high) in saved["intervals"].items()}
+    return Group(saved["value"], questions, scores)

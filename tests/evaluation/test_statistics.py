@@ -14,6 +14,7 @@ from pipeline.evaluation.statistics import (
     Estimate,
     benjamini_hochberg,
     bootstrap_mean,
+    bootstrap_means,
     holm,
     mcnemar,
     mean_over_seeds,
@@ -53,6 +54,31 @@ def test_the_same_seed_gives_the_same_interval_in_any_order_of_the_questions() -
     values = RNG.random(50)
     assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3) == bootstrap_mean(values[::-1], seed=3)
     assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
+
+
+def test_many_columns_have_the_intervals_that_each_has_alone() -> None:
+    values = np.column_stack([RNG.choice([0, 1], size=200), RNG.choice([0, 0.5, 1], size=200), RNG.random(200)])
+    for column, together in zip(values.T, bootstrap_means(values, seed=5), strict=True):
+        alone = bootstrap_mean(column, seed=6)
+        error = 0.1 * column.std() / np.sqrt(200)  # two percentiles of 10,000 resamples differ by chance
+        assert (together.mean, together.questions) == (pytest.approx(alone.mean), 200)
+        assert together.low == pytest.approx(alone.low, abs=error)
+        assert together.high == pytest.approx(alone.high, abs=error)
+
+
+def test_columns_meet_the_same_draws_of_the_questions() -> None:
+    one = RNG.random(60)
+    first, second, constant = bootstrap_means(np.column_stack([one, one + 0.25, np.full(60, 0.5)]), seed=2)
+    assert (second.low - first.low, second.high - first.high) == (pytest.approx(0.25), pytest.approx(0.25))
+    assert (constant.low, constant.mean, constant.high) == (0.5, 0.5, 0.5)
+
+
+def test_large_columns_are_drawn_in_parts_of_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = RNG.random((50, 2))
+    whole = bootstrap_means(values, resamples=200)
+    monkeypatch.setattr("pipeline.evaluation.statistics._CELLS_TOGETHER", 70)
+    for part, of_whole in zip(bootstrap_means(values, resamples=200), whole, strict=True):
+        assert (part.low, part.high) == (pytest.approx(of_whole.low), pytest.approx(of_whole.high))
 
 
 def test_a_wider_confidence_is_a_wider_interval() -> None:

@@ -167,3 +167,14 @@ def test_a_tally_of_parts_is_the_tally_of_the_whole() -> None:
     whole, parts = tally([rows]), tally(rows.slice(start, 3) for start in range(0, rows.height, 3))
     assert whole.height == 5
     assert aggregate(parts, settings=QUICK) == aggregate(whole, settings=QUICK)
+
+
+def test_a_point_can_be_read_back() -> None:
+    rows = frame(*({"meta": {"hops": n % 2}, **(RIGHT if n % 3 else WRONG)} for n in range(12)), NO_GOLD, FAILED)
+    point = only(rows, points={0: Point(("method=srp",), "oracle", 20)})
+    read = PointSummary.from_dict(json.loads(json.dumps(point.to_dict())))
+    assert read.to_dict() == point.to_dict()
+    assert read.scores == point.scores
+    assert read.breakdown["hops"][1].scores["hits_at_1"] == point.breakdown["hops"][1].scores["hits_at_1"]
+    with pytest.raises(KeyError):
+        PointSummary.from_dict({"point": 0})

@@ -56,7 +56,18 @@ HELP = {
 
 def test_the_commands() -> None:
     assert list(COMMANDS) == [
-        *("evaluate", "sweep", "ablations", "reproduce", "compare", "score", "graph", "references", "benchmark"),
+        *(
+            "evaluate",
+            "sweep",
+            "ablations",
+            "reproduce",
+            "compare",
+            "score",
+            "report",
+            "graph",
+            "references",
+            "benchmark",
+        ),
     ]
 
 

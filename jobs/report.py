@@ -1,0 +1,50 @@
+"""`kgqa report`: the points of runs on one HTML page that needs nothing but a browser."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from jobs.cli import guard
+from jobs.common import print_remarks, wants_help
+from pipeline.analysis.report.page import report
+from pipeline.errors import UserError
+from pipeline.traces.folder import write_atomically
+
+USAGE = "kgqa report RUN [RUN …] [output=FILE]"
+_OUTPUT = "output="
+_NAME = "report.html"
+
+
+def main(argv: list[str]) -> int:
+    """Write the report of the run folders in `argv`, and print where it is."""
+    if wants_help(argv) or not argv:
+        print(f"usage: {USAGE}\n\nWithout output= it is RUN/{_NAME} for one run, and ./{_NAME} for several.")
+        return 0
+    runs = list(dict.fromkeys(Path(word) for word in argv if not _is_option(word)))
+    if not runs:
+        raise UserError(f"name a run folder: {USAGE}")
+    named = [word.removeprefix(_OUTPUT) for word in argv if word.startswith(_OUTPUT)]
+    file = Path(named[-1]) if named else (runs[0] if len(runs) == 1 else Path()) / _NAME
+    page = report(runs)
+    try:
+        write_atomically(file, page)
+    except OSError as error:
+        raise UserError(f"{_OUTPUT}{file} cannot be written: {error.strerror}") from None
+    print_remarks([str(file)], Console())
+    return 0
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word is `output=…`; a folder's name may have an equals sign too. Raises UserError for other keys."""
+    if word.startswith(_OUTPUT):
+        return True
+    if "=" in word and not Path(word).is_dir():
+        raise UserError(f"unknown key '{word.partition('=')[0]}': {USAGE}")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(guard(main, sys.argv[1:]))

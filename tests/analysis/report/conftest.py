@@ -1,0 +1,39 @@
+"""Small runs of several points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+
+Sweep = Callable[..., Path]
+WORDS = ("dataset.triples=2000", "engine.shard_size=8", "evaluation.bootstrap_resamples=100", "llm=oracle")
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """`sweep("run.limit=20", depth=[1, 2])`: the folder of a run whose points differ in these keys of the method."""
+
+    def run(*words: str, **axes: list[object]) -> Path:
+        folder = tmp_path_factory.mktemp("sweep") / "run"
+        points = []
+        for values in product(*axes.values()):
+            own = [f"method.{key}={value}" for key, value in zip(axes, values, strict=True)]
+            overrides = (*WORDS, "llm.error_rate=0.3", f"run.dir={folder}", *words, *own)
+            points.append(Point(overrides, config.compose(overrides)))
+        execute(points, Console(quiet=True))
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def grid(sweep: Sweep) -> Path:
+    """A run of four points over two axes."""
+    return sweep("run.limit=24", depth=[1, 2], retries=[0, 1])
