@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.summary import COLUMNS, Point, PointSummary, aggregate, tally
-from pipeline.evaluation.table import breakdown_table, score_table
+from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, read_shards
 
@@ -62,8 +62,11 @@ def rescore_run(folder: RunFolder, evaluation: Evaluation) -> list[PointSummary]
 
 def show(summaries: Sequence[PointSummary], console: Console) -> None:
     """Print the points, and what a single point's scores are made of."""
+    if len(summaries) > 1:
+        console.print(sweep_table(summaries))
+        return
     console.print(score_table(summaries))
-    if len(summaries) == 1 and summaries[0].breakdown:
+    if summaries[0].breakdown:
         console.print(breakdown_table(summaries[0]))
 
 
