@@ -63,23 +63,31 @@ def bootstrap_mean(values: Values, *, resamples: int = 10_000, confidence: float
 
 
 def bootstrap_means(
-    columns: npt.ArrayLike, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
+    columns: npt.ArrayLike,
+    *,
+    clusters: npt.ArrayLike | None = None,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> list[Estimate]:
     """As `bootstrap_mean` for each column of scores, shape (questions, columns), at the price of one resampling.
 
-    Every column meets the same draws of the questions. Raises ZeroDivisionError without questions.
+    Every column meets the same draws of the questions. With `clusters`, one label per question, questions of one label
+    are drawn together. Raises ZeroDivisionError without questions, ValueError for a single cluster.
     """
     values = np.asarray(columns, dtype=np.float64)
-    questions, series = values.shape
-    batch = max(1, _CELLS_TOGETHER // questions)
+    questions = len(values)
+    drawn_from, sizes = (values, np.ones(questions)) if clusters is None else _rows_per_cluster(values, clusters)
+    rows = len(drawn_from)
+    batch = max(1, _CELLS_TOGETHER // rows)
     rng = np.random.default_rng(seed)
-    means = np.empty((resamples, series))
+    means = np.empty((resamples, values.shape[1]))
     for start in range(0, resamples, batch):
         size = min(batch, resamples - start)
-        drawn = rng.integers(questions, size=(size, questions))
-        drawn += questions * np.arange(size)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=size * questions).reshape(size, questions)
-        means[start : start + size] = counts.astype(np.float64) @ values / questions
+        drawn = rng.integers(rows, size=(size, rows))
+        drawn += rows * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
+        means[start : start + size] = times @ drawn_from / (times @ sizes)[:, None]
     intervals = (_interval(of_one, confidence) for of_one in means.T)
     return [
         Estimate(_mean(column), low, high, questions) for column, (low, high) in zip(values.T, intervals, strict=True)
@@ -197,10 +205,19 @@ def _resampled_sums(*columns: npt.NDArray[np.float64], resamples: int, seed: int
 
 def _per_cluster(values: npt.NDArray[Any], clusters: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]:
     """The sum of the values in each cluster, and how many there are."""
+    sums, sizes = _rows_per_cluster(values[:, None], clusters)
+    return sums[:, 0], sizes
+
+
+def _rows_per_cluster(
+    values: npt.NDArray[Any], clusters: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The sums of each column in each cluster, shape (clusters, columns), and how many rows each has."""
     names, members = np.unique(np.asarray(clusters), return_inverse=True)
     if len(names) < 2:
         raise ValueError("questions that all share one source say nothing of others: at least two clusters are needed")
-    return np.bincount(members, weights=values).astype(np.float64), np.bincount(members).astype(np.float64)
+    sums = np.column_stack([np.bincount(members, weights=column) for column in values.T])
+    return sums.astype(np.float64), np.bincount(members).astype(np.float64)
 
 
 def _sign_flip_p_value(weights: npt.NDArray[np.int64], observed: int) -> float:

@@ -73,6 +73,18 @@ def test_columns_meet_the_same_draws_of_the_questions() -> None:
     assert (constant.low, constant.mean, constant.high) == (0.5, 0.5, 0.5)
 
 
+def test_columns_of_clustered_questions_have_the_intervals_of_the_paired_bootstrap() -> None:
+    clusters = RNG.integers(30, size=120)
+    values = RNG.random((120, 2)) + 0.3 * RNG.random(30)[clusters][:, None]
+    together = bootstrap_means(values, clusters=clusters, seed=5)
+    for column, mean in zip(values.T, together, strict=True):
+        pair = paired_bootstrap(column, np.zeros(120), clusters=clusters, seed=6)
+        error = 0.1 * (pair.high - pair.low) / 4
+        assert (mean.low, mean.high) == (pytest.approx(pair.low, abs=error), pytest.approx(pair.high, abs=error))
+    with pytest.raises(ValueError, match="two clusters"):
+        bootstrap_means(values, clusters=np.zeros(120))
+
+
 def test_large_columns_are_drawn_in_parts_of_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     values = RNG.random((50, 2))
     whole = bootstrap_means(values, resamples=200)

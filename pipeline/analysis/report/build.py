@@ -43,6 +43,7 @@ def _block_view(block: Block) -> BlockView:
         facts=_facts(block),
         labels=list(dict.fromkeys(inserted(label) for point in block.points if (label := point.summary.label))),
         warnings=_warnings(block),
+        shares_sources=block.shares_sources,
         confidence=f"{100 * block.evaluation.confidence:g} %",
         legend=[
             (name, sum(words.place(point.group) == n for point in block.points)) for n, name in enumerate(words.legend)
@@ -57,7 +58,7 @@ def _block_view(block: Block) -> BlockView:
             )
             for score, of_score in chosen.items()
         ],
-        table=point_table(block.points, words, tags(block, chosen)),
+        table=point_table(block, words, tags(block, chosen)),
         names=words.names,
         kinds=_kinds([point.summary for point in block.points], shown=first),
     )
@@ -109,7 +110,7 @@ def _warnings(block: Block) -> list[str]:
     said = {
         f"{', '.join(unfinished)} is not complete: these are the questions answered so far. "
         "Its command goes on with it.": unfinished,
-        f"{left_out} points did not answer all questions: they are in the table, but not compared.": left_out,
+        f"{left_out} points answered fewer questions than others: they are in the table, but not compared.": left_out,
         f"{failed:,} questions failed and count as wrong: run.retry_failed=true runs them again.": failed,
         "The points ran on different graphs, which alone can make a difference.": len(graphs) > 1,
         "The runs were scored anew after they ran: the table has the new scores, recommendations and averaged curves "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
+from pipeline.analysis.report.measured import Answers
+from pipeline.evaluation.statistics import Estimate
 
 _NOISE = 9
 """Decimals to which means are compared: equal ones may differ beyond, where they were added up in another order."""
@@ -42,20 +42,10 @@ def pareto_front(costs: Mapping[int, float], scores: Mapping[int, float]) -> dic
     return front
 
 
-def choose(
-    values: Values, prices: Mapping[int, tuple[float, float]], settings: Evaluation, *, among: Sequence[int]
-) -> Choice:
-    """Find the cheapest of the points `among` that is not shown to be worse than the best of them.
-
-    `values` are the scores, shape (questions, points); `prices` order the points by what they cost.
-    """
-    means = values.mean(axis=0).round(_NOISE)
+def choose(answers: Answers, prices: Mapping[int, tuple[float, float]], *, among: Sequence[int]) -> Choice:
+    """Find the cheapest of the points `among`, by `prices`, that is not shown to be worse than the best of them."""
+    means = answers.values.mean(axis=0).round(_NOISE)
     best = min(among, key=lambda index: (-means[index], prices[index]))
-    differences = bootstrap_means(
-        values[:, among] - values[:, [best]],
-        resamples=settings.bootstrap_resamples,
-        confidence=settings.confidence,
-        seed=settings.bootstrap_seed,
-    )
+    differences = answers.means(answers.values[:, among] - answers.values[:, [best]])
     equals = {index: each for index, each in zip(among, differences, strict=True) if each.high >= 0}
     return Choice(best, min(equals, key=lambda index: prices[index]), len(among), equals)

@@ -20,7 +20,7 @@ from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.compat import PRINTED_BESIDE, printed_beside
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.statistics import Values
+from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.evaluation.summary import COLUMNS, Point, PointSummary, aggregate, tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -62,12 +62,19 @@ class Measured:
     served: Mapping[str, Any]
     """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
     rows: pl.DataFrame
-    """`question`, a hash of its id and text, and the charted scores; in the order of the hashes."""
+    """`question`, a hash of its id and text, its `source`, and the charted scores; in the order of the hashes."""
 
     @cached_property
     def asked(self) -> bytes:
         """The same for points that answered the same questions."""
         return hashlib.blake2b(self.rows["question"].to_numpy().tobytes()).digest()
+
+    @property
+    def asks(self) -> str:
+        """The same for points of a run that have the same questions to answer."""
+        return config.canonical(
+            {key: value for key, value in self.settings.items() if key.startswith("dataset.") or key == "run.limit"}
+        )
 
     @property
     def group(self) -> Group:
@@ -86,6 +93,27 @@ class Measured:
         """What makes it the cheaper one: model calls per question, and of equally many, tokens."""
         calls, tokens = self.cost("llm_calls"), self.cost("tokens")
         return (calls or 0.0, tokens or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the points of a block score on each question."""
+
+    values: Values
+    """Shape (questions, points)."""
+    sources: npt.NDArray[Any] | None
+    """What each question was built from; None where no two share it."""
+    evaluation: Evaluation
+
+    def means(self, columns: npt.ArrayLike) -> list[Estimate]:
+        """The means of columns made of the values, shape (questions, columns), with intervals over the questions."""
+        return bootstrap_means(
+            columns,
+            clusters=self.sources,
+            resamples=self.evaluation.bootstrap_resamples,
+            confidence=self.evaluation.confidence,
+            seed=self.evaluation.bootstrap_seed,
+        )
 
 
 @dataclass(frozen=True)
@@ -128,8 +156,8 @@ class Block:
         summaries = [self.points[index].summary for index in self.comparable]
         return [name for name in CHARTED if name in scores and all(name in each.scores for each in summaries)]
 
-    def values(self, score: str) -> Values:
-        """A charted score of each question, shape (questions, points); of a point that is not comparable, nan.
+    def answers(self, score: str) -> Answers:
+        """A charted score of each question; of a point that is not comparable, nan.
 
         Questions that not all have it of (for want of a gold answer) are left out.
         """
@@ -137,7 +165,14 @@ class Block:
         for index in self.comparable:
             columns[:, index] = self.points[index].rows[score].to_numpy()
         there: npt.NDArray[np.bool_] = ~np.isnan(columns[:, self.comparable]).any(axis=1)
-        return columns[there]
+        sources = self.fullest.rows["source"].to_numpy()[there]
+        return Answers(columns[there], sources if 1 < len(set(sources)) < len(sources) else None, self.evaluation)
+
+    @property
+    def shares_sources(self) -> bool:
+        """Whether several of its questions were built from one, so that they are no independent evidence."""
+        sources = self.fullest.rows["source"]
+        return 1 < sources.n_unique() < len(sources)
 
 
 def read_blocks(folders: Sequence[Path]) -> list[Block]:
@@ -146,9 +181,10 @@ def read_blocks(folders: Sequence[Path]) -> list[Block]:
     for folder in folders:
         of_run: dict[str, list[Measured]] = {}
         for point in _read_points(RunFolder(folder)):
-            of_run.setdefault(point.summary.dataset, []).append(point)
-        for dataset, points in of_run.items():
-            together.setdefault((dataset, Block(points).fullest.asked), []).extend(points)
+            of_run.setdefault(point.asks, []).append(point)
+        for points in of_run.values():
+            fullest = Block(points).fullest
+            together.setdefault((fullest.summary.dataset, fullest.asked), []).extend(points)
     return [Block(points) for points in together.values()]
 
 
@@ -209,9 +245,12 @@ def _so_far(folder: RunFolder, run: Mapping[str, Any], evaluation: Evaluation) -
 
 def _read_rows(folder: RunFolder) -> dict[int, pl.DataFrame]:
     """By point its questions with their scores, in an order that does not depend on the run."""
-    question = pl.concat_str("question_id", "question", separator="\0").hash().alias("question")
-    shards = read_shards(folder, ["point", "question_id", "question", *CHARTED])
-    rows = pl.concat(shard.select("point", question, *CHARTED) for shard in shards)
+    keys = {
+        "question": pl.concat_str("question_id", "question", separator="\0").hash(),
+        "source": pl.coalesce(pl.col("meta").str.json_path_match("$.source"), "question_id"),
+    }
+    shards = read_shards(folder, ["point", "question_id", "question", "meta", *CHARTED])
+    rows = pl.concat(shard.select("point", *CHARTED, **keys) for shard in shards)
     parts = rows.sort("question").partition_by("point", as_dict=True, include_key=False)
     return {int(point): part for (point,), part in parts.items()}
 

@@ -16,9 +16,9 @@ _SIZE = (440, 290)
 
 def choices(block: Block, score: str) -> list[Choice]:
     """The point to take by a score, for each label."""
-    values = block.values(score)
+    answers = block.answers(score)
     prices = {index: block.points[index].price for index in block.comparable}
-    return [choose(values, prices, block.evaluation, among=among) for among in _by_label(block)]
+    return [choose(answers, prices, among=among) for among in _by_label(block)]
 
 
 def advice(block: Block, words: Words, score: str, choice: Choice) -> Advice:

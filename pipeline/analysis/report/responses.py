@@ -12,7 +12,7 @@ from pipeline.analysis.report.curves import BEAM_WIDTH, Curve
 from pipeline.analysis.report.measured import Block
 from pipeline.analysis.report.view import Axis, CurveView, Panel
 from pipeline.analysis.report.words import Words, percent, said, setting_text
-from pipeline.evaluation.statistics import Estimate, bootstrap_means
+from pipeline.evaluation.statistics import Estimate
 
 _SIZE = (440, 290)
 _SMALL = (220, 130)
@@ -44,14 +44,8 @@ def _estimates(block: Block, score: str, curves: Sequence[Curve]) -> Iterator[Es
     members = [curve.points(value) for curve in curves for value in curve.values]
     if not members:
         return
-    values = block.values(score)
-    settings = block.evaluation
-    means = bootstrap_means(
-        np.column_stack([values[:, indices].mean(axis=1) for indices in members]),
-        resamples=settings.bootstrap_resamples,
-        confidence=settings.confidence,
-        seed=settings.bootstrap_seed,
-    )
+    answers = block.answers(score)
+    means = answers.means(np.column_stack([answers.values[:, indices].mean(axis=1) for indices in members]))
     for indices, mean in zip(members, means, strict=True):
         yield block.points[indices[0]].summary.scores[score] if len(indices) == 1 else mean
 

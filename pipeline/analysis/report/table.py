@@ -8,7 +8,7 @@ from functools import partial
 
 from pipeline.analysis.report.charts import score_range
 from pipeline.analysis.report.curves import is_number
-from pipeline.analysis.report.measured import Measured
+from pipeline.analysis.report.measured import Block, Measured
 from pipeline.analysis.report.words import ABSENT, COSTS, SCORES, Figure, Name, Words, inserted, percent, setting_text
 from pipeline.evaluation.compat import printed_beside
 from pipeline.evaluation.statistics import Estimate
@@ -66,8 +66,9 @@ class PointTable:
     """The ends of what the bars are drawn on, in percent; None without bars."""
 
 
-def point_table(points: Sequence[Measured], words: Words, tags: Sequence[Mapping[str, str]]) -> PointTable:
+def point_table(block: Block, words: Words, tags: Sequence[Mapping[str, str]]) -> PointTable:
     """Every point with its settings, every score that one of them has, and its costs per question."""
+    points = block.points
     columns = list(_columns(points, words))
     drawn = [point.summary.scores[_DRAWN] for point in points if _DRAWN in point.summary.scores]
     ends = score_range(drawn) if drawn else None
@@ -75,7 +76,7 @@ def point_table(points: Sequence[Measured], words: Words, tags: Sequence[Mapping
         Row(
             group=words.place(point.group),
             name=name,
-            remarks=_remarks(point),
+            remarks=_remarks(point, block.fullest),
             bar=_bar(point.summary.scores.get(_DRAWN), ends),
             cells=[cell(point) for _, cell in columns],
             tags=of_point,
@@ -143,7 +144,8 @@ def _bar(score: Estimate | None, ends: tuple[float, float] | None) -> tuple[floa
     return low, mean, high
 
 
-def _remarks(point: Measured) -> list[str]:
+def _remarks(point: Measured, fullest: Measured) -> list[str]:
     summary = point.summary
     counts = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
-    return [f"{count:,} {what}" for what, count in counts.items() if count]
+    fewer = [] if point.asked == fullest.asked else [f"{point.rows.height:,} questions"]
+    return [*fewer, *(f"{count:,} {what}" for what, count in counts.items() if count)]

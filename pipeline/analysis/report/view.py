@@ -121,6 +121,8 @@ class BlockView:
     labels: Sequence[str]
     """What the numbers are, other than a language model's answers."""
     warnings: Sequence[str]
+    shares_sources: bool
+    """Whether questions that were built from one are drawn together where points are compared."""
     confidence: str
     legend: Sequence[tuple[Name, int]]
     """The methods as they are drawn and filtered, and how many points each has."""

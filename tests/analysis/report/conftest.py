@@ -18,13 +18,14 @@ WORDS = ("dataset.triples=2000", "engine.shard_size=8", "evaluation.bootstrap_re
 
 @pytest.fixture(scope="session")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    """`sweep("run.limit=20", depth=[1, 2])`: the folder of a run whose points differ in these keys of the method."""
+    """`sweep("run.limit=20", depth=[1, 2])`: a run whose points differ in these keys (of the method)."""
 
     def run(*words: str, **axes: list[object]) -> Path:
         folder = tmp_path_factory.mktemp("sweep") / "run"
         points = []
         for values in product(*axes.values()):
-            own = [f"method.{key}={value}" for key, value in zip(axes, values, strict=True)]
+            keys = (key if "." in key else f"method.{key}" for key in axes)
+            own = [f"{key}={value}" for key, value in zip(keys, values, strict=True)]
             overrides = (*WORDS, "llm.error_rate=0.3", f"run.dir={folder}", *words, *own)
             points.append(Point(overrides, config.compose(overrides)))
         execute(points, Console(quiet=True))

@@ -30,6 +30,7 @@ def point(
     tokens: float = 100.0,
     run: Run = RUN,
     model: str = "a model",
+    sources: Sequence[str] | None = None,
     breakdown: Mapping[str, Sequence[Group]] | None = None,
     **changed: Any,
 ) -> Measured:
@@ -66,6 +67,10 @@ def point(
         settings={"method": method, "experiment": "none", "method.name": name or method, **overrides, **others},
         served={"model": model, "label": label, "graph": "a graph", "roles": {}},
         rows=pl.DataFrame(
-            {"question": range(len(values)), **dict.fromkeys(CHARTED, pl.Series(values, dtype=pl.Float32))}
+            {
+                "question": range(len(values)),
+                "source": sources or range(len(values)),
+                **dict.fromkeys(CHARTED, pl.Series(values, dtype=pl.Float32)),
+            }
         ),
     )

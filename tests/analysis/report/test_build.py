@@ -101,6 +101,18 @@ def test_a_cheaper_point_that_may_be_as_good_is_recommended_and_marked() -> None
     assert [mark.chosen for mark in block.scores[0].fronts[0].chart.marks] == [False, True, False]
 
 
+def test_questions_that_were_built_from_one_are_drawn_together() -> None:
+    """Four wrong ones of twenty are no chance, but one wrong one of five that stand for four each may be."""
+    best, cheap = hits(20), hits(16)
+    sources = [f"source {number // 4}" for number in range(20)]
+    apart = [point(best, {"depth": 2}, calls=2), point(cheap, {"depth": 1})]
+    together = [point(best, {"depth": 2}, calls=2, sources=sources), point(cheap, {"depth": 1}, sources=sources)]
+    assert not view(*apart).shares_sources
+    assert view(*together).shares_sources
+    assert strict(*apart).advice[0].alone
+    assert not strict(*together).advice[0].alone
+
+
 def test_a_simulation_and_a_language_model_do_not_compete() -> None:
     points = [
         point(hits(20), {"depth": 1}, label="oracle"),
@@ -161,7 +173,8 @@ def test_a_point_that_was_stopped_early_is_shown_but_not_compared() -> None:
     assert block.scores[0].advice[0].among == 1
     assert [str(on.name) for on in block.scores[0].fronts[0].points] == ["srp (oracle) · depth 1"]
     assert block.scores[0].axes == []
-    assert block.warnings == ["1 points did not answer all questions: they are in the table, but not compared."]
+    assert block.table.rows[1].remarks == ["8 questions", "12 not run"]
+    assert block.warnings == ["1 points answered fewer questions than others: they are in the table, but not compared."]
 
 
 def test_scores_that_were_recomputed_are_not_passed_off_as_those_of_the_rows() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.analysis.report.choice import Choice, choose, pareto_front
+from pipeline.analysis.report.measured import Answers
 from tests.analysis.report.points import QUICK
 
 
@@ -33,7 +34,7 @@ def test_points_that_cost_and_score_the_same_share_a_place_on_the_front() -> Non
 
 def taken(columns: list[list[float]], prices: list[tuple[float, float]], among: list[int] | None = None) -> Choice:
     every = list(range(len(columns)))
-    return choose(np.array(columns).T, dict(enumerate(prices)), QUICK, among=among or every)
+    return choose(Answers(np.array(columns).T, None, QUICK), dict(enumerate(prices)), among=among or every)
 
 
 ALL = [1.0] * 50 + [0.0] * 50

@@ -31,7 +31,7 @@ def test_the_points_of_a_run_with_what_tells_them_apart(grid: Path) -> None:
 
 def test_the_rows_are_aligned_by_question(grid: Path) -> None:
     (block,) = read_blocks([grid])
-    values = block.values("f1")
+    values = block.answers("f1").values
     assert values.shape == (24, 4)
     rows = pl.read_parquet(grid / "traces" / "*.parquet", columns=["point", "question_id", "f1"])
     wide = rows.pivot("point", index="question_id", values="f1").select("0", "1", "2", "3").to_numpy()
@@ -55,6 +55,21 @@ def test_a_run_that_is_not_complete_is_read_so_far(grid: Path, tmp_path: Path) -
     assert [point.summary.questions for point in block.points] == [16] * 4
     assert {point.summary.label for point in block.points} == {"oracle"}
     assert block.points[0].run.totals is None
+
+
+def test_points_of_one_run_with_other_questions_are_not_compared_with_each_other(sweep: Sweep) -> None:
+    mixed = sweep("run.limit=10", **{"dataset.seed": [7, 8], "method.depth": [1, 2]})
+    blocks = read_blocks([mixed])
+    assert [[point.settings["dataset.seed"] for point in block.points] for block in blocks] == [[7, 7], [8, 8]]
+    assert [block.comparable for block in blocks] == [[0, 1], [0, 1]]
+
+
+def test_points_that_were_dropped_early_are_not_compared(sweep: Sweep) -> None:
+    dropped = sweep("run.limit=240", "run.halving=40", depth=[1, 2, 4])
+    (block,) = read_blocks([dropped])
+    heights = [point.rows.height for point in block.points]
+    assert heights[0] < heights[2] == 240
+    assert block.comparable == [index for index, height in enumerate(heights) if height == 240]
 
 
 def test_a_run_that_was_scored_anew_is_noticed(grid: Path, tmp_path: Path) -> None:
