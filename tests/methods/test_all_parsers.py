@@ -170,9 +170,8 @@ class _ListeningModel:
     model: Model
     heard: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
 
-    @property
-    def identity(self) -> str:
-        return self.model.identity
+    def identity_of(self, role: str) -> str:
+        return self.model.identity_of(role)
 
     async def complete(self, call: Call) -> Completion:
         return self._keep(call, await self.model.complete(call))

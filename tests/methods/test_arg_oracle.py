@@ -79,7 +79,7 @@ def test_whatever_the_model_does_no_question_fails(words: tuple[str, ...], tmp_p
 
 
 def test_the_retrievers_and_the_beam_save_an_erring_model(tmp_path: Path) -> None:
-    erring = ("llm.error_rate=0.15", "run.limit=180", "dataset.types=[1-hop,2-hop]")
+    erring = ("llm.error_rate=0.15", "run.limit=360", "dataset.types=[1-hop,2-hop]")
     scores = {
         name: hits(run(tmp_path / name, *erring, *words))
         for name, words in {
