@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 
 from jobs.cli import guard
-from jobs.common import help_text, remark, wants_help
+from jobs.common import help_text, print_remarks, remark, wants_help
 from pipeline import config
 from pipeline.analysis.ablations import effect_table, effects
 from pipeline.engine.run import Point, execute, run_dir
@@ -37,6 +37,9 @@ def main(argv: list[str]) -> int:
     found = effects(folder, numbers, ablations, config.build("evaluation", points[0].config))
     Console().print(effect_table(found, summaries, numbers))
     remark(folder, summaries)
+    if method == "srp" and points[0].config["retrieval"].get("reference_base") is None:
+        line = "there are no references to take away: name a file made by kgqa references in retrieval.reference_base"
+        print_remarks([line], Console())
     return 0
 
 

@@ -40,7 +40,11 @@ def remark(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:
     summary = folder.read_summary() or {}
     failed = sum(point.failed for point in summaries)
     again = [f"{failed} questions failed (column `error`): run.retry_failed=true runs them again"] if failed else []
-    print_remarks([*again, *remarks(summary["rejected"], folder.rejected), *_made_anew(folder, summary)], Console())
+    capped = sum(point.statuses.get("budget_exhausted", 0) for point in summaries)
+    cut = [f"{capped:,} answers were cut short by a cap of budget (`status` budget_exhausted)"] if capped else []
+    print_remarks(
+        [*again, *cut, *remarks(summary["rejected"], folder.rejected), *_made_anew(folder, summary)], Console()
+    )
 
 
 def _made_anew(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:

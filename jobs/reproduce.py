@@ -57,7 +57,9 @@ def main(argv: list[str]) -> int:
         return 0
     plan: Plan = config.build("reproduce", config.compose(argv, name="reproduce"))
     common = [word for word in argv if word.lstrip("+").partition("=")[0].partition(".")[0] not in _OWN]
-    rows = rows_of({**plan.words(), **_referenced(plan, common)}, plan.seeds, common)
+    stood_in = [name for name, words in plan.datasets.items() if words is None and plan.scale == "smoke"]
+    words_of = {**plan.words(), **_referenced(plan, stood_in, common)}
+    rows = rows_of(words_of, plan.seeds, common, stood_in=stood_in)
     overrides = list(dict.fromkeys(point for row in rows for point in row.points))
     if not overrides:
         raise UserError("no dataset is at hand: name one by reproduce.datasets, or take scale=smoke")
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
         config.check(point.config)
     summaries = execute(points, Console(stderr=True))
     folder = RunFolder(run_dir(points))
-    found = reproduce(rows, folder, overrides)
+    found = reproduce(rows, folder, overrides, config.build("evaluation", points[0].config))
     differing = circumstances(rows, summaries, folder.read_run() or {}, overrides)
     sections = list(by_table(found, labels_of(summaries)))
     _write(folder, sections, differing)
@@ -78,9 +80,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _referenced(plan: Plan, common: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _referenced(plan: Plan, stood_in: Sequence[str], common: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The datasets that are stood in for, with SRP's references for the stand-in, built if they are not there yet."""
-    stood_in = [name for name, words in plan.datasets.items() if words is None and plan.scale == "smoke"]
     named = any(word.startswith("retrieval.reference_base=") for word in (*common, *plan.stand_in))
     if named or not stood_in:
         return {}

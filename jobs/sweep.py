@@ -21,7 +21,7 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.table import sweep_table
 
-USAGE = "kgqa sweep [POINTS.txt] [group=choice,choice] [key=value,value] [hydra/sweeper=NAME] …"
+USAGE = "kgqa sweep [group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | POINTS.txt [key=value] …"
 
 
 def main(argv: list[str]) -> int:
@@ -49,7 +49,7 @@ def _multirun(argv: Sequence[str], sweep: Sweep) -> None:
         tempfile.TemporaryDirectory() as notes,  # the basic sweeper wants to write down what run.yaml says better
         hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"),
     ):
-        words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={notes}", *argv]
+        words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={notes}", *_seeded(argv)]
         running = GlobalHydra.instance().hydra
         assert running is not None
         try:
@@ -58,14 +58,23 @@ def _multirun(argv: Sequence[str], sweep: Sweep) -> None:
             raise _mistake(argv) or UserError(str(error).splitlines()[0]) from None
 
 
+def _seeded(argv: Sequence[str]) -> list[str]:
+    """A search that is begun again has to ask for the same points, or it could not be resumed."""
+    searches = "hydra/sweeper=optuna" in argv and not any("hydra.sweeper.sampler" in word for word in argv)
+    own = any(word.startswith("hydra/sweeper/sampler=") for word in argv)
+    return [*(["hydra.sweeper.sampler.seed=0"] if searches and not own else []), *argv]
+
+
 def _mistake(argv: Sequence[str]) -> UserError | None:
     """What is wrong with a word by itself, which `config` says better than Hydra; None when it is not one word."""
-    lists = {key: values.split(",") for key, _, values in (word.partition("=") for word in argv) if "(" not in values}
-    groups = [f"{key}={values[0]}" for key, values in lists.items() if "." not in key and "/" not in key]
-    for key, values in lists.items():
+    words = [word for word in argv if not word.startswith("hydra.")]
+    lists = {word: word.partition("=")[2].split(",") for word in words if not set("([{'") & set(word)}
+    firsts = {word: f"{word.partition('=')[0]}={values[0]}" for word, values in lists.items()}
+    for word, values in lists.items():
+        others = [firsts.get(other, other) for other in words if other != word and "(" not in other]
         for value in values:
             try:
-                config.compose([*(word for word in groups if not word.startswith(f"{key}=")), f"{key}={value}"])
+                config.compose([*others, f"{word.partition('=')[0]}={value}"])
             except UserError as mistake:
                 return mistake
     return None
@@ -77,7 +86,10 @@ def _read_points(path: Path) -> Iterator[list[str]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as a file of points: {error}") from None
-    points = [words for line in lines if (words := shlex.split(line, comments=True))]
+    try:
+        points = [words for line in lines if (words := shlex.split(line, comments=True))]
+    except ValueError as error:
+        raise UserError(f"{path} is no file of points, which are written as on the command line: {error}") from None
     if not points:
         raise UserError(f"{path} holds no point: write one per line, as on the command line")
     return iter(points)
@@ -91,6 +103,9 @@ def _report(sweep: Sweep) -> None:
         remark(folder, summaries)
     saved = [folder.read_summary() or {} for folder, _ in sweep.batches]
     logical, physical = (sum(each[name] for each in saved) for name in ("logical_llm_calls", "physical_llm_calls"))
+    best = max(points, key=lambda point: point.scores["hits_at_1"].mean if "hits_at_1" in point.scores else -1)
+    leading = f"highest Hits@1: point {best.point}, {best.method} {' '.join(best.overrides)}"
+    print_remarks([leading] if len(points) > 1 else [], console)
     print_remarks([f"{len(points)} points: {logical:,} calls if each had run alone, {physical:,} made"], console)
 
 

@@ -321,7 +321,7 @@ def _mistake(error: Exception, overrides: Sequence[str], name: str) -> str:
         case OverrideParseException():
             return f"'{error.override}' is not of the form key=value (with special characters, 'key=\"value\"')"
         case ConfigCompositionException() if "Ambiguous value" in reason:
-            return f"{reason}: a list is written key=[1,2]"
+            return f"{reason}: a list is written key=[1,2]; one value after the other is for kgqa sweep"
         case ConfigCompositionException():
             return _unknown_key(overrides, name) or reason
         case InterpolationResolutionError():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +48,10 @@ class Effect:
             return "none shown"
         if not self.published:
             return "shown"
-        return "as published" if shown == np.sign(fmean(self.published)) else "the other way"
+        signs = {np.sign(value) for value in self.published if value}
+        if len(signs) > 1:
+            return "published both ways"
+        return "as published" if shown in signs else "the other way"
 
 
 def effects(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -33,6 +33,8 @@ class Row:
     """Each as its overrides."""
     because: str
     """Why there is no point; empty when there is."""
+    stood_in: bool = False
+    """Whether the points ask another dataset in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,13 @@ class Reproduced:
     strict: Estimate | None
     because: str
     """Why one of them is missing."""
+    stood_in: bool = False
+    """Whether ours are of another dataset."""
 
     @property
     def gap(self) -> float | None:
-        """Points by which ours is above the paper's number."""
-        return None if self.ours is None else self.ours.mean - self.figure.value
+        """Points by which ours is above the paper's number; None where they are not of one dataset."""
+        return None if self.ours is None or self.stood_in else self.ours.mean - self.figure.value
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts."""
@@ -58,21 +62,34 @@ class Reproduced:
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
             for name, value in (("ours", self.ours), ("strict", self.strict))
         }
-        return {**paper, **ours, "gap": self.gap, "because": self.because}
+        return {**paper, **ours, "gap": self.gap, "because": self.because, "stood_in": self.stood_in}
 
 
-def rows_of(datasets: Mapping[str, Sequence[str] | None], seeds: Sequence[int], common: Sequence[str]) -> list[Row]:
-    """Every published figure with the overrides that run it; `datasets` are the words that choose each."""
-    return [_row(figure, datasets, seeds, common) for figure in published_figures()]
+def rows_of(
+    datasets: Mapping[str, Sequence[str] | None],
+    seeds: Sequence[int],
+    common: Sequence[str],
+    *,
+    stood_in: Collection[str] = (),
+) -> list[Row]:
+    """Every published figure with the overrides that run it.
+
+    `datasets` are the words that choose each, and `stood_in` those of which another one takes the place; the words of
+    `common` come last, so that they win.
+    """
+    rows = [_row(figure, datasets, seeds, common) for figure in published_figures()]
+    return [replace(row, stood_in=bool(row.points) and dataset_key(row.figure) in stood_in) for row in rows]
 
 
-def reproduce(rows: Sequence[Row], folder: RunFolder, points: Sequence[tuple[str, ...]]) -> list[Reproduced]:
+def reproduce(
+    rows: Sequence[Row], folder: RunFolder, points: Sequence[tuple[str, ...]], settings: Evaluation
+) -> list[Reproduced]:
     """Hold a finished run, whose points are `points`, against the published figures."""
     scores = sorted({STRICT}.union(row.figure.score for row in rows if row.figure.score))
     table = pl.concat(read_shards(folder, ["point", "level", *scores]))
     of_point = {point: rows for (point,), rows in table.partition_by("point", as_dict=True).items()}
     numbers = {overrides: of_point[number] for number, overrides in enumerate(points)}
-    return [_hold(row, [numbers[point] for point in row.points]) for row in rows]
+    return [_hold(row, [numbers[point] for point in row.points], settings) for row in rows]
 
 
 def by_table(found: Sequence[Reproduced], labels: str) -> Iterator[tuple[str, list[Reproduced]]]:
@@ -107,6 +124,7 @@ def cells(line: Reproduced) -> tuple[str, ...]:
     """What is printed of a figure, in the order of `HEADINGS`."""
     figure = line.figure
     dataset = " ".join(part for part in (figure.dataset, figure.subset) if part) or _ABSENT
+    dataset += " (ours: a stand-in)" if line.stood_in else ""
     ours = _estimate(line.ours) if line.ours else line.because
     gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
     return (figure.row, dataset, figure.metric, str(figure), ours, _estimate(line.strict), gap)
@@ -153,11 +171,11 @@ def _row(
     )
     if because or words is None:
         return Row(figure, (), because)
-    preset = (*common, *words, f"experiment={figure.preset}", *figure.overrides)
+    preset = (*words, f"experiment={figure.preset}", *figure.overrides, *common)
     return Row(figure, tuple((*preset, f"run.seed={seed}") for seed in seeds), "")
 
 
-def _hold(row: Row, of_seeds: Sequence[pl.DataFrame]) -> Reproduced:
+def _hold(row: Row, of_seeds: Sequence[pl.DataFrame], settings: Evaluation) -> Reproduced:
     figure = row.figure
     if not of_seeds:
         return Reproduced(figure, None, None, row.because)
@@ -166,18 +184,17 @@ def _hold(row: Row, of_seeds: Sequence[pl.DataFrame]) -> Reproduced:
         if not of_seeds[0].height:
             return Reproduced(figure, None, None, f"no {figure.subset} in ours")
     assert figure.score is not None
-    ours, strict = (_over_seeds(of_seeds, score) for score in (figure.score, STRICT))
-    return Reproduced(figure, ours, strict, "" if ours else f"no {figure.score} in ours")
+    ours, strict = (_over_seeds(of_seeds, score, settings) for score in (figure.score, STRICT))
+    return Reproduced(figure, ours, strict, "" if ours else f"no {figure.score} in ours", row.stood_in)
 
 
-def _over_seeds(of_seeds: Sequence[pl.DataFrame], score: str) -> Estimate | None:
+def _over_seeds(of_seeds: Sequence[pl.DataFrame], score: str, settings: Evaluation) -> Estimate | None:
     """In percent: the mean over questions with its bootstrap interval, or over seeds where there are several."""
     values = [rows[score].drop_nulls().to_numpy() * 100.0 for rows in of_seeds]
     if not len(values[0]):
         return None
     if len(values) > 1:
         return mean_over_seeds([float(of_seed.mean()) for of_seed in values])
-    settings = Evaluation()
     return bootstrap_mean(values[0], resamples=settings.bootstrap_resamples, confidence=settings.confidence)
 
 

@@ -24,7 +24,8 @@ from pipeline.traces.folder import RunFolder
 from pipeline.types import Example
 
 DOUBT = 0.05
-"""How probable it may be that the best point is dropped."""
+"""How probable it may be that the best point of some dataset is dropped."""
+_COLUMNS = ["point", "question_id", "status", "hits_at_1"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class Halving:
             for place, chunk in enumerate(chunks):
                 if place in rungs:
                     yield BARRIER
-                    kept = self._survivors(points, done, level=DOUBT / (max(1, len(part.points) - 1) * len(rungs)))
+                    kept = self._survivors(
+                        points, done, level=DOUBT / (len(parts) * max(1, len(part.points) - 1) * len(rungs))
+                    )
                     if len(kept) < len(points):
                         asked, dropped = place * size, len(points) - len(kept)
                         line = f"after {asked:,} questions {dropped} of {len(points)} points are dropped"
@@ -65,12 +68,13 @@ class Halving:
         return {first << power for power in range(shards.bit_length()) if first << power < shards}
 
     def _survivors(self, points: tuple[int, ...], done: Sequence[int], *, level: float) -> tuple[int, ...]:
-        rows = pl.concat(
-            pl.read_parquet(self.folder.shard(index), columns=["point", "question_id", "hits_at_1"], glob=False)
-            for index in done
-        )
-        wide = rows.filter(pl.col("point").is_in(points)).pivot("point", index="question_id", values="hits_at_1")
-        hits = {point: wide[str(point)].fill_null(0).to_numpy() > 0 for point in points}
+        rows = pl.concat(pl.read_parquet(self.folder.shard(index), columns=_COLUMNS, glob=False) for index in done)
+        # A question that met an outage, or has no gold answer, says nothing of the points.
+        rows = rows.filter(pl.col("point").is_in(points), pl.col("status") != "failed").drop_nulls("hits_at_1")
+        wide = rows.pivot("point", index="question_id", values="hits_at_1").drop_nulls()
+        if any(str(point) not in wide.columns for point in points) or wide.is_empty():
+            return points
+        hits = {point: wide[str(point)].to_numpy() > 0 for point in points}
         return tuple(survivors(hits, level=level))
 
 

@@ -29,18 +29,8 @@ from pipeline.evaluation.summary import PointSummary
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 
-_OF_THE_RUN = (
-    *(
-        "run.retry_failed",
-        "run.halving",
-        "dataset.strict",
-        "engine.name",
-        "engine.concurrency",
-        "engine.shard_size",
-        "engine.share",
-    ),
-    *("engine.workers", "engine.address", "engine.cpus_per_worker", "engine.max_replacements"),
-)
+_OF_THE_RUN = ("run.dir", "run.reuse", "run.retry_failed", "run.halving", "dataset.strict", "engine", "evaluation")
+"""Keys and sections of which a run has one value, whatever its points are."""
 _PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
 
 
@@ -192,11 +182,20 @@ def _executor(name: str) -> Any:
 
 def _check_common(points: Sequence[Point]) -> None:
     """Raise UserError where points differ in what holds for the run as a whole."""
-    for key in _OF_THE_RUN:
-        values = dict.fromkeys(dict(config.flatten(point.config)).get(key) for point in points)
-        if len(values) > 1:
+    for key, values in _differing(points).items():
+        if key.startswith(_OF_THE_RUN):
             listed = ", ".join(map(str, values))
             raise UserError(f"{key} is one for the whole run, and the points of this one have {listed}: give it once")
+    run = points[0].config["run"]
+    if run["halving"] and run["retry_failed"]:
+        raise UserError("run.retry_failed=true does not go with run.halving, whose decisions are made: begin a new run")
+
+
+def _differing(points: Sequence[Point]) -> dict[str, list[Any]]:
+    """The keys that not all points give the same value, with the values that there are."""
+    flat = [dict(config.flatten(point.config)) for point in points]
+    values = {key: list({config.canonical(each.get(key)): each.get(key) for each in flat}.values()) for key in flat[0]}
+    return {key: found for key, found in values.items() if len(found) > 1}
 
 
 def _describe(points: Sequence[Point], served: Sequence[Served], began: float) -> dict[str, Any]:

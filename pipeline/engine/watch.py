@@ -88,7 +88,7 @@ class Watch:
         """Tell that points were dropped, and expect so many rows fewer."""
         self.say(line)
         if (total := self._bar.tasks[0].total) is not None:
-            self._bar.update(self._task, total=total - rows)
+            self._bar.update(self._task, total=max(self.sum.questions, total - rows))
 
     def on_progress(self, progress: Progress) -> None:
         """Add rows that have just finished."""

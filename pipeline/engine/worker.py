@@ -111,7 +111,7 @@ class Worker:
     ) -> list[TraceRow]:
         """Run one question at all points that ask it, together; `retried` are the calls of questions that failed."""
         id = example.question.id
-        reused = self._reused(id)
+        reused = await asyncio.to_thread(self._reused, id) if self._earlier else {}
 
         def memo_of(owner: str) -> Memo:
             made = {**retried.get(id, {}), **draft.calls(owner)}

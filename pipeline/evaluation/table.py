@@ -49,10 +49,12 @@ def score_table(points: Sequence[PointSummary]) -> Table:
 def sweep_table(points: Sequence[PointSummary]) -> Table:
     """One line per point: what tells it from the others, its scores, and what it would have cost alone."""
     table = _table(None, "\n".join(_caption(points, "beside them")))
+    table.add_column("#", justify="right")
     table.add_column("method", overflow="fold")
     axes = varying(points)
-    for axis in axes:
-        table.add_column(axis.rpartition(".")[2], justify="right", overflow="fold")
+    short = [axis.rpartition(".")[2] for axis in axes]
+    for axis, heading in zip(axes, short, strict=True):
+        table.add_column(heading if short.count(heading) == 1 else axis, justify="right", overflow="fold")
     counts = {point.questions for point in points}
     if len(counts) > 1:  # another dataset, or dropped early
         table.add_column("questions", justify="right")
@@ -64,8 +66,9 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
         answered = point.questions - point.not_run
         costs = (f"{point.counters[name] / answered:,.1f}" for name in _COSTS)
         table.add_row(
+            str(point.point),
             name,
-            *(values.get(axis, _ABSENT) for axis in axes),
+            *(Text(values.get(axis, _ABSENT)) for axis in axes),
             *([f"{point.questions:,}"] if len(counts) > 1 else []),
             *(_line(point.scores.get(score)) for score in _STANDARD),
             *costs,

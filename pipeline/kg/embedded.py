@@ -57,10 +57,11 @@ class EmbeddedGraph:
         remember = lru_cache(self.memo_entries)
         self._relations_of: Callable[[EntityId], list[Relation]] = remember(self._read_relations)
         self._neighbours_of: Callable[[Hop, int], Neighbours] = remember(self._read_neighbours)
+        self._label_of: Callable[[EntityId], str | None] = remember(self._read_label)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        del self._store, self._relations_of, self._neighbours_of
+        del self._store, self._relations_of, self._neighbours_of, self._label_of
 
     def for_question(self, question: Question) -> Self:
         return self
@@ -75,7 +76,7 @@ class EmbeddedGraph:
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
         """The name of each entity by the order of §8.5; a node that is a name carries itself."""
-        return _each(self._read_label, ids)
+        return _each(self._label_of, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
         """Whether each entity is a mediator by the rule of §8.5."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from pipeline.text import canonical_literal
@@ -46,7 +47,13 @@ class Printer:
 
 def print_facts(facts: Iterable[Fact]) -> str:
     """A list of facts on one line, every part quoted and escaped."""
-    return "[" + ", ".join(f"({', '.join(map(quoted, fact))})" for fact in facts) + "]"
+    return f"[{', '.join(map(_print_fact, facts))}]"
+
+
+@lru_cache(16_384)
+def _print_fact(fact: Fact) -> str:
+    """Remembered: call after call of a question shows the same facts, and at every point of a sweep again."""
+    return f"({', '.join(map(quoted, fact))})"
 
 
 def node_name(node: Node, names: Names) -> str | None:

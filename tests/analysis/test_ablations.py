@@ -22,7 +22,8 @@ def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
         (-0.04, 0.01, (-1.0,), "none shown"),
         (0.0, 0.0, (-1.0,), "none shown"),
         (-0.04, -0.01, (), "shown"),
-        (0.01, 0.04, (5.0, -1.0), "as published"),
+        (0.01, 0.04, (5.0, -1.0), "published both ways"),
+        (-0.04, -0.01, (0.0, -1.0), "as published"),
     ],
 )
 def test_verdicts(low: float, high: float, published: tuple[float, ...], verdict: str) -> None:

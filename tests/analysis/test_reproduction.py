@@ -25,7 +25,7 @@ def test_every_published_figure_has_its_row() -> None:
 
 def test_a_row_is_its_preset_on_its_dataset_once_per_seed() -> None:
     found = row(paper="SRP", table="ablation", variant="w/o reference", dataset="webqsp")
-    words = ("llm=oracle", "dataset=webqsp", "experiment=srp_no_reference")
+    words = ("dataset=webqsp", "experiment=srp_no_reference", "llm=oracle")  # the user's own words win
     assert found.points == ((*words, "run.seed=0"), (*words, "run.seed=1"))  # type: ignore[attr-defined]
 
 
@@ -53,6 +53,13 @@ def test_what_cannot_be_run_says_why(wanted: dict[str, object], because: str) ->
 def figure(**changed: object) -> Figure:
     found = next(each for each in published_figures() if each.method == "SRP")
     return dataclasses.replace(found, **changed)  # type: ignore[arg-type]
+
+
+def test_a_stand_in_has_no_gap_and_is_called_one() -> None:
+    estimate = Estimate(80.0, 75.0, 84.0, 100)
+    line = Reproduced(figure(), estimate, estimate, "", stood_in=True)
+    assert line.gap is None
+    assert "(ours: a stand-in)" in cells(line)[1]
 
 
 def test_the_gap_is_ours_less_theirs() -> None:

@@ -15,6 +15,7 @@ from pipeline import config
 from pipeline.datasets.sample import SampleWorld
 from pipeline.engine.halving import DOUBT, fair_order, survivors
 from pipeline.engine.run import Point, execute
+from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
 
 WORDS = (
@@ -122,3 +123,27 @@ class TestGuarantee:
         worst = {point: np.zeros(500, dtype=bool) for point in range(9)}
         assert survivors({**worst, 9: np.ones(500, dtype=bool)}, level=0.001) == [0, 1, 2, 3, 9]
         assert survivors(worst, level=0.001) == list(range(9))
+
+
+class TestOutages:
+    def test_a_question_that_failed_drops_nobody(self, tmp_path: Path) -> None:
+        """A point whose server was away for a while is not behind because of it."""
+        from pipeline.engine.halving import Halving
+
+        run(tmp_path / "run")
+        folder = RunFolder(tmp_path / "run")
+        for index in folder.finished():
+            rows = pl.read_parquet(folder.shard(index))
+            away = pl.col("point") == len(DEPTHS) - 1
+            failed = rows.with_columns(
+                status=pl.when(away).then(pl.lit("failed")).otherwise(pl.col("status")),
+                hits_at_1=pl.when(away).then(0.0).otherwise(pl.col("hits_at_1")).cast(pl.Float32),
+            )
+            failed.write_parquet(folder.shard(index))
+        halving = Halving(folder, 24, lambda line, rows: None)
+        points = tuple(range(len(DEPTHS)))
+        assert halving._survivors(points, sorted(folder.finished()), level=0.05) == points
+
+    def test_what_was_dropped_is_not_mended(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"run\.retry_failed=true does not go with run\.halving"):
+            run(tmp_path / "run", "run.halving=24", "run.retry_failed=true")

@@ -96,6 +96,8 @@ def test_optuna_is_told_each_score_and_every_batch_reuses_the_calls_before(kgqa:
         ("none.txt", "none.txt cannot be read as a file of points"),
         ("one.txt two.txt", "one.txt and two.txt: name one file of points"),
         ("hydra/sweeper=optna method.depth=1,2", "there is no hydra/sweeper=optna. Did you mean 'optuna'?"),
+        ("evaluation.confidence=0.9,0.95", "evaluation.confidence is one for the whole run"),
+        ("method=srp,cot dataset.triples=1000,2000 method.judge=true,false", "unknown key 'method.judge'"),
         ("hydra/launcher=basic method.depth=1,2", "a sweep needs hydra/launcher=fused"),
     ],
 )
@@ -166,3 +168,23 @@ def test_drawn_answers_of_a_seeded_server_are_those_of_the_points_alone(kgqa: Kg
         again = kgqa("sweep", "points.txt", *WORLD, "llm=endpoint", words, "run.dir=again", "run.reuse=[fused]")
         assert again.code == 0, again.err
         assert model.requests == summary(tmp_path / "again")["physical_llm_calls"] == 0
+
+
+def test_values_in_brackets_are_shown_as_they_are(kgqa: Kgqa) -> None:
+    shown = kgqa("sweep", "dataset.types=[1-hop],[count]", *ERRING)
+    assert shown.code == 0, shown.err
+    assert "[1-hop]" in shown.out
+    assert "[count]" in shown.out
+
+
+def test_a_search_that_is_begun_again_asks_for_the_same_points(kgqa: Kgqa) -> None:
+    words = ("sweep", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2", "method=srp")
+    first, second = (kgqa(*words, "method.depth=range(1,4)", *ERRING) for _ in range(2))
+    assert second.code == 0, second.err
+    assert second.out == first.out
+    assert "highest Hits@1: point" in second.out
+
+
+def test_answers_that_a_cap_cut_short_are_told(kgqa: Kgqa) -> None:
+    shown = kgqa("sweep", "method=r3", "method.depth=4,8", "budget.max_llm_calls=5", *ERRING)
+    assert "answers were cut short by a cap of budget" in shown.out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
@@ -150,7 +150,7 @@ class Judge(Prompt[Verdict]):
             facts = _read_facts(item)
             if facts and 1 <= number <= len(self._printed) and _begins_with(self._printed[number - 1], facts):
                 retained[self.sequences[number - 1].first(len(facts))] = None
-            elif facts != []:
+            elif facts != ():
                 hallucinated.append(number)
         return tuple(retained), tuple(hallucinated)
 
@@ -176,17 +176,18 @@ def _after_retained(text: str) -> str:
         return ""
 
 
-def _read_facts(item: str) -> list[tuple[str, ...]] | None:
-    """The facts of one retained item; None when they cannot be read."""
+@lru_cache(1024)
+def _read_facts(item: str) -> Sequence[tuple[str, ...]] | None:
+    """The facts of one retained item; None when they cannot be read. All points of a sweep read the same items."""
     try:
         facts = twice(lambda text: read_literal(text, "["), item)
     except ParseError:
         return None
     assert isinstance(facts, list), "a literal that opens with a bracket is a list"
     lists = [fact for fact in facts if isinstance(fact, list)]
-    return [tuple(map(str, fact)) for fact in lists] if len(lists) == len(facts) else None
+    return tuple(tuple(map(str, fact)) for fact in lists) if len(lists) == len(facts) else None
 
 
 def _begins_with(sequence: Sequence[Fact], facts: Sequence[tuple[str, ...]]) -> bool:
-    first = sequence[: len(facts)]
+    first = tuple(sequence[: len(facts)])
     return first == facts or [tuple(map(loose, fact)) for fact in first] == [tuple(map(loose, fact)) for fact in facts]
