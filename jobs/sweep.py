@@ -19,6 +19,7 @@ from jobs.common import help_text, print_remarks, remark, wants_help
 from pipeline import config
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
+from pipeline.evaluation.summary import PointSummary
 from pipeline.evaluation.table import sweep_table
 
 USAGE = "kgqa sweep [group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | POINTS.txt [key=value] …"
@@ -95,6 +96,14 @@ def _read_points(path: Path) -> Iterator[list[str]]:
     return iter(points)
 
 
+def _leader(points: Sequence[PointSummary]) -> str:
+    """The point with the highest Hits@1, by what tells it from the others."""
+    best = max(points, key=lambda point: point.scores["hits_at_1"].mean if "hits_at_1" in point.scores else -1)
+    common = set.intersection(*(set(point.overrides) for point in points))
+    own = [word for word in best.overrides if word not in common and not word.startswith("run.")]
+    return f"highest Hits@1: point {best.point}, {best.method} {' '.join(own)}"
+
+
 def _report(sweep: Sweep) -> None:
     console = Console()
     points = [summary for _, summaries in sweep.batches for summary in summaries]
@@ -103,9 +112,8 @@ def _report(sweep: Sweep) -> None:
         remark(folder, summaries)
     saved = [folder.read_summary() or {} for folder, _ in sweep.batches]
     logical, physical = (sum(each[name] for each in saved) for name in ("logical_llm_calls", "physical_llm_calls"))
-    best = max(points, key=lambda point: point.scores["hits_at_1"].mean if "hits_at_1" in point.scores else -1)
-    leading = f"highest Hits@1: point {best.point}, {best.method} {' '.join(best.overrides)}"
-    print_remarks([leading] if len(points) > 1 else [], console)
+    if len(points) > 1:
+        print_remarks([_leader(points)], console)
     print_remarks([f"{len(points)} points: {logical:,} calls if each had run alone, {physical:,} made"], console)
 
 
