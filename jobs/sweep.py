@@ -19,7 +19,7 @@ from jobs.common import help_text, print_remarks, remark, wants_help
 from pipeline import config
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import PointSummary
+from pipeline.evaluation.summary import PointSummary, own_words
 from pipeline.evaluation.table import sweep_table
 
 USAGE = "kgqa sweep [group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | POINTS.txt [key=value] …"
@@ -98,10 +98,11 @@ def _read_points(path: Path) -> Iterator[list[str]]:
 
 def _leader(points: Sequence[PointSummary]) -> str:
     """The point with the highest Hits@1, by what tells it from the others."""
-    best = max(points, key=lambda point: point.scores["hits_at_1"].mean if "hits_at_1" in point.scores else -1)
-    common = set.intersection(*(set(point.overrides) for point in points))
-    own = [word for word in best.overrides if word not in common and not word.startswith("run.")]
-    return f"highest Hits@1: point {best.point}, {best.method} {' '.join(own)}"
+    own = own_words([point.overrides for point in points])
+    hits = [point.scores["hits_at_1"].mean if "hits_at_1" in point.scores else -1 for point in points]
+    best = hits.index(max(hits))
+    words = [word for word in own[best] if not word.startswith("run.")]
+    return f"highest Hits@1: point {points[best].point}, {points[best].method} {' '.join(words)}"
 
 
 def _report(sweep: Sweep) -> None:

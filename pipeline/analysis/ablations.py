@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from pipeline.evaluation.ablations import Ablation, published_effects
 from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.evaluation.summary import PointSummary
+from pipeline.evaluation.table import plain_table
 from pipeline.traces.folder import RunFolder
 
 STRICT = "hits_at_1"
@@ -80,8 +80,7 @@ def effect_table(found: Sequence[Effect], summaries: Sequence[PointSummary], poi
     label = f" ({first.label})" if first.label else ""
     title = f"{first.method}{label} without its parts, on {first.dataset}, {first.questions:,} questions"
     caption = f"percent and points, {first.confidence:.0%} paired bootstrap intervals; published: across its datasets"
-    table = Table(title=Text(title), caption=Text(caption), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.title_justify = table.caption_justify = "left"
+    table = plain_table(title, caption)
     table.add_column("ablation", overflow="fold", min_width=16)
     for heading in ("score", "with → without", "difference", "published"):
         table.add_column(heading, no_wrap=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from pipeline.analysis.compare import Comparison, Cost, Flip, Sources
 from pipeline.analysis.noise import Noise
 from pipeline.analysis.pairs import RunPoint
+from pipeline.evaluation.table import plain_table
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
@@ -31,7 +31,7 @@ def comparison_table(
     counts = {each.questions for each in comparisons}
     common = f", {counts.pop():,} common questions" if len(counts) == 1 else ""
     title = f"{score} against {_title(base)}, on {base.dataset}{common}"
-    table = _table(title, "\n".join(_footnotes(points, comparisons, _CORRECTIONS[correction], sources)))
+    table = plain_table(title, "\n".join(_footnotes(points, comparisons, _CORRECTIONS[correction], sources)), padding=0)
     table.add_column("point", overflow="fold", min_width=_POINT_WIDTH)
     for heading, width in _FIGURES.items():
         table.add_column(heading, justify="right", overflow="fold", max_width=width)
@@ -52,7 +52,7 @@ def comparison_table(
 def cost_table(comparisons: Sequence[Comparison]) -> Table:
     """A row per point: what a question costs there and at the base, and what an extra call buys."""
     caption = "points per call: bought by one more, or lost with one less, where a difference is shown"
-    table = _table("cost per question, base → point", caption)
+    table = plain_table("cost per question, base → point", caption, padding=0)
     table.add_column("point", overflow="fold", min_width=_POINT_WIDTH)
     for heading in (*_COSTS, "points per call"):
         table.add_column(heading, justify="right", overflow="fold", max_width=15)
@@ -76,7 +76,7 @@ def flip_tables(
             f"{base.name} beats {each.point.name} on {_count(len(each.lost), 'question')}, {each.point.name} beats "
             f"{base.name} on {len(each.won):,}; the first {max(len(lost), len(won))} of each"
         )
-        table = _table(title)
+        table = plain_table(title, padding=0)
         table.add_column("question", overflow="fold", ratio=5)
         for heading in (base.name, each.point.name, "gold"):
             table.add_column(heading, overflow="fold", ratio=3)
@@ -113,17 +113,6 @@ _COSTS: Mapping[str, Callable[[Cost], str]] = {
     "tokens": lambda cost: f"{cost.tokens:,.0f}",
     "seconds": lambda cost: f"{cost.wall_s:.2f}",
 }
-
-
-def _table(title: str, caption: str | None = None) -> Table:
-    return Table(
-        title=Text(title),
-        caption=Text(caption) if caption else None,
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=0,
-    )
 
 
 def _title(point: RunPoint) -> str:

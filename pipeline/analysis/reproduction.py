@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 import polars as pl
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from pipeline.evaluation.published import Figure, published_figures
 from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.statistics import Estimate, bootstrap_mean, mean_over_seeds
 from pipeline.evaluation.summary import PointSummary
+from pipeline.evaluation.table import plain_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -100,7 +100,7 @@ def by_table(found: Sequence[Reproduced], labels: str) -> Iterator[tuple[str, li
 
 def rich_table(title: str, lines: Sequence[Reproduced]) -> Table:
     """One published table: a line per figure."""
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = plain_table(title)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading in HEADINGS[:3] else "right", overflow="fold")
     before = ""

@@ -25,7 +25,7 @@ from pipeline.engine.summary import TIMES, Ended, summarise
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import PointSummary
+from pipeline.evaluation.summary import PointSummary, own_words
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 
@@ -153,8 +153,7 @@ def _names(points: Sequence[Point]) -> list[str]:
     """What tells each point from the others, in words; nothing for a single one."""
     if len(points) == 1:
         return []
-    common = set.intersection(*(set(point.overrides) for point in points))
-    own = (" ".join(word for word in point.overrides if word not in common) for point in points)
+    own = map(" ".join, own_words([point.overrides for point in points]))
     return [words or point.config["choices"]["method"] for words, point in zip(own, points, strict=True)]
 
 

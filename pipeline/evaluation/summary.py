@@ -131,6 +131,12 @@ class PointSummary:
         )
 
 
+def own_words(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Of the overrides of each point those that not all points share."""
+    shared = set.intersection(*map(set, overrides))
+    return [[word for word in of_point if word not in shared] for of_point in overrides]
+
+
 def tally(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Count together the rows that are alike in all that is averaged, so that a run of any length needs little memory.
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from pipeline.evaluation.compat import printed_beside
 from pipeline.evaluation.peers import RuleMean
 from pipeline.evaluation.statistics import Estimate
-from pipeline.evaluation.summary import Group, PointSummary
+from pipeline.evaluation.summary import Group, PointSummary, own_words
 
 _STANDARD = {"hits_at_1": "Hits@1", "f1": "F1"}
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
@@ -24,13 +24,26 @@ _COST_WIDTH = len("00.0 calls")
 _METHOD_WIDTH = len("srp (similarity)")
 
 
+def plain_table(
+    title: str | None, caption: str | None = None, *, padding: int | tuple[int, int, int, int] = (0, 1, 0, 0)
+) -> Table:
+    """An empty table in the style of all of ours; what stands in it is text, never markup."""
+    return Table(
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=padding,
+    )
+
+
 def score_table(points: Sequence[PointSummary]) -> Table:
     """One row per point: the compatible score of its method's paper, then the standard ones, then what it cost."""
     scores = _STANDARD | _RELIABILITY
-    shared = set.intersection(*(set(point.overrides) for point in points))
-    own = [[override for override in point.overrides if override not in shared] for point in points]
+    own = own_words([point.overrides for point in points])
     firsts = [line for line in map(_first_answers, points, own) if line]
-    table = _table(None, "\n".join([*_caption(points, "beneath"), *firsts]))
+    table = plain_table(None, "\n".join([*_caption(points, "beneath"), *firsts]))
     table.padding = 0  # so that five figures with their intervals leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
     for heading in ("as its paper counts", *scores.values()):
@@ -48,7 +61,7 @@ def score_table(points: Sequence[PointSummary]) -> Table:
 
 def sweep_table(points: Sequence[PointSummary]) -> Table:
     """One line per point: what tells it from the others, its scores, and what it would have cost alone."""
-    table = _table(None, "\n".join(_caption(points, "beside them")))
+    table = plain_table(None, "\n".join(_caption(points, "beside them")))
     table.add_column("#", justify="right")
     table.add_column("method", overflow="fold")
     axes = varying(points)
@@ -97,7 +110,7 @@ def _line(score: Estimate | None) -> Text:
 
 def breakdown_table(point: PointSummary) -> Table:
     """The scores of each kind of question, one row per field and value."""
-    table = _table(f"{point.method} on {point.dataset}, by kind of question")
+    table = plain_table(f"{point.method} on {point.dataset}, by kind of question")
     for heading in ("field", "value"):
         table.add_column(heading)
     for heading in ("questions", "Hits@1", "F1"):
@@ -111,7 +124,7 @@ def breakdown_table(point: PointSummary) -> Table:
 
 def rules_table(means: Sequence[RuleMean]) -> Table:
     """What each code base would report for the same predictions, and over how many lines."""
-    table = _table("the same predictions, as each code base counts")
+    table = plain_table("the same predictions, as each code base counts")
     for heading in ("code base", "metric", "correct is"):
         table.add_column(heading)
     for heading in ("%", "lines counted"):
@@ -120,17 +133,6 @@ def rules_table(means: Sequence[RuleMean]) -> Table:
         value = _ABSENT if mean.mean is None else _percent(mean.mean)
         table.add_row(*map(Text, (mean.rule.peer, mean.rule.metric, mean.rule.counts, value, str(mean.counted))))
     return table
-
-
-def _table(title: str | None, caption: str | None = None) -> Table:
-    return Table(
-        title=Text(title) if title else None,
-        caption=Text(caption) if caption else None,
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
 
 
 def _description(point: PointSummary, overrides: Sequence[str]) -> Text:
