@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.pairs import pair_scores, read_points
+from pipeline.analysis.pairs import difference, pair_scores, read_points, sources_of
 from pipeline.evaluation.ablations import Ablation, published_effects
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.evaluation.statistics import Difference
 from pipeline.evaluation.summary import PointSummary
 from pipeline.evaluation.table import plain_table
 from pipeline.traces.folder import RunFolder
@@ -32,7 +30,7 @@ class Effect:
     base: float
     changed: float
     difference: Difference
-    """Of changed - base, over the same questions."""
+    """Of changed - base, over the same questions; its interval heeds those that share a source."""
     published: Sequence[float]
     """The same difference wherever the papers print one, in percentage points.
 
@@ -60,6 +58,7 @@ def effects(
     """Compare the presets of a finished run with their bases; `points` says which point of it is which preset."""
     published = {ablation: published_effects(ablation) for ablation in ablations}
     scores = read_points(folder, sorted({STRICT}.union(*published.values())))
+    sources = sources_of(read_points(folder, ["meta"])[points[ablations[0].base]])
     found: list[Effect] = []
     for ablation in ablations:
         known = published[ablation]
@@ -70,7 +69,9 @@ def effects(
         there = {score: pair for score, pair in pairs.items() if pair.height}
         for score, pair in there.items():
             lacking = [value for name, values in known.items() if name not in there for value in values]
-            found.append(_effect(ablation, score, pair, known.get(score, lacking), settings))
+            base, changed = (float(pair[name].to_numpy().mean()) for name in ("base", "changed"))
+            change = difference(pair, sources, settings)
+            found.append(Effect(ablation, score, base, changed, change, known.get(score, lacking)))
     return found
 
 
@@ -93,21 +94,6 @@ def effect_table(found: Sequence[Effect], summaries: Sequence[PointSummary], poi
             table.add_row(part, *_cells(effect), effect.verdict)
         table.add_section()
     return table
-
-
-def _effect(
-    ablation: Ablation, score: str, pair: pl.DataFrame, published: Sequence[float], settings: Evaluation
-) -> Effect:
-    base: npt.NDArray[np.float64] = pair["base"].to_numpy().astype(np.float64)
-    changed = pair["changed"].to_numpy().astype(np.float64)
-    difference = paired_bootstrap(
-        changed,
-        base,
-        resamples=settings.bootstrap_resamples,
-        confidence=settings.confidence,
-        seed=settings.bootstrap_seed,
-    )
-    return Effect(ablation, score, float(base.mean()), float(changed.mean()), difference, published)
 
 
 def _by_ablation(found: Sequence[Effect]) -> Iterator[tuple[Ablation, list[Effect]]]:
