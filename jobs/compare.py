@@ -122,6 +122,13 @@ def _print(
     if noise:
         most = max(each.questions for each in comparisons)
         print_remarks(noise_lines(base, noise, score=plan.score, questions=most), console)
+    print_remarks(_unfinished([base, *(each.point for each in comparisons)]), console)
+
+
+def _unfinished(points: Sequence[RunPoint]) -> list[str]:
+    """What to know of runs that have not come to their end: a sentence for each."""
+    folders = [folder for folder in dict.fromkeys(point.folder for point in points) if folder.read_summary() is None]
+    return [f"{folder.path} is not complete: compared are the questions answered so far" for folder in folders]
 
 
 if __name__ == "__main__":

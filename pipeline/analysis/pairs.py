@@ -16,6 +16,7 @@ from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.kg.fingerprint import agree
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -169,8 +170,11 @@ def sources_of(rows: pl.DataFrame, field: str = "auto") -> Sources | None:
 def refuse_other_questions(base: RunPoint, point: RunPoint) -> None:
     """Raise UserError, naming what differs, when a point was not asked the base's questions of the base's graph."""
     here, there = base.circumstances, point.circumstances
-    if differing := [f"{what} is {here[what]} and {there[what]}" for what in here if here[what] != there[what]]:
-        raise UserError(f"{base.name} and {point.name} cannot be compared: {'; '.join(differing)}")
+    same_graph = agree(base.served["graph"], point.served["graph"])
+    differing = [what for what in here if here[what] != there[what] and not (what == "graph" and same_graph)]
+    if differing:
+        listed = "; ".join(f"{what} is {here[what]} and {there[what]}" for what in differing)
+        raise UserError(f"{base.name} and {point.name} cannot be compared: {listed}")
     common = base.rows.join(point.rows, on="question_id", suffix="_there")
     if common.is_empty():
         raise UserError(f"{base.name} and {point.name} have no question in common: name runs over the same ones")
