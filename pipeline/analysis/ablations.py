@@ -76,22 +76,22 @@ def effects(
 
 
 def effect_table(found: Sequence[Effect], summaries: Sequence[PointSummary], points: Mapping[str, int]) -> Table:
-    """A row per ablation and score: what the base has, what is left, the difference and its interval, the published."""
+    """A row per ablation and score: what the base has, what is left, the difference, the published one."""
     first = summaries[0]
     label = f" ({first.label})" if first.label else ""
     title = f"{first.method}{label} without its parts, on {first.dataset}, {first.questions:,} questions"
     caption = f"percent and points, {first.confidence:.0%} paired bootstrap intervals; published: across its datasets"
     table = plain_table(title, caption)
     table.add_column("ablation", overflow="fold", min_width=16)
-    for heading in ("score", "with → without", "difference", "published"):
+    for heading in ("score", "with → without", "difference"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("direction", overflow="fold")
+    table.add_column("published", overflow="fold")
     calls = {summary.point: summary.counters["llm_calls"] / summary.questions for summary in summaries}
     for ablation, rows in _by_ablation(found):
         costs = f"\n{calls[points[ablation.base]]:.1f} → {calls[points[ablation.preset]]:.1f} calls"
         for place, effect in enumerate(rows):
             part = Text() if place else Text(ablation.part).append(costs, "dim")
-            table.add_row(part, *_cells(effect), effect.verdict)
+            table.add_row(part, *_cells(effect))
         table.add_section()
     return table
 
@@ -105,9 +105,10 @@ def _cells(effect: Effect) -> tuple[str | Text, ...]:
     change = effect.difference
     interval = f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}"
     extremes = (min(effect.published), max(effect.published)) if effect.published else ()
+    published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
     return (
         effect.score.removeprefix("compat_"),
         f"{100 * effect.base:.1f} → {100 * effect.changed:.1f}",
         Text(f"{100 * change.mean:+.1f}").append(interval, "dim"),
-        " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–",
+        Text(published).append(f"\n{effect.verdict}", "dim"),
     )
