@@ -23,9 +23,9 @@ async def run_local(
         leases = Leases(shards)
 
         async def lane() -> None:
-            while (shard := await leases.take()) is not None:
-                await worker.run(shard, watch.on_progress)
-                await leases.settle()
+            while (lease := await leases.take()) is not None:
+                await worker.run(lease.shard, watch.on_progress)
+                await leases.settle(lease)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(open_shards(points[0]["engine"])):

@@ -1,4 +1,4 @@
-"""A real object store that speaks S3: OpenStack Swift's four servers and its S3 API, each a process on a loopback port."""
+"""A real object store that speaks S3: OpenStack Swift, its four servers each a process on a loopback port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 SCRIPTS = Path(sys.executable).parent
 KINDS = ("account", "container", "object")
-KEY_ID, SECRET = "test:tester", "plant3d-s3cret"  # noqa: S105 - of a store that lives as long as the tests
+KEY_ID, SECRET = "test:tester", "plant3d-s3cret"
 
 _SHARED = """[DEFAULT]
 swift_dir = {folder}
