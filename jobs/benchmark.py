@@ -12,6 +12,7 @@ from rich.table import Table
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale
+from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
 from jobs.cli import guard
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "scale": scale,
     "traces": traces,
     "sweep": sweep,
+    "scheduling": scheduling,
 }
 
 
