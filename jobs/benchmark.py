@@ -12,6 +12,7 @@ from rich.table import Table
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale, sweep_scale
+from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
 from jobs.cli import guard
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "traces": traces,
     "sweep": sweep,
     "sweep-scale": sweep_scale,
+    "scheduling": scheduling,
 }
 
 

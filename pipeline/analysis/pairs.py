@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.kg.fingerprint import agree
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place
 from pipeline.traces.reader import read_shards
 
 _COLUMNS = ("question", "dataset", "split", "method", "llm_calls", "prompt_tokens", "completion_tokens", "wall_s")
@@ -109,7 +109,7 @@ class RunPoint:
         }
 
 
-def read_run_points(runs: Sequence[Path], score: str) -> list[RunPoint]:
+def read_run_points(runs: Sequence[Place], score: str) -> list[RunPoint]:
     """All points of the runs, in order. Raises UserError for a folder that is no run, or has no finished question."""
     folders = list({run.resolve(): RunFolder(run) for run in runs}.values())
     short = [folder.path.resolve().name for folder in folders]
