@@ -99,7 +99,7 @@ class VllmServer:
 
     def _launch(self) -> None:
         words = [f"--model={self.model}", f"--served-model-name={self.name}", f"--host={_HOST}", f"--port={self.port}"]
-        # Not `vllm serve`: that script asks for a distribution of the name vllm, and the one for CPUs is called otherwise.
+        # Not `vllm serve`: that script asks for a distribution named vllm, and the one for CPUs has another name.
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *words, *self.arguments]
         if shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "TERM", *command]
@@ -110,7 +110,7 @@ class VllmServer:
 
     def _is_healthy(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{_HOST}:{self.port}/health", timeout=5) as response:  # noqa: S310
+            with urllib.request.urlopen(f"http://{_HOST}:{self.port}/health", timeout=5) as response:
                 return bool(response.status == 200)
         except OSError:
             return False

@@ -163,7 +163,7 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
 
 def _templates() -> list[Template]:
     """The templates of all methods, which are constants of their modules."""
-    found = {}
+    found: dict[str, Template] = {}
     for module in pkgutil.walk_packages(pipeline.methods.__path__, "pipeline.methods."):
         for value in vars(importlib.import_module(module.name)).values():
             values = value.values() if isinstance(value, dict) else (value,)
@@ -176,6 +176,4 @@ def _require() -> None:
         importlib.import_module("torch")
         importlib.import_module("transformers")
     except ImportError:
-        raise UserError(
-            "making a Llama needs torch and transformers: pip install kgqa-pipeline[train]"
-        ) from None
+        raise UserError("making a Llama needs torch and transformers: pip install kgqa-pipeline[train]") from None
