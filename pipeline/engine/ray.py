@@ -8,8 +8,6 @@ for a node that joins, while the others work.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,12 +15,13 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
 
+from pipeline.engine.cluster import joined
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
 from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import ServiceError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.place import Place
 
@@ -30,8 +29,6 @@ _PATIENCE_S = 30
 """How long the first shards wait for all workers."""
 _PARTING_S = 10
 """How long the end of a run waits for workers to drop the shards that others have done."""
-_PROBE_S = 5
-"""How long a cluster may take to accept a connection."""
 
 
 async def run_ray(
@@ -48,8 +45,7 @@ async def run_ray(
     `QuestionWorker` when the handing out itself is measured.
     """
     engine = points[0]["engine"]
-    started = _connect(engine)
-    try:
+    with joined(engine):
         leases = Leases(shards)
         start = partial(_start, actor or QuestionWorker, points, folder, engine)
         seats = [_Seat(start, engine["max_replacements"], watch) for _ in range(engine["workers"])]
@@ -65,9 +61,6 @@ async def run_ray(
             await asyncio.wait([asyncio.create_task(leases.all_settled())], timeout=_PARTING_S)
             for task in (*fills, *work):
                 task.cancel()  # those that wait for a worker which is not needed any more
-    finally:
-        if started:
-            ray.shutdown()
 
 
 async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Watch) -> None:
@@ -177,34 +170,3 @@ async def _result(reply: Any) -> Any:
         return await reply
     except RayTaskError as error:
         raise error.cause from None
-
-
-def _connect(engine: Mapping[str, Any]) -> bool:
-    """Join the configured cluster or the one this job runs on, else start one here. True when it is ours to stop."""
-    if ray.is_initialized():
-        return False
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address := engine["address"] or os.environ.get("RAY_ADDRESS"):
-        _probe(address)
-        try:
-            ray.init(address=engine["address"], **quiet)
-        except ConnectionError as error:
-            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
-    else:
-        cpus = max(os.cpu_count() or 1, round(engine["workers"] * engine["cpus_per_worker"]))
-        # "local": a cluster that somebody else started on this machine is theirs.
-        ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
-    return True
-
-
-def _probe(address: str) -> None:
-    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
-    host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if not separator:
-        return  # "auto" and "local"
-    try:
-        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
-    except ValueError:
-        raise UserError(f"engine.address={address} is not of the form HOST:PORT") from None
-    except OSError as error:
-        raise UserError(f"engine.address={address}: no Ray cluster answers ({error.strerror or error})") from None

@@ -36,12 +36,9 @@ _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|pro
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
-class EndpointModel(OneModel):
-    """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
+class Calls:
+    """How a served model is called, wherever it is. The fields are described in `conf/llm/endpoint.yaml`."""
 
-    base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
-    model: str | None = None
-    api_key_env: str = "OPENAI_API_KEY"
     extra_body: dict[str, Any] | None = None
     approximate_choices: bool = False
     connect_timeout_s: PositiveFloat = 10.0
@@ -51,6 +48,15 @@ class EndpointModel(OneModel):
     max_backoff_s: PositiveFloat = 30.0
     breaker_failures: PositiveInt = 5
     breaker_reset_s: PositiveFloat = 5.0
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
+class EndpointModel(Calls, OneModel):
+    """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
+
+    base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
+    model: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
 
     def __post_init__(self) -> None:
         for url in self.base_urls:

@@ -1,0 +1,61 @@
+"""The Ray cluster that a job works on."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+
+from pipeline.errors import UserError
+
+_PROBE_S = 5
+"""How long a cluster may take to accept a connection."""
+
+
+@contextmanager
+def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
+    """Join the configured cluster or the one that this job runs on, else start one here, and leave it at the end.
+
+    `cpus` are what the job reserves beside its question workers: a cluster of our own has as many as are asked for.
+    Raises UserError when no cluster answers at the address.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str | None, cpus: float) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if there := address or os.environ.get("RAY_ADDRESS"):
+        _probe(there)
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionError as error:
+            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
+    else:
+        # "local": a cluster that somebody else started on this machine is theirs.
+        most = max(os.cpu_count() or 1, math.ceil(cpus))
+        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+
+def _probe(address: str) -> None:
+    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator:
+        return  # "auto" and "local"
+    try:
+        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
+    except ValueError:
+        raise UserError(f"engine.address={address} is not of the form HOST:PORT") from None
+    except OSError as error:
+        raise UserError(f"engine.address={address}: no Ray cluster answers ({error.strerror or error})") from None
