@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
+from pipeline.engine.logs import json_lines
+from pipeline.engine.metrics import through_ray
 from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
@@ -67,7 +70,10 @@ class QuestionWorker:
 
     def __init__(self, points: Sequence[Mapping[str, Any]], folder: Path) -> None:
         """Take what the worker will open."""
-        self._worker = Worker(points, folder)
+        worker = ray.get_runtime_context().get_worker_id()
+        self._logging = ExitStack()  # for as long as the actor lives
+        self._logging.enter_context(json_lines(points[0]["engine"], run=folder.name, worker=worker))
+        self._worker = Worker(points, folder, through_ray(folder.name))
 
     async def open(self) -> list[Served]:
         """Open the components."""
