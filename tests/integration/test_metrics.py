@@ -78,9 +78,12 @@ def observed(
         words = [*WORDS, "llm=endpoint", f"llm.base_urls=[{model}]", f"llm.model={MODEL}", f"run.dir={run}"]
         words += ["kg=sparql", f"kg.endpoints=[{','.join(graphs)}]"]
         command = [sys.executable, str(Path(__file__).with_name("observed_ray.py")), str(ray), *words]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-        ) as node:
+        with (
+            (ray / "driver.err").open("w") as said,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env=environment()
+            ) as node,
+        ):
             assert node.stdin
             assert node.stdout
             try:
@@ -90,6 +93,11 @@ def observed(
                 node.stdin.close()
                 node.wait(timeout=60)
                 shutil.rmtree(ray, ignore_errors=True)
+
+
+def records(file: Path) -> list[dict[str, Any]]:
+    """The JSON lines among what Ray has to say."""
+    return [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")]
 
 
 def environment() -> dict[str, str]:
@@ -156,6 +164,19 @@ def test_ray_serves_both_replicas_and_the_model_to_the_page(observed: Observed) 
     within = total(page["kgqa_server_seconds_bucket"], kind="model", le="0.005")
     assert within == 0, "the server takes twice as long as that"
     assert all(dict(labels)["run"] == "run" for values in page.values() for labels in values)
+
+
+def test_the_logs_are_json_lines_of_driver_and_workers(observed: Observed) -> None:
+    said = [record["message"] for record in records(observed.ray / "driver.err")]
+    assert said[0] == f"run folder: {observed.run.path}"
+    assert said[-1].startswith("questions 48/48 · ")
+    logs = (observed.ray / "session_latest" / "logs").glob("worker-*.err")
+    written = [record | {"file": file.name} for file in logs for record in records(file)]
+    committed = [record for record in written if record["message"] == "shard committed"]
+    assert sorted(record["shard"] for record in committed) == list(range(6))
+    assert {record["rows"] for record in committed} == {8}
+    assert {record["run"] for record in committed} == {"run"}
+    assert all(record["worker"] in record["file"] for record in committed), "a worker is called what Ray calls it"
 
 
 @contextmanager
