@@ -19,6 +19,7 @@ from rich.console import Console
 from pipeline import config
 from pipeline.engine.halving import Halving
 from pipeline.engine.local import run_local
+from pipeline.engine.logs import console_of, json_lines
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.services import services
 from pipeline.engine.shard import Barrier, Part, Shard, rows_left, shards
@@ -72,8 +73,10 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
     elif folder.finished():
         raise UserError(f"{folder.path} holds traces but no run.yaml that says what of: name another run.dir")
     folder.create()
-    console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
-    with folder.held():
+    engine = points[0].config["engine"]
+    console = console_of(engine, console)
+    with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
+        console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
         ended = asyncio.run(_execute(points, folder, saved, console))
         return summarise(folder, ended)
 

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from pipeline.errors import ServiceError, UserError
+from pipeline.traffic import Traffic
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Endpoint:
 
     url: str
     slots: asyncio.Semaphore
+    traffic: Traffic
     """One for each request that it may be busy with."""
     outstanding: int = 0
     """Requests under way, those that wait for a slot included."""
@@ -87,7 +89,7 @@ class Pool:
         """
         for url in urls:
             _check(url)
-        self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight)) for url in urls]
+        self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight), Traffic("graph", url)) for url in urls]
         self._timeout_s = timeout_s
         self._retries = retries
         self._hedge = hedge
@@ -198,9 +200,11 @@ class Pool:
                 started = time.monotonic()
                 status, headers, body = await self._post(endpoint.url, query, self._timeout_s)
         except TimeoutError:
+            endpoint.traffic.failures += 1
             self._put_aside(endpoint, f"no answer within {self._timeout_s:g} s")
             raise _Unanswered(f"{endpoint.url} did not answer within {self._timeout_s:g} s", timeout=True) from None
         except aiohttp.ClientError as error:
+            endpoint.traffic.failures += 1
             # A server that is busy, or that closed an idle connection, disconnects as well; that is no sickness.
             if not isinstance(error, aiohttp.ServerDisconnectedError):
                 self._put_aside(endpoint, str(error))
@@ -208,9 +212,12 @@ class Pool:
         finally:
             endpoint.outstanding -= 1
         if status != 200:
+            endpoint.traffic.failures += 1
             self._raise_for(endpoint, status, body)
         endpoint.strikes = 0
-        self._latencies.append(time.monotonic() - started)
+        latency = time.monotonic() - started
+        self._latencies.append(latency)
+        endpoint.traffic.latencies.append(latency)
         return Reply(body, endpoint.url, _CUT in headers, _INTERRUPTED in headers)
 
     async def _post(self, url: str, query: str, within_s: float) -> tuple[int, Mapping[str, str], bytes]:
@@ -238,7 +245,7 @@ class Pool:
 
     def _put_aside(self, endpoint: Endpoint, reason: str) -> None:
         if endpoint.healthy:
-            endpoint.healthy = False
+            endpoint.healthy = endpoint.traffic.usable = False
             _log.warning("graph server %s is put aside: %s", endpoint.url, reason)
             task = asyncio.create_task(self._revive(endpoint))
             self._probes.add(task)
@@ -248,7 +255,8 @@ class Pool:
         while True:
             await asyncio.sleep(_PROBE_EVERY_S * random.uniform(0.5, 1.5))
             if await self._probe(endpoint) is None:
-                endpoint.healthy, endpoint.strikes = True, 0
+                endpoint.healthy = endpoint.traffic.usable = True
+                endpoint.strikes = 0
                 self._revived.set()
                 _log.warning("graph server %s answers again", endpoint.url)
                 return

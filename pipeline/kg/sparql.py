@@ -26,6 +26,7 @@ from pipeline.kg.reader import Reader, Tally
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.survey import survey
 from pipeline.kg.terms import FREEBASE, Terms
+from pipeline.traffic import Traffic
 from pipeline.types import Direction, EntityId, LiteralNode, Question, Relation
 
 K = TypeVar("K", bound=Hashable)
@@ -90,6 +91,11 @@ class SparqlGraph:
         for lookup in (self._relations, self._neighbours, self._labels, self._types, self._named):
             await lookup.close()
         await self._pool.__aexit__()
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Of each endpoint."""
+        return [endpoint.traffic for endpoint in self._pool.endpoints]
 
     def for_question(self, question: Question) -> Self:
         return self

@@ -22,6 +22,7 @@ from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.http_pool import Reply, ServerPool, server_message
 from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion, Message
+from pipeline.traffic import Traffic
 from pipeline.types import Example
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,11 @@ class EndpointModel(Calls, OneModel):
 
     async def __aexit__(self, *exc: object) -> None:
         await self._opened.aclose()
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Of each server."""
+        return self._pool.traffic
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Self:
         return self
