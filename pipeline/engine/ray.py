@@ -62,6 +62,17 @@ async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Wat
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 
+def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
+    """CPUs and nodes of the configured cluster. Raises UserError when it does not answer."""
+    started = _connect(engine)
+    try:
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        return float(ray.cluster_resources().get("CPU", 0)), nodes
+    finally:
+        if started:
+            ray.shutdown()
+
+
 class QuestionWorker:
     """The actor: a `Worker` behind remote calls."""
 
