@@ -53,8 +53,9 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
             latency_s = time.monotonic() - began
             learned = open_graph.learned
             facts = f"up, {sum(learned.counts.values()):,} facts, fingerprint {learned.fingerprint}"
-            answers = f"query style {learned.style}, {learned.row_limit:,} rows a query, a lookup took {1000 * latency_s:.0f} ms"
-            found = [ok(subject, f"{facts}, {answers}"), *_narrow(subject, learned.row_limit)]
+            answers = f"query style {learned.style}, {learned.row_limit:,} rows a query"
+            took = f"a lookup took {1000 * latency_s:.0f} ms"
+            found = [ok(subject, f"{facts}, {answers}, {took}"), *_narrow(subject, learned.row_limit)]
             if graph.values_style == "values" != learned.style:
                 found.append(
                     problem(

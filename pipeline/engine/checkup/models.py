@@ -132,7 +132,7 @@ async def _choices(subject: str, model: EndpointModel, method: object) -> list[F
 
 
 async def _reflection_tokens(subject: str, model: EndpointModel, method: object) -> list[Finding]:
-    """Whether the tokens on which a fine-tuned ArG decides are tokens, and are shown in its replies (methods.md §4.2)."""
+    """Whether what a fine-tuned ArG decides on are single tokens, and shown in the replies (methods.md §4.2)."""
     if not isinstance(method, ArG) or method.generator != "finetuned":
         return []
     tokens = [token for members in CLASSES.values() for token in members]

@@ -24,7 +24,7 @@ _ROWS = 200
 """Questions that are read."""
 _ASKED = 5
 """Of those that name topic entities, how many are looked up in the graph."""
-_DRY_RUN_S = 60
+_DRY_RUN_S, _GRACE_S = 60, 30
 
 
 async def dataset(point: Point) -> list[Finding]:
@@ -41,10 +41,11 @@ async def dataset(point: Point) -> list[Finding]:
             )
         ]
     if rejected:
+        share = f"{len(rejected)} of the first {len(examples) + len(rejected)} rows"
         return [
             warning(
                 "dataset",
-                f"{len(rejected)} of the first {len(examples) + len(rejected)} rows cannot be read, such as {_reason(rejected[0])}",
+                f"{share} cannot be read, such as {_reason(rejected[0])}",
                 "Mend these rows, or go on without them: a run lists them in its rejected.jsonl.",
             )
         ]
@@ -128,6 +129,6 @@ def _ask(point: Point, folder: Path) -> list[Finding]:
 
 def _of_one_question(resolved: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     run = {**resolved["run"], "dir": str(folder), "limit": 1, "halving": None}
-    engine = dict(resolved["engine"]) | ({"workers": 1} if "workers" in resolved["engine"] else {})
-    budget = {**resolved["budget"], "max_wall_s": _DRY_RUN_S, "grace_s": _DRY_RUN_S / 2}
+    engine = {key: 1 if key in ("concurrency", "workers") else value for key, value in resolved["engine"].items()}
+    budget = {**resolved["budget"], "max_wall_s": _DRY_RUN_S, "grace_s": _GRACE_S}
     return {**resolved, "run": run, "engine": engine, "budget": budget}

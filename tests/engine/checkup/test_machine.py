@@ -64,7 +64,7 @@ class TestVersions:
 class TestRunFolder:
     async def test_a_good_one_is_left_as_it_was(self, tmp_path: Path) -> None:
         (finding,) = await machine.run_folder(point(f"run.dir={tmp_path}/runs/new"))
-        assert (finding.level, list(tmp_path.iterdir())) == ("ok", [])
+        assert (finding.level, os.listdir(tmp_path)) == ("ok", [])
 
     async def test_where_nobody_may_write(self) -> None:
         level, found, mend = worst(await machine.run_folder(point("run.dir=/sys/kgqa")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,8 +47,9 @@ class TestDataset:
         assert found.startswith("1 of the first 4 rows cannot be read, such as ")
         assert "rows.jsonl, line 4: " in found
 
-    async def test_no_row_can_be_read(self, own: list[str]) -> None:
-        level, _, mend = worst(await questions.dataset(of_own([*own, "dataset.filter={level: hard}"])))
+    async def test_no_row_can_be_read(self, own: list[str], tmp_path: Path) -> None:
+        (tmp_path / "rows.jsonl").write_text("{}\n")
+        level, _, mend = worst(await questions.dataset(of_own(own)))
         assert (level, mend) == (
             "problem",
             "Look at dataset.path and the keys that select questions, such as dataset.filter.",
@@ -83,7 +85,7 @@ class TestDryRun:
         (finding,) = await questions.dry_run(point("llm=oracle", f"run.dir={tmp_path}/run"))
         assert finding.level == "ok"
         assert finding.found.startswith("one question: ")
-        assert list(tmp_path.iterdir()) == []
+        assert os.listdir(tmp_path) == []
 
     async def test_its_question_fails(self, server: FakeOpenAIServer, tmp_path: Path) -> None:
         server.default = FakeOpenAIServer.fail(400, "no such template")

@@ -174,7 +174,7 @@ class TestGraphs:
 
     async def test_a_server_that_is_up_and_fails(self, oxigraph_endpoint: Any) -> None:
         async def fault(query: str) -> web.Response | None:
-            return web.Response(status=400, text="no space left") if "?s" in query else None
+            return web.Response(status=400, text="no space left") if "GROUP BY" in query else None
 
         level, found, mend = worst(await graphs(point(*asking(await oxigraph_endpoint(FACTS, fault=fault)))))
         assert (level, mend) == ("problem", "Look into its log, and start it again.")
