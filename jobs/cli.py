@@ -11,6 +11,11 @@ from importlib.metadata import version
 from pipeline.errors import ServiceError, UserError, nearest
 
 COMMANDS = {
+    "doctor": ("jobs.doctor", "check servers, model, graph, machine and data before a run, each finding with its mend"),
+    "estimate": (
+        "jobs.estimate",
+        "ask a sample of the questions, and project calls, tokens, GPU hours and time of all",
+    ),
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
     "sweep": ("jobs.sweep", "run many configurations as one, every distinct call made once"),
     "ablations": ("jobs.ablations", "run a method without each of its parts, beside what is published"),

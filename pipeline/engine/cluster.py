@@ -34,6 +34,13 @@ def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
         ray.shutdown()
 
 
+def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
+    """CPUs and nodes of the configured cluster. Raises UserError when it does not answer."""
+    with joined(engine):
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        return float(ray.cluster_resources().get("CPU", 0)), nodes
+
+
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if there := address or os.environ.get("RAY_ADDRESS"):

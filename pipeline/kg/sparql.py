@@ -139,7 +139,7 @@ class SparqlGraph:
             hidden=self._filter,
         )
         style = None if self.values_style == "auto" else self.values_style
-        learned = await survey(self._pool, queries, style=style, snapshot=self.snapshot)
+        self.learned = learned = await survey(self._pool, queries, style=style, snapshot=self.snapshot)
         self._queries = replace(queries, style=learned.style)
         self._reader = Reader(self._pool.ask, learned.row_limit)
         self._counts = learned.counts

@@ -70,6 +70,8 @@ class EndpointModel(Calls, OneModel):
                     f"put the key into the environment variable {self.api_key_env}."
                 )
         self.label: str | None = "approximate choices" if self.approximate_choices else None
+        self.context_length: int | None = None
+        """The fewest tokens that a server has room for, prompt and reply together, where they tell. Set once opened."""
 
     async def __aenter__(self) -> Self:
         """Connect, and find out what is served. Raises UserError when no server answers or the model is not there."""
@@ -162,20 +164,24 @@ class EndpointModel(Calls, OneModel):
             return self._token_ids[choice]
 
     async def _tokenise(self, choice: str) -> int:
-        request = {"model": self._name, "prompt": choice, "add_special_tokens": False}
+        tokens = await self.tokens(choice)
+        if len(tokens) != 1:
+            raise UserError(
+                f"'{choice}' is {len(tokens)} tokens for {self._name}, and only single tokens can be weighed: "
+                "serve a model whose tokenizer has it as one token."
+            )
+        return tokens[0]
+
+    async def tokens(self, text: str) -> list[int]:
+        """The ids of the tokens that a text is made of. Raises UserError where the server is no vLLM."""
+        request = {"model": self._name, "prompt": text, "add_special_tokens": False}
         reply = await self._pool.post("../tokenize", orjson.dumps(request))
         if reply.status != 200:
             raise UserError(
                 f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
                 "accept estimates with llm.approximate_choices=true."
             )
-        tokens = self._pool.read(reply)["tokens"]
-        if len(tokens) != 1:
-            raise UserError(
-                f"'{choice}' is {len(tokens)} tokens for {self._name}, and only single tokens can be weighed: "
-                "serve a model whose tokenizer has it as one token."
-            )
-        return int(tokens[0])
+        return [int(token) for token in self._pool.read(reply)["tokens"]]
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Post one chat completion and check that the answer holds one."""
@@ -242,6 +248,8 @@ class EndpointModel(Calls, OneModel):
         if self.model is None and len(cards) != 1:
             raise UserError(f"{reply.url} serves {len(cards)} models ({names}): set llm.model to one of them.")
         name = self.model if self.model is not None else next(iter(cards))
+        if room := cards[name].get("max_model_len"):
+            self.context_length = min(room, self.context_length or room)
         return name, self._identity(cards[name])
 
     def _identity(self, card: Mapping[str, Any]) -> str:
