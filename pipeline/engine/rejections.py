@@ -8,6 +8,7 @@ from typing import Self
 import orjson
 
 from pipeline.errors import UserError
+from pipeline.traces.folder import storing
 from pipeline.types import Rejected
 
 
@@ -40,7 +41,8 @@ class Rejections:
 
     def __exit__(self, *exc: object) -> None:
         if self._rows:
-            self._path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
+            with storing(self._path):
+                self._path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
         elif self._path.exists():
             self._path.unlink()  # an earlier attempt's, whose input has been mended since
 

@@ -7,6 +7,8 @@ the shard is committed.
 
 from __future__ import annotations
 
+import errno
+import os
 import uuid
 from collections import defaultdict
 from pathlib import Path
@@ -14,9 +16,8 @@ from typing import Self
 
 import orjson
 
-from pipeline.errors import StorageError
 from pipeline.llm.prompt import Completion
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import RunFolder, storing
 
 
 class Draft:
@@ -36,10 +37,10 @@ class Draft:
 
     def append(self, question_id: str, key: str, completion: Completion) -> None:
         """Make one finished call durable. Raises StorageError."""
-        try:
-            self._file.write(orjson.dumps((question_id, key, completion)) + b"\n")
-        except OSError as error:
-            raise StorageError(f"{self._path} cannot be written: {error.strerror}") from None
+        line = orjson.dumps((question_id, key, completion)) + b"\n"
+        with storing(self._path):
+            if self._file.write(line) < len(line):  # a disk that has just filled up takes a part and says nothing
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def discard(self) -> None:
         """Remove every draft of the shard; call it once the shard is committed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,10 +108,7 @@ class RunFolder:
             text = {"role": role, "system": template.system, "user": template.user}
             if template.assistant:
                 text["assistant"] = template.assistant
-            try:
-                write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
-            except OSError as error:
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+            write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
 
     def read_template(self, digest: str) -> Template:
         """Read back a prompt's fixed text."""
@@ -128,12 +126,32 @@ def _lock(handle: int, path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write beside `path` and rename: a reader sees the old text or the new, never a part."""
-    beside = beside_of(path)
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    """Write a text that readers see whole or not at all. Raises StorageError."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
-def beside_of(path: Path) -> Path:
-    """Where to write what is then renamed to `path`; no two writers, on whatever machines, get the same place."""
-    return path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_TMP}")
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what is then renamed to `path`: it exists complete or not at all. Raises StorageError.
+
+    No two writers, on whatever machines, get the same place; what one of them could not finish is removed.
+    """
+    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_TMP}")
+    with storing(path):
+        try:
+            yield beside
+            beside.replace(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Name the file in what the operating system says when it cannot be written. Raises StorageError."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error  # Arrow puts many words around it
+        raise StorageError(f"{path} cannot be written: {reason}; mend that and run the same command again") from None

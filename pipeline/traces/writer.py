@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.traces.folder import beside_of
+from pipeline.traces.folder import replacing
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, SCHEMA_VERSION, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
 from pipeline.types import Answer, Node, Triple
 
@@ -22,17 +22,17 @@ _MOST_HOPS = 1 << 31
 
 
 def write_shard(path: Path, rows: Sequence[TraceRow]) -> None:
-    """Write the rows to `path`, atomically: the file exists complete or not at all."""
-    beside = beside_of(path)
+    """Write the rows to `path`, atomically: the file exists complete or not at all. Raises StorageError."""
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
     options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
     options |= {"write_statistics": False, "store_schema": False}
-    with pq.ParquetWriter(beside, SCHEMA, **options) as writer:
-        writer.write_table(to_table(rows))
-        writer.add_key_value_metadata({"kgqa_schema_version": SCHEMA_VERSION})
-    with beside.open("rb") as file:
-        os.fsync(file.fileno())
-    beside.replace(path)
+    table = to_table(rows)
+    with replacing(path) as beside:
+        with pq.ParquetWriter(beside, SCHEMA, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({"kgqa_schema_version": SCHEMA_VERSION})
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def to_table(rows: Sequence[TraceRow]) -> pa.Table:
