@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -140,7 +140,8 @@ class SparqlGraph:
         )
         style = None if self.values_style == "auto" else self.values_style
         self.learned = learned = await survey(self._pool, queries, style=style, snapshot=self.snapshot)
-        self._queries = replace(queries, style=learned.style)
+        self._pool.admit_by(partial(learned.misfit, self._pool))
+        self._queries = learned.queries
         self._reader = Reader(self._pool.ask, learned.row_limit)
         self._counts = learned.counts
         self._mediator_types = learned.mediator_types

@@ -53,15 +53,15 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
             latency_s = time.monotonic() - began
             learned = open_graph.learned
             facts = f"up, {sum(learned.counts.values()):,} facts, fingerprint {learned.fingerprint}"
-            answers = f"query style {learned.style}, {learned.row_limit:,} rows a query"
+            answers = f"query style {learned.queries.style}, {learned.row_limit:,} rows a query"
             took = f"a lookup took {1000 * latency_s:.0f} ms"
             found = [ok(subject, f"{facts}, {answers}, {took}"), *_narrow(subject, learned.row_limit)]
-            if graph.values_style == "values" != learned.style:
+            if graph.values_style == "values" != learned.queries.style:
                 found.append(
                     problem(
                         subject,
                         "it answers queries of the style values wrongly or too slowly",
-                        f"Leave kg.values_style=auto, which takes {learned.style}.",
+                        f"Leave kg.values_style=auto, which takes {learned.queries.style}.",
                     )
                 )
             return learned.fingerprint, found
