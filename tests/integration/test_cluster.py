@@ -47,7 +47,7 @@ class Nodes:
             "KGQA_TEST_LATENCY_S": str(latency_s),
         }
         node = self.cluster.add_node(
-            num_cpus=cpus, resources=resources, env_vars=environment, node_ip_address="127.0.0.1"
+            num_cpus=cpus, resources=resources, env_vars=environment, node_ip_address="127.0.0.2"
         )
         try:
             yield node
@@ -63,7 +63,7 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": 0, "node_ip_address": "127.0.0.1"}
+    head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": 0, "node_ip_address": "127.0.0.2"}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         yield cluster
