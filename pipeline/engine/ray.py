@@ -74,7 +74,7 @@ async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Wat
     """Wait for all workers for a while, then go on with those that there are, and say so."""
     _, waiting = await asyncio.wait(fills, timeout=_PATIENCE_S)
     if waiting:
-        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for CPUs of the Ray cluster")
+        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for room in the Ray cluster")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 
@@ -185,7 +185,7 @@ def _connect(engine: Mapping[str, Any]) -> bool:
         return False
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if address := engine["address"] or os.environ.get("RAY_ADDRESS"):
-        _probe(address)
+        _probe(address, "engine.address" if engine["address"] else "RAY_ADDRESS")
         try:
             ray.init(address=engine["address"], **quiet)
         except ConnectionError as error:
@@ -197,7 +197,7 @@ def _connect(engine: Mapping[str, Any]) -> bool:
     return True
 
 
-def _probe(address: str) -> None:
+def _probe(address: str, named: str) -> None:
     """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
     host, separator, port = address.removeprefix("ray://").rpartition(":")
     if not separator:
@@ -205,6 +205,7 @@ def _probe(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
     except ValueError:
-        raise UserError(f"engine.address={address} is not of the form HOST:PORT") from None
+        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
     except OSError as error:
-        raise UserError(f"engine.address={address}: no Ray cluster answers ({error.strerror or error})") from None
+        reason = error.strerror or error
+        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None
