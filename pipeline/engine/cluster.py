@@ -44,7 +44,7 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if there := address or os.environ.get("RAY_ADDRESS"):
-        _probe(there)
+        _probe(there, "engine.address" if address else "RAY_ADDRESS")
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
@@ -55,7 +55,7 @@ def _connect(address: str | None, cpus: float) -> None:
         ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
 
 
-def _probe(address: str) -> None:
+def _probe(address: str, named: str) -> None:
     """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
     host, separator, port = address.removeprefix("ray://").rpartition(":")
     if not separator:
@@ -63,6 +63,7 @@ def _probe(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
     except ValueError:
-        raise UserError(f"engine.address={address} is not of the form HOST:PORT") from None
+        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
     except OSError as error:
-        raise UserError(f"engine.address={address}: no Ray cluster answers ({error.strerror or error})") from None
+        reason = error.strerror or error
+        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None

@@ -70,7 +70,7 @@ async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Wat
     """Wait for all workers for a while, then go on with those that there are, and say so."""
     _, waiting = await asyncio.wait(fills, timeout=_PATIENCE_S)
     if waiting:
-        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for CPUs of the Ray cluster")
+        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for room in the Ray cluster")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
-from pipeline.traces.place import TMP, Place, read_whole, write_whole
+from pipeline.traces.place import TMP, Place, matching, read_whole, write_whole
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class RunFolder:
     def _clear_drafts(self) -> None:
         """Remove the drafts of shards that were committed just before the kill."""
         finished = self.finished()
-        for draft in (self.path / "drafts").glob("shard-*.jsonl"):
+        for draft in matching(self.path / "drafts", "shard-*.jsonl"):
             if int(draft.name.removeprefix("shard-").partition(".")[0]) in finished:
                 draft.unlink()
 
@@ -81,7 +81,7 @@ class RunFolder:
 
     def drafts(self, index: int) -> list[Place]:
         """What workers left of a shard that is not finished."""
-        return sorted((self.path / "drafts").glob(f"shard-{index:05d}.*.jsonl"), key=str)
+        return matching(self.path / "drafts", f"shard-{index:05d}.*.jsonl")
 
     def clear_drafts(self, index: int) -> None:
         """Remove all drafts of a shard that is committed, whoever wrote them."""
@@ -90,7 +90,7 @@ class RunFolder:
 
     def finished(self) -> set[int]:
         """Indices of the finished shards: one directory listing."""
-        return {int(path.stem.removeprefix("shard-")) for path in (self.path / "traces").glob("shard-*.parquet")}
+        return {int(path.stem.removeprefix("shard-")) for path in matching(self.path / "traces", "shard-*.parquet")}
 
     def read_run(self) -> dict[str, Any] | None:
         """The contents of `run.yaml`, or None when the run has not begun. Raises UserError when it is none of ours."""

@@ -62,6 +62,14 @@ def read_all(paths: Sequence[Place]) -> Iterator[Path | bytes]:
             yield from pool.map(read_whole, paths[at : at + _AT_ONCE])
 
 
+def matching(folder: Place, pattern: str) -> list[Place]:
+    """What lies in a folder under names of a pattern, sorted. Raises StorageError."""
+    if isinstance(folder, Path):
+        return sorted(folder.glob(pattern))
+    with _reaching(folder):
+        return sorted(folder.glob(pattern), key=str)
+
+
 def write_whole(path: Place, contents: bytes) -> None:
     """Write so that a reader sees the old contents or the new, never a part. Raises StorageError."""
     if isinstance(path, UPath):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 
 from pipeline.traces.folder import RunFolder
@@ -22,6 +24,8 @@ from tests.support import KGQA
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
 RUN = ["method=srp", "dataset=sample", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
+LOOPBACK = "127.0.0.2"
+"""Ray takes 127.0.0.1 for this machine's address in the network."""
 TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
 IMPATIENT = "import sys, pipeline.engine.ray as r, jobs.cli; r._PATIENCE_S = 0; sys.exit(jobs.cli.main(sys.argv[1:]))"
 
@@ -46,9 +50,7 @@ class Nodes:
             "KGQA_TEST_NODE": str(self.folder / name),
             "KGQA_TEST_LATENCY_S": str(latency_s),
         }
-        node = self.cluster.add_node(
-            num_cpus=cpus, resources=resources, env_vars=environment, node_ip_address="127.0.0.1"
-        )
+        node = self.cluster.add_node(num_cpus=cpus, resources=resources, env_vars=environment, node_ip_address=LOOPBACK)
         try:
             yield node
         finally:
@@ -63,12 +65,15 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": 0, "node_ip_address": "127.0.0.1"}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        yield cluster
-    finally:
-        cluster.shutdown()
+    # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": 0, "temp_dir": folder}
+        cluster = Cluster(initialize_head=True, head_node_args={**head, "node_ip_address": LOOPBACK})
+        try:
+            write_ray_address(cluster.address, folder)
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 @pytest.fixture
@@ -157,7 +162,7 @@ def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
         wait(lambda: RunFolder(run).finished())
         with nodes.joined("second", cpus=4, models=2):
             said = ended()
-    assert "2 of 3 workers still wait" in said
+    assert "workers still wait for room" in said
     assert nodes.questions("elsewhere") == []
     assert nodes.questions("second"), "the workers that waited have got to work"
     assert table(run).equals(local)
@@ -179,8 +184,11 @@ def test_a_submitted_job_leaves_a_complete_run_folder(local: pl.DataFrame, nodes
 
 def test_no_cluster_at_the_address_is_said_at_once(tmp_path: Path) -> None:
     command = [*KGQA, "evaluate", *RUN, "engine=ray", f"run.dir={tmp_path / 'run'}"]
-    for address, said in (("127.0.0.1:9", "no Ray cluster answers"), ("here:now", "not of the form HOST:PORT")):
+    for address, said in (
+        ("127.0.0.1:9", "no Ray cluster answers at 127.0.0.1:9"),
+        ("here:now", "not of the form HOST:PORT"),
+    ):
         done = subprocess.run([*command, f"engine.address={address}"], capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert f"engine.address={address}" in done.stderr
+        assert "mend engine.address" in done.stderr
         assert said in done.stderr

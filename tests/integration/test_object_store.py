@@ -136,7 +136,7 @@ def test_no_file_of_a_run_holds_the_credentials(stored: UPath) -> None:
     ("url", "said"),
     [
         ("s3://key:secret@runs/x", "credentials"),
-        ("s3://nowhere/x", "s3://nowhere/x/run.yaml cannot be reached: The specified bucket does not exist"),
+        ("s3://nowhere/x", "s3://nowhere/x/traces cannot be reached: The specified bucket does not exist"),
         ("nosuch://x/y", "nosuch://x/y cannot be reached: "),
         ("gs://x/y", "install gcsfs"),
     ],
