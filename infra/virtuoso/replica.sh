@@ -3,7 +3,7 @@
 #
 #   replica.sh FOLDER [SNAPSHOT]
 #
-# SNAPSHOT is a folder that holds virtuoso.db. No other server may use FOLDER: the lock of one that was killed is taken away.
+# SNAPSHOT is a folder that holds virtuoso.db.
 # Environment as in start.sh.
 set -euo pipefail
 
@@ -17,6 +17,4 @@ if [[ ! -e $folder/virtuoso.db && -n $snapshot ]]; then
     mv "$folder/virtuoso.db.partial" "$folder/virtuoso.db"
 fi
 [[ -e $folder/virtuoso.db ]] || { echo "$folder holds no virtuoso.db: load a graph into it first" >&2; exit 2; }
-# Each container's server is process 1, so that a lock left behind seems to be held.
-rm -f "$folder/virtuoso.lck"
 exec "$here/start.sh" "$folder"
