@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -72,16 +76,40 @@ def test_wrong_fields_of_kuberay_objects_are_found() -> None:
     assert "'workerGroup' was unexpected" in found
 
 
-def test_the_kustomization_names_what_is_there() -> None:
+def test_kubectl_builds_the_kustomization_with_images_of_a_registry() -> None:
     standing = {file.name for file in K8S.glob("*.yaml")} - {"kustomization.yaml", "images.yaml"}
     assert set(KUSTOMIZATION["resources"]) == standing
+    built = list(yaml.safe_load_all(kubectl("kustomize", K8S)))
+    applied = [each for (file, _), each in OBJECTS.items() if not file.startswith("jobs/")]
+    assert sorted(map(identity, built)) == sorted(map(identity, applied))
+    for each in built:
+        if each["apiVersion"].startswith("ray.io/"):
+            assert kuberay_mistakes(each) == []
+        else:
+            kubernetes_validate.validate(each, "1.31", strict=True)
+    images = [container["image"] for template in templates(built) for container in template["containers"]]
+    assert sorted(images) == [f"registry.example.org/kgqa:{tag}" for tag in ("cpu", "cpu", "gpu", "virtuoso")]
     assert {image["name"] for image in KUSTOMIZATION["images"]} == {pod["image"] for pod in containers()}
     assert all(each["metadata"].get("namespace", "kgqa") == "kgqa" for each in OBJECTS.values())
 
 
-def templates() -> list[dict[str, Any]]:
+def identity(document: dict[str, Any]) -> tuple[str, str]:
+    return document["kind"], document["metadata"]["name"]
+
+
+def kubectl(*words: str | Path) -> str:
+    """What kubectl prints; its absence is a failure in CI."""
+    if not shutil.which("kubectl"):
+        message = "kubectl is not installed (infra/install-kubectl.sh)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return subprocess.run(["kubectl", *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+def templates(documents: Iterable[dict[str, Any]] = OBJECTS.values()) -> list[dict[str, Any]]:
     found = []
-    for each in OBJECTS.values():
+    for each in documents:
         spec = each.get("spec", {})
         groups = [spec, spec.get("headGroupSpec", {}), *spec.get("workerGroupSpecs", [])]
         found += [group["template"]["spec"] for group in groups if "template" in group]
