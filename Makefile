@@ -16,6 +16,7 @@ test: .venv/installed-test
 	infra/install-virtuoso.sh
 	infra/install-chromium.sh
 	infra/install-prometheus.sh
+	infra/install-kubectl.sh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

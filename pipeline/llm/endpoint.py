@@ -173,15 +173,24 @@ class EndpointModel(Calls, OneModel):
         return tokens[0]
 
     async def tokens(self, text: str) -> list[int]:
-        """The ids of the tokens that a text is made of. Raises UserError where the server is no vLLM."""
+        """The ids of a text's tokens, from vLLM's `/tokenize`. Raises UserError where the server is no vLLM.
+
+        Ray Serve LLM refuses that for some versions of vLLM; then they are read off a completion of one token.
+        """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
         reply = await self._pool.post("../tokenize", orjson.dumps(request))
-        if reply.status != 200:
-            raise UserError(
-                f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
-                "accept estimates with llm.approximate_choices=true."
-            )
-        return [int(token) for token in self._pool.read(reply)["tokens"]]
+        if reply.status == 200:
+            return list(self._pool.read(reply)["tokens"])
+        completing = orjson.dumps({**request, "max_tokens": 1, "return_token_ids": True})
+        completion = await self._pool.post("completions", completing)
+        if completion.status == 200:
+            for choice in self._pool.read(completion).get("choices") or ():
+                if tokens := choice.get("prompt_token_ids"):
+                    return list(tokens)
+        raise UserError(
+            f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
+            "accept estimates with llm.approximate_choices=true."
+        )
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Post one chat completion and check that the answer holds one."""

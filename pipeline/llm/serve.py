@@ -1,8 +1,8 @@
 """Models that a job serves itself, with vLLM under Ray Serve LLM, for as long as it needs them.
 
 The driver deploys them before the workers start, and workers talk to them as to any other server (`EndpointModel`).
-What needs vLLM runs on the cluster: the driver's machine need not have it. Models that differ in their adapter alone
-are one deployment, whose vLLM holds the weights once.
+What needs vLLM runs on the cluster: the driver need not have it. Models that differ in their adapter alone are one
+deployment, whose vLLM holds the weights once.
 """
 
 from __future__ import annotations

@@ -206,6 +206,8 @@ def prometheus(observed: Observed, folder: Path) -> Iterator[Callable[[str], Any
                 with urllib.request.urlopen(f"http://{address}/api/v1/{path}", timeout=30) as response:
                     return json.loads(response.read())["data"]
             except urllib.error.HTTPError as error:
+                if error.code == 503:  # not ready yet
+                    return None
                 pytest.fail(f"{path}: {error.read().decode()}")
             except OSError:  # not up yet
                 assert server.poll() is None
