@@ -29,14 +29,15 @@ class Sweep:
 
     def run(self, batch: Sequence[Sequence[str]]) -> list[PointSummary]:
         """Run the points that these overrides describe. Raises UserError naming what is wrong with one."""
-        points = [Point(tuple(overrides), self._in_place(config.compose(overrides))) for overrides in batch]
+        points = [Point(tuple(overrides), self.in_place(config.compose(overrides))) for overrides in batch]
         for resolved in {config.canonical(point.config): point.config for point in points}.values():
             config.check(resolved)
         summaries = execute(points, self._console)
         self.batches.append((RunFolder(run_dir(points)), summaries))
         return summaries
 
-    def _in_place(self, resolved: dict[str, Any]) -> dict[str, Any]:
+    def in_place(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        """A point as it is run: where, and with which calls at hand."""
         if not self.batches:
             return resolved
         earlier = [folder.path for folder, _ in self.batches]

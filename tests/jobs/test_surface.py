@@ -41,6 +41,8 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 """Graphs that only some datasets bring."""
 
 HELP = {
+    "doctor": set(GROUPS),
+    "estimate": set(GROUPS),
     "evaluate": set(GROUPS),
     "sweep": set(GROUPS),
     "ablations": set(GROUPS),
@@ -57,6 +59,8 @@ HELP = {
 def test_the_commands() -> None:
     assert list(COMMANDS) == [
         *(
+            "doctor",
+            "estimate",
             "evaluate",
             "sweep",
             "ablations",
