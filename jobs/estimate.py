@@ -129,7 +129,8 @@ def _basis(plan: Plan, rate: float | None, in_flight: int, simulated: str | None
         yield "GPU hours, and hours with the model's time in them, want a rate: give estimate.tokens_per_s_per_gpu"
         return
     source = "assumed" if plan.tokens_per_s_per_gpu else "measured under the load of the sample"
-    yield f"rate: {rate:,.0f} tokens a second per GPU, {source}; estimate.gpus={plan.gpus}, {in_flight:,} questions in flight"
+    load = f"estimate.gpus={plan.gpus}, {in_flight:,} questions in flight"
+    yield f"rate: {rate:,.0f} tokens a second per GPU, {source}; {load}"
 
 
 def _parts(sampling: Sampling) -> Iterator[dict[str, Projection]]:

@@ -77,7 +77,7 @@ def test_a_sweep_counts_what_its_points_share_once(kgqa: Kgqa, here: Path) -> No
 
 def test_points_of_two_datasets_are_added_up(here: Path) -> None:
     one = lines_of(("method=cot", *WORLD))["calls that are made"].projection
-    two = lines_of(("method=cot", "dataset.seed=7,8", *WORLD))["calls that are made"].projection
+    two = lines_of(("method=cot", "dataset.seed=7,8", *WORLD, "run.dir=other"))["calls that are made"].projection
     assert one is not None
     assert two is not None
     assert two.value == pytest.approx(2 * one.value)
