@@ -9,6 +9,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from jobs.benchmarks.cluster import cluster
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "scale": scale,
     "traces": traces,
     "sweep": sweep,
+    "cluster": cluster,
 }
 
 

@@ -25,7 +25,11 @@ COMMANDS = {
     "report": ("jobs.report", "the points of runs on one HTML page: curves, costs, a recommendation"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces, sweep"),
+    "simulate": ("jobs.simulate", "project a cluster's wall time, cost and bottleneck from measured service times"),
+    "benchmark": (
+        "jobs.benchmark",
+        "measure this installation: overhead, saturation, graph, scale, traces, sweep, cluster",
+    ),
 }
 
 

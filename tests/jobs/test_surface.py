@@ -49,6 +49,7 @@ HELP = {
     "reproduce": set(GROUPS),
     "compare": set(),
     "score": {"dataset", "evaluation", "kg"},
+    "simulate": set(),
     "references": set(GROUPS),
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
@@ -70,6 +71,7 @@ def test_the_commands() -> None:
             "report",
             "graph",
             "references",
+            "simulate",
             "benchmark",
         ),
     ]
