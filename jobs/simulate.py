@@ -205,9 +205,9 @@ def _page(tables: Sequence[Table], plan: Plan) -> str:
         "and over MetaQA, answered by an oracle that errs in 15 % of its calls; its tokens are counted at four",
         "characters each. A served model writes more, and the whole of Freebase has larger hubs.",
         "",
-        f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of its",
-        f"{plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed). {plan.gpus_per_machine} of",
-        "them are a machine with one question worker and one ingress of Ray Serve;",
+        f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of",
+        f"its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed).",
+        f"{plan.gpus_per_machine} of them are a machine with one question worker and one ingress of Ray Serve;",
         f"{plan.gpus_per_replica} share a Virtuoso replica. A cell tells, {_reading()}.",
         "",
     ]

@@ -54,7 +54,7 @@ def test_what_a_users_own_runs_asked(kgqa: Kgqa, finished: Path, tmp_path: Path)
 
 
 def test_mistakes(kgqa: Kgqa, finished: Path, tmp_path: Path) -> None:
-    assert kgqa("simulate", finished).sentence.startswith("questions.sample must be given, how many the dataset has")
+    assert kgqa("simulate", finished).sentence.startswith("questions.sample must be given: how many questions")
     assert kgqa("simulate", finished, "demand=x.json").sentence.startswith("name runs or a file of what they asked")
     assert kgqa("simulate", "demand=x.json").sentence == "x.json cannot be read: No such file or directory"
     (tmp_path / "list.json").write_text(json.dumps([1]))
