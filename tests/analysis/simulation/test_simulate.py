@@ -60,7 +60,7 @@ def erlang_c_wait(servers: int, arrivals_per_s: float, service_s: float) -> floa
 def test_waits_are_those_of_erlang(servers: int, load: float) -> None:
     arrivals = servers * load
     expected = erlang_c_wait(servers, arrivals, 1.0)
-    assert mean_wait(servers, arrivals, 1.0, 100_000) == pytest.approx(expected, rel=0.05)
+    assert mean_wait(servers, arrivals, 1.0, 60_000) == pytest.approx(expected, rel=0.15)  # four standard errors or so
 
 
 @pytest.mark.parametrize(
