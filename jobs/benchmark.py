@@ -9,6 +9,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from jobs.benchmarks.cluster import cluster
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale, sweep_scale
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "sweep": sweep,
     "sweep-scale": sweep_scale,
     "scheduling": scheduling,
+    "cluster": cluster,
 }
 
 

@@ -28,12 +28,13 @@ class Sweep:
 
     def run(self, batch: Sequence[Sequence[str]]) -> list[PointSummary]:
         """Run the points that these overrides describe. Raises UserError naming what is wrong with one."""
-        points = [self._in_place(point) for point in compose_points(batch, self._console)]
+        points = [self.in_place(point) for point in compose_points(batch, self._console)]
         summaries = execute(points, self._console)
         self.batches.append((RunFolder(run_dir(points)), summaries))
         return summaries
 
-    def _in_place(self, point: Point) -> Point:
+    def in_place(self, point: Point) -> Point:
+        """A point as it is run: where, and with which calls at hand."""
         if not self.batches:
             return point
         earlier = [folder.path for folder, _ in self.batches]

@@ -33,12 +33,11 @@ async def dataset(point: Point) -> list[Finding]:
     examples, rejected = await asyncio.to_thread(_first, point)
     source: Dataset = config.build("dataset", point.config)
     if not examples:
-        reason = f": {_reason(rejected[0])}" if rejected else ""
         return [
             problem(
                 "dataset",
-                f"none of the first questions of {source.name} can be read{reason}",
-                "Look at dataset.path and the keys that select questions, such as dataset.filter.",
+                f"no question of {source.name} is selected",
+                "Look at the keys that select questions, such as dataset.filter and dataset.types.",
             )
         ]
     if rejected:

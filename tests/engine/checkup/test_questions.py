@@ -22,7 +22,10 @@ from tests.llm.conftest import FakeOpenAIServer
 def own(tmp_path: Path) -> list[str]:
     """Words for a graph and questions of the user's own, in files that tests may spoil."""
     (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
-    rows = [{"id": f"q{n}", "question": "Who?", "topic_entities": ["Ann"], "answers": ["Bob"]} for n in range(3)]
+    rows = [
+        {"id": f"q{n}", "question": "Who?", "level": "easy", "topic_entities": ["Ann"], "answers": ["Bob"]}
+        for n in range(3)
+    ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return ["dataset=custom", f"dataset.triples={tmp_path}/graph.tsv", f"dataset.questions={tmp_path}/rows.jsonl"]
 
@@ -47,12 +50,11 @@ class TestDataset:
         assert found.startswith("1 of the first 4 rows cannot be read, such as ")
         assert "rows.jsonl, line 4: " in found
 
-    async def test_no_row_can_be_read(self, own: list[str], tmp_path: Path) -> None:
-        (tmp_path / "rows.jsonl").write_text("{}\n")
-        level, _, mend = worst(await questions.dataset(of_own(own)))
-        assert (level, mend) == (
+    async def test_no_question_is_selected(self, own: list[str]) -> None:
+        assert worst(await questions.dataset(of_own([*own, "dataset.filter={level: hard}"]))) == (
             "problem",
-            "Look at dataset.path and the keys that select questions, such as dataset.filter.",
+            "no question of custom is selected",
+            "Look at the keys that select questions, such as dataset.filter and dataset.types.",
         )
 
 
