@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -20,6 +21,7 @@ from jobs.common import help_text, print_remarks, wants_help
 from jobs.sweep import run_points
 from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, measure, project, together
+from pipeline.engine.run import Point
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
@@ -46,13 +48,13 @@ class Sampling(Sweep):
         """Ask so many."""
         super().__init__(console)
         self._questions = questions
-        self.wholes: list[dict[str, Any]] = []
+        self.wholes: list[Mapping[str, Any]] = []
         """The points as they would be run whole."""
 
-    def in_place(self, resolved: dict[str, Any]) -> dict[str, Any]:
+    def in_place(self, point: Point) -> Point:
         """The point over the sample. `run.dir` is left to the whole run."""
-        self.wholes.append(resolved)
-        run, dataset = resolved["run"], resolved["dataset"]
+        self.wholes.append(point.config)
+        run, dataset = point.config["run"], point.config["dataset"]
         sampled = {
             "_target_": _SAMPLED,
             "dataset": dataset,
@@ -61,9 +63,8 @@ class Sampling(Sweep):
             "strict": dataset.get("strict", False),
         }
         place = f"{run['dir']}-sample" if run["dir"] else None
-        return super().in_place(
-            {**resolved, "dataset": sampled, "run": {**run, "dir": place, "limit": None, "halving": None}}
-        )
+        sampled_run = {**run, "dir": place, "limit": None, "halving": None}
+        return super().in_place(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
 
 
 @plain_dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _parts(sampling: Sampling) -> Iterator[dict[str, Projection]]:
             yield project(measure(folder, numbers), _questions(whole), config.build("evaluation", whole))
 
 
-def _questions(whole: dict[str, Any]) -> int:
+def _questions(whole: Mapping[str, Any]) -> int:
     """How many questions the whole run asks."""
     examples = config.build("dataset", whole).examples(lambda _: None)
     return sum(1 for _ in islice(examples, whole["run"]["limit"]))

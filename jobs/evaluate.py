@@ -22,8 +22,6 @@ def main(argv: list[str]) -> int:
         print(help_text("kgqa evaluate [group=choice] [key=value] … | RUN/run.yaml", argv))
         return 0
     points = points_of(argv)
-    for point in points:
-        config.check(point.config)
     summaries = execute(points, Console(stderr=True))
     report(RunFolder(run_dir(points)), summaries)
     return 0
