@@ -62,8 +62,9 @@ class Sampling(Sweep):
             "limit": run["limit"],
             "strict": dataset.get("strict", False),
         }
-        of_sample = {**run, "dir": f"{run['dir']}-sample" if run["dir"] else None, "limit": None, "halving": None}
-        return super().in_place(replace(point, config={**point.config, "dataset": sampled, "run": of_sample}))
+        place = f"{run['dir']}-sample" if run["dir"] else None
+        sampled_run = {**run, "dir": place, "limit": None, "halving": None}
+        return super().in_place(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
 
 
 @plain_dataclass(frozen=True)

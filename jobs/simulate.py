@@ -19,7 +19,7 @@ from pipeline.analysis.simulation.demand import OWN, Demand, Demands, mean, of_r
 from pipeline.analysis.simulation.simulate import Cluster, Outcome, draw, simulate
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
-from pipeline.traces.folder import write_atomically
+from pipeline.traces.place import write_whole
 
 _IDLE = 0.7
 """Where no station is busier than this, it is the questions that there are too few of."""
@@ -105,7 +105,7 @@ def main(argv: list[str]) -> int:
 
 def _show(tables: Sequence[Table], plan: Plan) -> None:
     if plan.output:
-        write_atomically(plan.output, _page(tables, plan))
+        write_whole(plan.output, _page(tables, plan).encode())
         print(plan.output)
         return
     console = Console()
@@ -205,7 +205,8 @@ def _page(tables: Sequence[Table], plan: Plan) -> str:
         "",
         "What questions ask was measured on samples of the real questions, over slices of Freebase and over MetaQA,",
         "answered by an oracle that errs in 15 % of its calls; its tokens are counted at four characters each. A",
-        "served model writes more, and the whole of Freebase has larger hubs: `kgqa simulate RUN …` projects your own runs.",
+        "served model writes more, and the whole of Freebase has larger hubs: `kgqa simulate RUN …` projects runs of",
+        "your own.",
         "",
         f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of",
         f"its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed).",
