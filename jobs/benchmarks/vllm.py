@@ -15,8 +15,8 @@ import orjson
 
 from jobs.benchmarks.runs import run_steady
 from pipeline.datasets.sample import SampleWorld
-from pipeline.llm.vllm import VllmServer, read_metrics
 from pipeline.llm.prompt import Message
+from pipeline.llm.vllm import VllmServer, read_metrics
 from pipeline.traces.reader import RecordedCall, RecordedCalls
 from pipeline.training.llama import LlamaShape, make_llama
 from pipeline.types import Rejected
@@ -26,7 +26,7 @@ _TRIPLES = 1_000
 
 
 def vllm() -> dict[str, float]:
-    """Calls per second of the pipeline against those of a bare client: one vLLM server, the same calls, 64 in flight."""
+    """Calls per second of the pipeline against those of a bare client on one vLLM server, 64 in flight."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "llama")
         make_llama(SampleWorld(), _refuse, LlamaShape(), seed=0).save(model)
@@ -93,7 +93,7 @@ async def _post_all(url: str, questions: deque[list[bytes]], in_flight: int) -> 
 def _bodies(run: Path, model: str, questions: int) -> list[list[bytes]]:
     """The calls of a run as they were sent, by question in the order of the run."""
     recorded = RecordedCalls(run)
-    ids = (example.question.id for example in SampleWorld(size=_TRIPLES, questions=questions).examples(_refuse))
+    ids = (example.question.id for example in SampleWorld(triples=_TRIPLES, questions=questions).examples(_refuse))
     return [[_body(recorded.messages(call), call, model) for call in recorded.calls(id).values()] for id in ids]
 
 

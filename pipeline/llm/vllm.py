@@ -46,7 +46,7 @@ class VllmServer:
     name: str = "llama"
     """What the model is served as."""
     resettable: bool = False
-    """Whether `POST /reset_prefix_cache` empties the prefix cache, along with other switches that vLLM has for tests."""
+    """Whether `POST /reset_prefix_cache` empties the prefix cache; vLLM calls that its development mode."""
     port: int = 0
     """Chosen from the free ports at the first start."""
     process: subprocess.Popen[bytes] | None = None

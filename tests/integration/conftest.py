@@ -9,12 +9,14 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 from safetensors.torch import save_file
 
@@ -80,7 +82,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def vllm_server(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """A plain vLLM server of that Llama. Whoever kills it starts it again: `vllm_server.kill()`, `vllm_server.start()`."""
+    """A plain vLLM server of that Llama. Whoever kills it has to start it again: `kill()`, `start()`."""
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     words = ("--dtype=float32", "--enforce-eager", f"--max-model-len={CONTEXT}")
     with VllmServer(str(llama), log, words, resettable=True) as server:
@@ -100,13 +102,16 @@ class RayCluster:
 def ray_cluster() -> Iterator[RayCluster]:
     """A Ray cluster for everything that is to run beside each other; it has CPUs in plenty, which are but numbers."""
     port = free_port()
-    node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "node_ip_address": "127.0.0.1"}
-    often = {"_system_config": {"metrics_report_interval_ms": 1000}}
-    cluster = Cluster(initialize_head=True, head_node_args=node | often)
-    try:
-        yield RayCluster(cluster.address, f"http://127.0.0.1:{port}/metrics")
-    finally:
-        cluster.shutdown()
+    # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "temp_dir": folder}
+        often = {"node_ip_address": "127.0.0.1", "_system_config": {"metrics_report_interval_ms": 1000}}
+        cluster = Cluster(initialize_head=True, head_node_args=node | often)
+        try:
+            write_ray_address(cluster.address, folder)
+            yield RayCluster(cluster.address, f"http://127.0.0.1:{port}/metrics")
+        finally:
+            cluster.shutdown()
 
 
 @pytest.fixture(scope="session")
@@ -153,11 +158,12 @@ def served_llama(llama: Path, adapter: Path, ray_cluster: RayCluster) -> Iterato
         try:
             line = process.stdout.readline()
             assert line, f"kgqa llm serve ended with {process.wait()}"
-            base_url, model, adapted = re.fullmatch(
-                r"llm=endpoint llm\.base_urls=\[(.+?)\] llm\.model=(\S+) 'llm\.roles=\{parog\.plan: \{model: (\S+), .*'\n",
-                line,
-            ).groups()
-            yield ServedLlama(shlex.split(line)[:3], base_url, model, adapted, process)
+            words = shlex.split(line)
+            (base_url,), (model, adapted) = (
+                set(re.findall(r"urls\W+(http[^]]+)", line)),
+                re.findall(r"model\W+([^\s,]+)", line),
+            )
+            yield ServedLlama(words[:3], base_url, model, adapted, process)
         finally:
             process.terminate()
             process.wait(60)
