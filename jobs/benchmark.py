@@ -16,6 +16,7 @@ from jobs.benchmarks.scale import scale, sweep_scale
 from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
+from jobs.benchmarks.vllm import vllm
 from jobs.cli import guard
 from jobs.common import wants_help
 from pipeline.errors import UserError, nearest
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "sweep-scale": sweep_scale,
     "scheduling": scheduling,
     "cluster": cluster,
+    "vllm": vllm,
 }
 
 

@@ -29,7 +29,7 @@ COMMANDS = {
     "simulate": ("jobs.simulate", "project a cluster's wall time, cost and bottleneck from measured service times"),
     "benchmark": (
         "jobs.benchmark",
-        "measure this installation: overhead, saturation, graph, scale, traces, sweep, scheduling, cluster",
+        "measure this installation; its --help lists what can be measured",
     ),
 }
 
