@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import RayActorError, RayTaskError
 
 from pipeline.engine.leases import Leases
@@ -159,5 +161,21 @@ def _connect(engine: Mapping[str, Any]) -> bool:
     else:
         cpus = max(os.cpu_count() or 1, round(engine["workers"] * engine["cpus_per_worker"]))
         # "local": a cluster that somebody else started on this machine is theirs.
-        ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        with _loopback_only():
+            ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
     return True
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
+
+    Asked for that address, Ray takes the machine's own in its place and listens on all of them, unless it is told that
+    clusters of several machines are out of the question, as they are on a Mac.
+    """
+    several_machines = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = several_machines
