@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 
 from pipeline.errors import ServiceError, UserError, nearest
+from pipeline.text import printable
 
 COMMANDS = {
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
@@ -52,7 +53,7 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
         sentence = _mendable(error)
         if sentence is None:
             raise
-        print(f"kgqa: {sentence}", file=sys.stderr)
+        print(f"kgqa: {printable(sentence)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("kgqa: stopped; the same command goes on where this one left off", file=sys.stderr)
