@@ -9,6 +9,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from jobs.benchmarks.fanout import fanout
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale
@@ -22,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "overhead": overhead,
     "saturation": saturation,
     "graph": graph,
+    "fanout": fanout,
     "scale": scale,
     "traces": traces,
     "sweep": sweep,

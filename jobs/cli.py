@@ -21,7 +21,7 @@ COMMANDS = {
     "report": ("jobs.report", "the points of runs on one HTML page: curves, costs, a recommendation"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces, sweep"),
+    "benchmark": ("jobs.benchmark", "measure this installation; `kgqa benchmark --help` lists what can be measured"),
 }
 
 
