@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jobs.benchmarks.cluster import cluster
+from jobs.benchmarks.fanout import fanout
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale, sweep_scale
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "overhead": overhead,
     "saturation": saturation,
     "graph": graph,
+    "fanout": fanout,
     "scale": scale,
     "traces": traces,
     "sweep": sweep,

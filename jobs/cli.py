@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 
 from pipeline.errors import ServiceError, UserError, nearest
+from pipeline.text import printable
 
 COMMANDS = {
     "doctor": ("jobs.doctor", "check servers, model, graph, machine and data before a run, each finding with its mend"),
@@ -27,10 +28,7 @@ COMMANDS = {
     "llm": ("jobs.llm", "make: a small Llama to try things with; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
     "simulate": ("jobs.simulate", "project a cluster's wall time, cost and bottleneck from measured service times"),
-    "benchmark": (
-        "jobs.benchmark",
-        "measure this installation; its --help lists what can be measured",
-    ),
+    "benchmark": ("jobs.benchmark", "measure this installation; `kgqa benchmark --help` lists what can be measured"),
 }
 
 
@@ -62,7 +60,7 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
         sentence = _mendable(error)
         if sentence is None:
             raise
-        print(f"kgqa: {sentence}", file=sys.stderr)
+        print(f"kgqa: {printable(sentence)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("kgqa: stopped; the same command goes on where this one left off", file=sys.stderr)

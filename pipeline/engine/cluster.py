@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 
 from pipeline.errors import UserError
 
@@ -52,7 +53,23 @@ def _connect(address: str | None, cpus: float) -> None:
     else:
         # "local": a cluster that somebody else started on this machine is theirs.
         most = max(os.cpu_count() or 1, math.ceil(cpus))
-        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        with _loopback_only():
+            ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
+
+    Asked for that address, Ray takes the machine's own in its place and listens on all of them, unless it is told that
+    clusters of several machines are out of the question, as they are on a Mac.
+    """
+    several_machines = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = several_machines
 
 
 def _probe(address: str, named: str) -> None:

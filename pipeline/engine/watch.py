@@ -24,6 +24,7 @@ from rich.text import Text
 
 from pipeline.engine.shard import Progress
 from pipeline.engine.worker import Served
+from pipeline.text import printable
 
 _LEADING = 8
 """Points shown while a sweep goes on."""
@@ -89,7 +90,7 @@ class Watch:
 
     def say(self, line: str) -> None:
         """Tell something above the bar."""
-        self._bar.console.print(line, markup=False)
+        self._bar.console.print(printable(line), markup=False)
 
     def on_drop(self, line: str, rows: int) -> None:
         """Tell that points were dropped, and expect so many rows fewer."""
@@ -147,7 +148,9 @@ def standings(progress: Progress, names: Sequence[str]) -> Table:
     scored = {point: (hits / asked, asked) for point, (hits, asked) in progress.of_points.items() if asked}
     for point, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
         low, high = _wilson(mean, asked)
-        table.add_row(Text(names[point]), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}")
+        table.add_row(
+            Text(printable(names[point])), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}"
+        )
     if len(scored) > _LEADING:
         table.add_row(f"… {len(scored) - _LEADING} more", "", "")
     return table

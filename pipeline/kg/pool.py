@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
-from urllib.parse import urlsplit
 
 import aiohttp
 
+from pipeline.address import check_address
 from pipeline.errors import ServiceError, UserError
+from pipeline.text import printable
 from pipeline.traffic import Traffic
 
 _log = logging.getLogger(__name__)
@@ -97,7 +98,12 @@ class Pool:
         `hedge` is the quantile of the latencies after which a request is sent twice; None never does so.
         """
         for url in urls:
-            _check(url)
+            check_address(
+                url,
+                key="kg.endpoints",
+                example="http://127.0.0.1:8890/sparql",
+                instead="VIRTUOSO_USER and VIRTUOSO_PASSWORD",
+            )
         self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight), Traffic("graph", url)) for url in urls]
         self._timeout_s = timeout_s
         self._retries = retries
@@ -253,12 +259,14 @@ class Pool:
         return Reply(body, endpoint.url, _CUT in headers, _INTERRUPTED in headers)
 
     async def _post(self, url: str, query: str, within_s: float) -> tuple[int, Mapping[str, str], bytes]:
-        async with self._session.post(url, data={"query": query}, timeout=aiohttp.ClientTimeout(within_s)) as response:
+        timeout = aiohttp.ClientTimeout(within_s)
+        # A redirect would take the account to wherever it points.
+        async with self._session.post(url, data={"query": query}, timeout=timeout, allow_redirects=False) as response:
             return response.status, response.headers, await response.read()
 
     def _raise_for(self, endpoint: Endpoint, status: int, body: bytes) -> None:
         said = " ".join(body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
-        message = f"{endpoint.url} answered {status}: {said[:400]}"
+        message = f"{endpoint.url} answered {status}: {printable(said[:400])}"
         if (status < 500 and status not in _RETRIED) or _REFUSED.match(said):
             raise ServiceError(message)
         if status in {502, 503, 504}:
@@ -326,17 +334,6 @@ class _Unanswered(Exception):
 
 def _load(endpoint: Endpoint) -> tuple[int, float]:
     return endpoint.outstanding, random.random()
-
-
-def _check(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UserError(f"kg.endpoints: {url!r} is not an address such as http://127.0.0.1:8890/sparql")
-    if parts.username or parts.password:
-        raise UserError(
-            f"kg.endpoints: take the account out of the address of {parts.hostname}, which is written to run.yaml, and "
-            "set VIRTUOSO_USER and VIRTUOSO_PASSWORD instead"
-        )
 
 
 def _credentials() -> tuple[aiohttp.DigestAuthMiddleware, ...]:

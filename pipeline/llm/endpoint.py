@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
 
 import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.address import check_address
 from pipeline.errors import ContextOverflow, ServiceError, UserError, nearest
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.http_pool import Reply, ServerPool, server_message
@@ -61,14 +61,7 @@ class EndpointModel(Calls, OneModel):
 
     def __post_init__(self) -> None:
         for url in self.base_urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise UserError(f"llm.base_urls: '{url}' is no address; write it as http://HOST:PORT/v1.")
-            if parts.username or parts.password:
-                raise UserError(
-                    f"llm.base_urls: take the credentials out of the address of {parts.hostname}; "
-                    f"put the key into the environment variable {self.api_key_env}."
-                )
+            check_address(url, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
         self.label: str | None = "approximate choices" if self.approximate_choices else None
         self.context_length: int | None = None
         """The fewest tokens that a server has room for, prompt and reply together, where they tell. Set once opened."""

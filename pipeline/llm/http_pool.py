@@ -23,6 +23,7 @@ import orjson
 from yarl import URL
 
 from pipeline.errors import ServiceError
+from pipeline.text import printable
 from pipeline.traffic import Traffic
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class ServerPool:
 
     def explain(self, reply: Reply) -> str:
         """One clause for an answer that is of no use, with the server's own message and never the key."""
-        return f"{reply.url} answered {reply.status}: {self._redact(server_message(reply))}"
+        return f"{reply.url} answered {reply.status}: {self._redact(printable(server_message(reply)))}"
 
     def _pick(self, affinity: int, tried: Collection[_Server]) -> _Server | None:
         now = time.monotonic()

@@ -27,6 +27,7 @@ from pipeline.datasets.sample import SampleWorld
 from pipeline.kg.virtuoso import Server
 from pipeline.traces.folder import RunFolder
 from tests.integration.conftest import KillMatrix
+from tests.integration.processes import MARK, question_workers
 from tests.integration.rows import Rows, read
 from tests.support import KGQA
 
@@ -70,7 +71,7 @@ class Stage:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Begin the run, or go on with it."""
         command = [*KGQA, "evaluate", *RUN, *self.words, f"run.dir={self.run}", *words]
-        environment = {**os.environ, "KGQA_TEST_MARK": self.mark, "COLUMNS": "100"}
+        environment = {**os.environ, MARK: self.mark, "COLUMNS": "100"}
         with (self.folder / "stderr").open("wb") as stderr:
             return subprocess.Popen(
                 command, start_new_session=True, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
@@ -108,18 +109,6 @@ class Stage:
         """How often each prompt was asked."""
         log = self.folder / "requests"
         return Counter(log.read_text().split()) if log.exists() else Counter()
-
-    def workers(self) -> list[int]:
-        """The question workers. Ray names an actor's process after its class; the mark says that it is ours."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                is_worker = b"ray::QuestionWorker" in (process / "cmdline").read_bytes()
-                if is_worker and self.mark.encode() in (process / "environ").read_bytes():
-                    found.append(int(process.name))
-            except OSError:  # it has just gone
-                continue
-        return found
 
 
 @dataclass(frozen=True)
@@ -232,12 +221,12 @@ def test_driver_on_ray(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> 
     with stage.struck(*RAY, after=middle(undisturbed)) as driver:
         os.kill(driver.pid, signal.SIGKILL)  # its cluster has no time to clear away what names it
     judge("driver on Ray", "kill -9, same command", stage.go_on(*RAY), most_repeated=CONCURRENCY)
-    assert stage.workers() == []
+    assert question_workers(stage.mark) == []
 
 
 def test_question_worker(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     with stage.struck(*RAY, after=middle(undisturbed)) as driver:
-        os.kill(stage.workers()[0], signal.SIGKILL)
+        os.kill(question_workers(stage.mark)[0], signal.SIGKILL)
         printed = stage.end(driver)
     judge("question worker", "kill -9", printed, most_repeated=CONCURRENCY)
 

@@ -277,9 +277,11 @@ async def test_no_server_at_all_is_the_users_mistake() -> None:
 @pytest.mark.parametrize(
     ("url", "mend"),
     [
-        ("127.0.0.1:8890/sparql", "is not an address"),
-        ("ftp://127.0.0.1/sparql", "is not an address"),
+        ("127.0.0.1:8890/sparql", "is no address"),
+        ("ftp://127.0.0.1/sparql", "is no address"),
+        ("dba:secret@127.0.0.1:8890/sparql", "is no address"),
         ("http://dba:secret@127.0.0.1:8890/sparql", "VIRTUOSO_PASSWORD"),
+        ("http://127.0.0.1:8890/sparql?access_token=secret", "VIRTUOSO_PASSWORD"),
     ],
 )
 def test_addresses_are_checked(url: str, mend: str) -> None:
