@@ -44,12 +44,14 @@ def test_two_workers_give_the_rows_of_the_local_engine(local: pl.DataFrame, tmp_
     assert table(tmp_path / "run").equals(local)
 
 
-def test_a_killed_worker_costs_no_question(local: pl.DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+def test_a_worker_that_is_killed_or_hangs_costs_no_question(
+    fate: signal.Signals, local: pl.DataFrame, tmp_path: Path
+) -> None:
     run, mark = tmp_path / "run", uuid.uuid4().hex
     environment = os.environ | {"KGQA_TEST_MARK": mark}
     with subprocess.Popen(evaluate(run, *RAY, "llm.latency_s=0.05"), env=environment) as driver:
-        victim = wait_for_a_busy_worker(run, mark, driver)
-        os.kill(victim, signal.SIGKILL)
+        os.kill(wait_for_a_busy_worker(run, mark, driver), fate)
         assert driver.wait(timeout=180) == 0
     assert table(run).equals(local)
     assert list((run / "drafts").iterdir()) == []
