@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,6 @@ from pipeline.engine.shard import Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served
 from pipeline.traces.place import Place
-from pipeline.types import Example
-
-_SHARDS = 4_000
-_WARM = 400
-"""Shards handed out before the clock starts."""
 
 
 class IdleWorker:
@@ -38,14 +33,16 @@ class IdleWorker:
         return Progress(len(shard.examples))
 
 
-def scheduling() -> dict[str, float]:
+def scheduling(shards: int = 4_000) -> dict[str, float]:
     """Leases per second through Ray actors that do nothing, with empty and with full shards, and without Ray."""
     settings = config.compose(["engine=ray", "dataset.triples=1000", "dataset.questions=32"])
     examples = tuple(config.build("dataset", settings).examples(_never))
+    empty = [Shard(index, ()) for index in range(shards)]
+    full = [Shard(index, examples) for index in range(shards)]
     figures = {
-        "leases_per_s": _rate_through_ray(settings, ()),
-        "full_leases_per_s": _rate_through_ray(settings, examples),
-        "leases_without_ray_per_s": asyncio.run(_rate_of_queue()),
+        "leases_per_s": _rate_through_ray(settings, empty),
+        "full_leases_per_s": _rate_through_ray(settings, full),
+        "leases_without_ray_per_s": asyncio.run(_rate_of_queue(empty)),
     }
     figures["ray_to_queue"] = figures["leases_per_s"] / figures["leases_without_ray_per_s"]
     figures["full_to_empty"] = figures["full_leases_per_s"] / figures["leases_per_s"]
@@ -63,14 +60,14 @@ class _Timed(Watch):
         self.times.append(time.perf_counter())
 
 
-def _rate_through_ray(settings: Mapping[str, Any], examples: tuple[Example, ...]) -> float:
+def _rate_through_ray(settings: Mapping[str, Any], shards: Sequence[Shard]) -> float:
     watch = _Timed()
-    asyncio.run(run_ray([settings], Path(), _shards(examples), watch, actor=IdleWorker))
+    asyncio.run(run_ray([settings], Path(), iter(shards), watch, actor=IdleWorker))
     return _rate(watch.times)
 
 
-async def _rate_of_queue(lanes: int = 8) -> float:
-    leases, times = Leases(_shards(())), list[float]()
+async def _rate_of_queue(shards: Sequence[Shard], lanes: int = 8) -> float:
+    leases, times = Leases(iter(shards)), list[float]()
 
     async def lane() -> None:
         while (lease := await leases.take()) is not None:
@@ -82,11 +79,9 @@ async def _rate_of_queue(lanes: int = 8) -> float:
 
 
 def _rate(times: Sequence[float]) -> float:
-    return (len(times) - _WARM) / (times[-1] - times[_WARM - 1])
-
-
-def _shards(examples: tuple[Example, ...]) -> Iterator[Shard]:
-    return (Shard(index, examples) for index in range(_SHARDS))
+    """Per second, after a tenth of them to warm up."""
+    warm = len(times) // 10
+    return (len(times) - 1 - warm) / (times[-1] - times[warm])
 
 
 def _never(row: object) -> None:

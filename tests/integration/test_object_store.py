@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 from fsspec.core import url_to_fs
 
-from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion
 from pipeline.traces import draft
 from pipeline.traces.draft import Draft
@@ -133,25 +132,17 @@ def test_no_file_of_a_run_holds_the_credentials(stored: UPath) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("bucket", "changed"),
     [
-        ("s3://key:secret@runs/x", "credentials"),
-        ("s3://nowhere/x", "s3://nowhere/x/traces cannot be reached: The specified bucket does not exist"),
-        ("nosuch://x/y", "nosuch://x/y cannot be reached: "),
-        ("gs://x/y", "install gcsfs"),
+        ("nowhere", {}),
+        ("runs", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}),
+        ("runs", {"AWS_SECRET_ACCESS_KEY": "wrong"}),
     ],
 )
-def test_what_cannot_be_reached_is_one_sentence(url: str, said: str) -> None:
-    done = subprocess.run([*KGQA, "evaluate", f"run.dir={url}"], capture_output=True, text=True, check=False)
+def test_what_cannot_be_reached_is_one_sentence(bucket: str, changed: dict[str, str]) -> None:
+    command = [*KGQA, "evaluate", f"run.dir=s3://{bucket}/x"]
+    done = subprocess.run(command, env=os.environ | changed, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_store_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    done = subprocess.run([*KGQA, "score", "s3://runs/x"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("kgqa: s3://runs/x cannot be reached: ")
-    with pytest.raises(UserError, match="holds credentials"):
-        place("s3://a:b@runs/x")
+    assert done.stderr.startswith(f"kgqa: s3://{bucket}/x")
+    assert " cannot be reached: " in done.stderr
+    assert done.stderr.count("\n") == 1

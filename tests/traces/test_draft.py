@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.llm.prompt import Completion
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place, place
 
 REPLY = Completion("text", "stop", 3, 4, ({"a": -0.5},), {"yes": 0.75, "no": 0.25})
 
 
-def folder(tmp_path: Path) -> RunFolder:
-    run = RunFolder(tmp_path / "run")
+def folder(path: Place) -> RunFolder:
+    run = RunFolder(path)
     run.create()
     return run
 
 
-async def test_the_next_worker_replays_what_the_last_one_finished(tmp_path: Path) -> None:
-    run = folder(tmp_path)
+@pytest.fixture(params=["a file", "objects"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    return folder(tmp_path / "run" if request.param == "a file" else place(f"memory://{uuid.uuid4().hex}/run"))
+
+
+async def test_the_next_worker_replays_what_the_last_one_finished(run: RunFolder) -> None:
     async with Draft(run, 3) as draft:
         draft.append("q1", "k1", REPLY)
         draft.append("q2", "k2", Completion("other"))
@@ -32,19 +39,19 @@ async def test_the_next_worker_replays_what_the_last_one_finished(tmp_path: Path
         assert taken_over.calls("q3") == {}
 
 
-async def test_shards_do_not_see_each_others_drafts(tmp_path: Path) -> None:
-    run = folder(tmp_path)
+async def test_shards_do_not_see_each_others_drafts(run: RunFolder) -> None:
     async with Draft(run, 1) as draft:
         draft.append("q", "k", REPLY)
     async with Draft(run, 11) as other:
         assert other.calls("q") == {}
 
 
-async def test_discarding_removes_every_draft_of_the_shard(tmp_path: Path) -> None:
-    run = folder(tmp_path)
+async def test_discarding_removes_every_draft_of_the_shard(run: RunFolder) -> None:
     async with Draft(run, 1) as lost:
         lost.append("q", "k", REPLY)
-    async with Draft(run, 1) as draft, Draft(run, 2):
+    async with Draft(run, 1) as draft, Draft(run, 2) as other:
+        draft.append("q", "k", REPLY)
+        other.append("q", "k", REPLY)
         await draft.discard()
     assert [path.name[:11] for path in (run.path / "drafts").iterdir()] == ["shard-00002"]
 
