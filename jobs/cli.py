@@ -21,7 +21,10 @@ COMMANDS = {
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "llm": ("jobs.llm", "make: a small Llama to try things with; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "benchmark": ("jobs.benchmark", "measure this installation: overhead, saturation, graph, scale, traces, sweep"),
+    "benchmark": (
+        "jobs.benchmark",
+        "measure this installation: overhead, saturation, graph, scale, traces, sweep, vllm",
+    ),
 }
 
 

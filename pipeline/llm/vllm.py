@@ -45,6 +45,8 @@ class VllmServer:
     """Further words of vLLM's command line, such as `--dtype=float32`."""
     name: str = "llama"
     """What the model is served as."""
+    resettable: bool = False
+    """Whether `POST /reset_prefix_cache` empties the prefix cache; vLLM calls that its development mode."""
     port: int = 0
     """Chosen from the free ports at the first start."""
     process: subprocess.Popen[bytes] | None = None
@@ -103,9 +105,11 @@ class VllmServer:
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *words, *self.arguments]
         if shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "TERM", *command]
+        # On CPUs, vLLM's own choice of room for keys and values is half of the memory.
+        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ, "VLLM_SERVER_DEV_MODE": str(int(self.resettable))}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(  # noqa: S603 — our own words
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
             )
 
     def _is_healthy(self) -> bool:
@@ -114,11 +118,6 @@ class VllmServer:
                 return bool(response.status == 200)
         except OSError:
             return False
-
-
-def environment() -> dict[str, str]:
-    """Our environment, with a cache for keys and values on CPUs that leaves room for others."""
-    return {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ}
 
 
 def free_port() -> int:
