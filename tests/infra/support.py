@@ -12,6 +12,15 @@ from typing import Any
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 MONITORING = INFRA / "monitoring"
 
+OF_VLLM = {
+    *("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
+    *("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total"),
+    *("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total"),
+    *("vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_bucket"),
+    "vllm:e2e_request_latency_seconds_bucket",
+}
+"""vLLM's metrics that dashboards and rules ask for; a test looks for them at a real server."""
+
 _RANGE = re.compile(r"\$__rate_interval\b")
 _VARIABLE = re.compile(r"\$\w+")
 _METRIC = re.compile(r"\b(?:kgqa_|vllm:)\w+")

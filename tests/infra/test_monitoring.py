@@ -14,16 +14,8 @@ import pytest
 import yaml
 
 from pipeline.engine.metrics import METRICS, Metric
-from tests.infra.support import MONITORING, dashboards, expressions, metrics_in
+from tests.infra.support import MONITORING, OF_VLLM, dashboards, expressions, metrics_in
 
-OF_VLLM = {
-    *("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
-    *("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total"),
-    *("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total"),
-    *("vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_bucket"),
-    "vllm:e2e_request_latency_seconds_bucket",
-}
-"""As vLLM 0.32 exports them."""
 PANELS = [
     pytest.param(panel, id=f"{file} {panel['title']}")
     for file, dashboard in sorted(dashboards().items())

@@ -29,8 +29,9 @@ from jobs.benchmarks.server import MODEL, serving
 from pipeline.datasets.sample.world import SampleWorld
 from pipeline.engine.metrics import METRICS
 from pipeline.kg.virtuoso import Server
+from pipeline.llm.vllm import VllmServer
 from pipeline.traces.folder import RunFolder
-from tests.infra.support import MONITORING, dashboards, expressions
+from tests.infra.support import MONITORING, OF_VLLM, dashboards, expressions
 
 WORDS = [
     *("sweep", "method=srp", "method.retries=0,1", "dataset.triples=1000", "dataset.questions=24"),
@@ -221,6 +222,15 @@ def prometheus(observed: Observed, folder: Path) -> Iterator[Callable[[str], Any
 
 QUIET = {"Share that failed", "Failures", "Workers that leave it out"}
 """Panels that show nothing while all is well."""
+
+
+def test_a_model_server_has_the_metrics_that_dashboards_and_rules_ask_for(vllm_server: VllmServer) -> None:
+    with urllib.request.urlopen(vllm_server.metrics_url, timeout=30) as response:
+        families = text_string_to_metric_families(response.read().decode())
+    labels = {sample.name: sample.labels for family in families for sample in family.samples}
+    assert labels.keys() >= OF_VLLM
+    assert all("model_name" in labels[name] for name in OF_VLLM)
+    assert "finished_reason" in labels["vllm:request_success_total"]
 
 
 def test_the_dashboards_show_the_run_in_a_real_prometheus(observed: Observed, tmp_path: Path) -> None:
