@@ -19,13 +19,15 @@ from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import parseQuery
 from rdflib.plugins.sparql.parserutils import CompValue
 
+from pipeline.errors import ParseError
 from pipeline.kg.paths import RelationPath
 from pipeline.kg.terms import Terms
 from pipeline.types import EntityId, LiteralNode, Node, Relation
 
 _FREEBASE = Terms()
 _SIDES: dict[str, Literal["above", "below"]] = {">": "above", ">=": "above", "<": "below", "<=": "below"}
-_CLASS_RELATIONS = frozenset({"type.object.type", "common.topic.notable_types"})
+CLASS_RELATIONS = frozenset({"type.object.type", "common.topic.notable_types"})
+"""What queries restrict a variable to a class with."""
 
 _QUOTED = pyparsing.QuotedString('"', esc_char="\\", unquote_results=False) | pyparsing.QuotedString(
     "'", esc_char="\\", unquote_results=False
@@ -81,7 +83,7 @@ class QueryGraph:
         terms = (
             term
             for pattern in self.patterns
-            if pattern.relation not in _CLASS_RELATIONS
+            if pattern.relation not in CLASS_RELATIONS
             for term in (pattern.subject, pattern.object)
         )
         return tuple(dict.fromkeys(term for term in terms if isinstance(term, str)))
@@ -114,6 +116,11 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         self._queries = queries
         self._topics = topics
         self._unverified = unverified
+
+    @property
+    def topics(self) -> Mapping[str, EntityId]:
+        """The id that a topic has in the queries → its id in the graph."""
+        return self._topics
 
     def __getitem__(self, topic: EntityId) -> tuple[RelationPath, ...]:
         return self._found[topic]
@@ -183,23 +190,32 @@ def _graph(query: Any) -> QueryGraph:
         elif operator.name == "Extend":
             aliases[operator.var] = operator.expr
     patterns = (
-        Pattern(_term(subject), relation, _term(object))
+        Pattern(term_of(subject), relation, term_of(object))
         for head, predicate, tail in triples
-        if (relation := _relation(predicate))
+        if (relation := relation_name(predicate))
         for subject in constants.get(head, [head])
         for object in constants.get(tail, [tail])
     )
     return QueryGraph(tuple(dict.fromkeys(patterns)), Variable(str(aliases.get(query.PV[0], query.PV[0]))))
 
 
-def _algebra(sparql: str) -> Any | None:
-    """The algebra of a query that selects something, or None when it cannot be parsed."""
+def algebra(sparql: str) -> Any:
+    """The algebra of a query that selects something, as rdflib has it. Raises ParseError, saying why there is none."""
     try:
         parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
         query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
-    except Exception:  # noqa: BLE001  rdflib raises plain Exception, for instance for an unknown prefix
+    except Exception as error:  # noqa: BLE001  rdflib raises plain Exception, for instance for an unknown prefix
+        raise ParseError(" ".join(str(error).split())) from None
+    if not query.PV:
+        raise ParseError("it selects nothing")
+    return query
+
+
+def _algebra(sparql: str) -> Any | None:
+    try:
+        return algebra(sparql)
+    except ParseError:
         return None
-    return query if query.PV else None
 
 
 def _expressions(node: Any) -> Iterator[Any]:
@@ -230,11 +246,13 @@ def _operators(operator: Any) -> Iterator[Any]:
             yield from _operators(operator[part])
 
 
-def _relation(predicate: Any) -> str | None:
+def relation_name(predicate: Any) -> str | None:
+    """The relation that a predicate is, or None for a variable or another graph's."""
     return _FREEBASE.from_iri(str(predicate)) if isinstance(predicate, rdflib.URIRef) else None
 
 
-def _term(term: Any) -> Term:
+def term_of(term: Any) -> Term:
+    """A term of rdflib's in our own words."""
     if isinstance(term, rdflib.URIRef):
         return _FREEBASE.from_iri(str(term)) or str(term)
     if isinstance(term, rdflib.Literal):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.datasets.gold_paths import Operation
 from pipeline.kg.paths import Leg
+from pipeline.llm.oracle import Truth
 from pipeline.methods.instance import Instance
 from pipeline.methods.parog.outcome import Found, Outcome
 from pipeline.methods.parog.plan import Operator, SubGoal
@@ -15,9 +16,6 @@ from pipeline.methods.parog.sets import execute
 from pipeline.methods.rendering import Names, node_name
 from pipeline.retrieval.relations import as_text
 from pipeline.types import Entity, EntityId, Node, Relation
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,8 @@ class GoldStep:
     """What it follows; None for a set operation."""
     ends: frozenset[Node] | None = None
     """The answers among what the leg leads to; None where any value is one."""
+    filters: bool = False
+    """Whether the answers are what the leg sets out from, where it leads to one of its ends."""
 
     def relations_from(self, entity: EntityId, name: str | None) -> tuple[Relation, ...]:
         """What to follow from an entity: the leg's first relation where it sets out, the others at its mediators."""
@@ -61,11 +61,20 @@ class GoldStep:
         return taken == self.leg.relations[1:]
 
 
+@dataclass(frozen=True)
+class PlannedTruth(Truth):
+    """What is known of a question to which there is a plan already."""
+
+    plan: tuple[GoldStep, ...] = ()
+
+
 def perfect_plan(truth: Truth) -> tuple[GoldStep, ...]:
     """One sub-goal per leg of the way from each topic entity, then what the question does with the ends.
 
-    Empty when no way is known.
+    Empty when no way is known; the plan that there is, where there is one already.
     """
+    if isinstance(truth, PlannedTruth):
+        return truth.plan
     plan = _Plan(truth)
     found = [plan.follow(entity) for entity in truth.question.topic_entities if truth.ways.get(entity.id)]
     if not found:
@@ -110,7 +119,8 @@ def carry_out(steps: Sequence[GoldStep], facts: Sequence[Instance], names: Names
             complete = bool(used) and all(outcome.answers for outcome in used)
             answers = (execute(step.subgoal, used) or ()) if complete else ()
         else:
-            ends = dict.fromkeys(fact.end for fact in facts if step.is_answer(fact))
+            answering = (fact for fact in facts if step.is_answer(fact))
+            ends = dict.fromkeys(fact.start if step.filters else fact.end for fact in answering)
             answers = tuple(Found(node_name(end, names) or str(end), end) for end in ends)
         outcomes[step.subgoal.id] = Outcome(step.subgoal, answers, tuple(facts), names)
     return outcomes[steps[-1].subgoal.id].answers if steps else ()
@@ -152,7 +162,7 @@ class _Plan:
             ends = leg.leading if self._is_plain and leg.leading else leg.nodes
             op: Operator = "composition" if uses else "lookup"
             uses = [
-                self.add(f"Find what “{_words(leg.relations)}” leads to from {source}", op, uses, leg=leg, ends=ends)
+                self.add(f"Find what “{in_words(leg.relations)}” leads to from {source}", op, uses, leg=leg, ends=ends)
             ]
         return uses[0]
 
@@ -160,7 +170,7 @@ class _Plan:
         """Append the sub-goals that look up the values of things, and pick by them."""
         starts = frozenset(node for step in self.steps for node in step.ends or ())
         leg = Leg(starts, operation.path, frozenset(), frozenset())
-        goal = f"Find the value that “{_words(operation.path)}” has for each answer of {{}}"
+        goal = f"Find the value that “{in_words(operation.path)}” has for each answer of {{}}"
         values = self.add(goal, "composition", [things], leg=leg)
         op: Operator = "superlative" if operation.bound is None else "comparative"
         which = f"with the {operation.kind} value" if operation.bound is None else f"{operation.kind} {operation.bound}"
@@ -168,5 +178,6 @@ class _Plan:
         self.add(goal, op, [things, values], keep=operation.kind, bound=operation.bound)
 
 
-def _words(path: Iterable[Relation]) -> str:
+def in_words(path: Iterable[Relation]) -> str:
+    """A relation path as the goals of sub-goals spell it."""
     return ", ".join(f"{as_text(relation.name)}{' (of)' * (relation.direction == 'in')}" for relation in path)

@@ -17,7 +17,7 @@ OPERATORS: tuple[Operator, ...] = get_args(Operator)
 SET_OPERATORS = frozenset[Operator]({"conjunction", "comparative", "superlative", "count"})
 """What is done with the answers of other sub-goals, without looking anything up."""
 
-Keep: TypeAlias = Literal["highest", "lowest", "above", "below"]
+Keep: TypeAlias = Literal["highest", "lowest", "above", "below", "at least", "at most"]
 """Which values a superlative or a comparative keeps. Optional: with it, the operation is executed in code."""
 _KEEPS: tuple[Keep, ...] = get_args(Keep)
 
@@ -42,7 +42,7 @@ class SubGoal:
     """Sub-goals whose answers this one needs."""
     keep: Keep | None = None
     bound: str | None = None
-    """The value that `above` and `below` compare with."""
+    """The value that the others compare with."""
 
 
 Plan: TypeAlias = tuple[SubGoal, ...]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from pipeline.methods.parog.outcome import Found, Outcome
-from pipeline.methods.parog.plan import SET_OPERATORS, SubGoal
+from pipeline.methods.parog.plan import SET_OPERATORS, Keep, SubGoal
 from pipeline.methods.rendering import Names
 from pipeline.text import canonical_literal
 from pipeline.types import LiteralNode, Node
@@ -17,6 +17,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?")
 _DATE = re.compile(r"(-?[0-9]{4,9})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 _STEPS_BACK = 8
 """Facts between a value and what it is a value of."""
+
+_PASSING: Mapping[Keep, Collection[int]] = {"above": {1}, "below": {-1}, "at least": {0, 1}, "at most": {-1, 0}}
+"""How a value may compare with a bound to be kept."""
 
 _Key: TypeAlias = tuple[Decimal, ...]
 """What values are ordered by: a number, or the year, month and day of a date as far as it goes."""
@@ -73,8 +76,8 @@ def _passing(subgoal: SubGoal, keys: Mapping[Node, Sequence[_Key]], order: Calla
     if subgoal.keep is None or subgoal.bound is None:
         return None
     bound = order(subgoal.bound)
-    sign = 1 if subgoal.keep == "above" else -1
-    return [node for node, own in keys.items() if any(_compare(key, bound) == sign for key in own)]
+    passing = _PASSING[subgoal.keep]
+    return [node for node, own in keys.items() if any(_compare(key, bound) in passing for key in own)]
 
 
 def _compare(key: _Key, bound: _Key) -> int:

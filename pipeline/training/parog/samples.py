@@ -1,0 +1,140 @@
+"""The training pairs of a finished collection, and the report on them (methods.md §7.3, steps 6 and 7)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+from rich.table import Table
+
+from pipeline.methods.parog.planning import MakePlan
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import write_whole
+from pipeline.traces.reader import read_shards
+from pipeline.training.parog.decompose import PLAN_TYPES
+from pipeline.types import Question
+
+PUBLISHED: Mapping[str, float] = {
+    "conjunction": 0.3578,
+    "composition": 0.2968,
+    "linear": 0.2522,
+    "superlative": 0.0483,
+    "comparative": 0.0449,
+}
+"""The shares among the 74,802 samples of the paper, from the training splits of WebQSP, CWQ and GrailQA."""
+
+_COLUMNS = ("question_id", "dataset", "split", "error", "precision", "recall", "steps", "texts")
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the questions."""
+
+    dataset: str = ""
+    split: str = ""
+    label: str | None = None
+    """Set when the wording is no language model's."""
+    questions: int = 0
+    decomposed: Counter[str] = field(default_factory=Counter)
+    """Type → queries that could be taken apart."""
+    kept: Counter[str] = field(default_factory=Counter)
+    """Type → training pairs."""
+    executed: int = 0
+    """Of the pairs kept, those whose plan was carried out: it gave gold answers and nothing else."""
+    complete: int = 0
+    """Of these, those that gave all gold answers: a graph may lack some."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Reason → questions."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `report.json`."""
+        return {**asdict(self), "shares": _shares(self.kept), "published_shares": dict(PUBLISHED)}
+
+
+def write_samples(folder: RunFolder, *, label: str | None) -> Report:
+    """Write `samples.jsonl`, the pairs that passed every check, and `report.json` beside it. Raises StorageError."""
+    report = Report(label=label)
+    write_whole(folder.path / "samples.jsonl", b"".join(orjson.dumps(pair) + b"\n" for pair in _pairs(folder, report)))
+    write_whole(folder.path / "report.json", orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+    return report
+
+
+def tables(report: Report) -> list[Table]:
+    """The shares of the types beside the published ones, and why questions were rejected."""
+    title = f"{report.dataset}, {report.split} split: {report.kept.total():,} of {report.questions:,} questions kept"
+    types = Table(title=title, title_justify="left")
+    for column in ("type", "taken apart", "share", "kept", "share ", "published"):
+        types.add_column(column, justify="left" if column == "type" else "right")
+    decomposed, kept = _shares(report.decomposed), _shares(report.kept)
+    for kind in PLAN_TYPES:
+        counts = f"{report.decomposed[kind]:,}", f"{report.kept[kind]:,}"
+        types.add_row(kind, counts[0], _percent(decomposed[kind]), counts[1], _percent(kept[kind]), _percent(PUBLISHED[kind]))
+    reasons = Table(title="rejected", title_justify="left")
+    reasons.add_column("questions", justify="right")
+    reasons.add_column("reason")
+    for reason, count in report.rejected.most_common():
+        reasons.add_row(f"{count:,}", reason)
+    return [types, reasons] if report.rejected else [types]
+
+
+def _pairs(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
+    for shard in read_shards(folder, _COLUMNS):
+        for row in shard.iter_rows(named=True):
+            report.dataset, report.split = row["dataset"], row["split"]
+            report.questions += 1
+            events = {
+                step["role"]: orjson.loads(texts["payload"])
+                for step, texts in zip(row["steps"], row["texts"], strict=True)
+                if step["kind"] == "decision" and step["role"] in ("decomposed", "sample", "rejected", "cap_hit")
+            }
+            if kind := events.get("decomposed", {}).get("type"):
+                report.decomposed[kind] += 1
+            if reason := _reason(row, events):
+                report.rejected[reason] += 1
+                continue
+            sample = events["sample"]
+            report.kept[kind] += 1
+            report.executed += sample["executed"]
+            report.complete += sample["executed"] and row["recall"] == 1
+            yield _pair(row, kind, sample)
+
+
+def _reason(row: Mapping[str, Any], events: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Why a question is not kept; None when it is."""
+    if row["error"]:
+        return f"failed: {row['error'].partition(':')[0]}"
+    if "rejected" in events:
+        return str(events["rejected"]["reason"])
+    if "sample" not in events:
+        return "cut short by a cap of budget"
+    if not events["sample"]["executed"]:
+        return None
+    if row["precision"] is None:
+        return "its plan comes to nothing"
+    return None if row["precision"] == 1 else "its plan leads to what is no gold answer"
+
+
+def _pair(row: Mapping[str, Any], kind: str, sample: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat record: the prompt as a trained planner is asked, then its plan."""
+    question = Question(row["question_id"], row["dataset"], row["split"], sample["question"])
+    prompt = [message._asdict() for message in MakePlan(question, is_trained=True).messages()]
+    return {
+        "id": row["question_id"],
+        "dataset": row["dataset"],
+        "split": row["split"],
+        "type": kind,
+        "executed": sample["executed"],
+        "messages": [*prompt, {"role": "assistant", "content": sample["plan"]}],
+    }
+
+
+def _shares(counts: Mapping[str, int]) -> dict[str, float]:
+    total = sum(counts.values())
+    return {kind: counts.get(kind, 0) / total if total else 0.0 for kind in PLAN_TYPES}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
