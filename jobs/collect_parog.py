@@ -66,6 +66,6 @@ def _print(report: Report, folder: RunFolder) -> None:
     if report.label:
         lines.insert(0, f"worded by llm={report.label}: no language model has had a say")
     if report.split != "train":
-        lines.insert(0, f"from the {report.split} split (allow_test_split): measure nothing on it that is trained on it")
+        lines.insert(0, f"from the {report.split} split (allow_test_split): never measure on it what is trained on it")
     saved = folder.read_summary() or {}
     print_remarks([*lines, *remarks(saved["rejected"], folder.rejected)], console)

@@ -9,6 +9,7 @@ from pipeline.text import canonical_literal, normalise
 from pipeline.training.parog.decompose import Atom
 from pipeline.types import EntityId
 
+_WORD = re.compile(r"[^\W_]+")
 _DATE = re.compile(r"(-?[0-9]{4,})(?:-[0-9]{2}){1,2}")
 
 
@@ -21,14 +22,17 @@ def constants_of(atoms: Sequence[Atom], names: Mapping[EntityId, str]) -> tuple[
 
 
 def left_out(text: str, constants: Iterable[str]) -> list[str]:
-    """Those that a text does not mention, after normalisation. Of a date its year is enough: dates are worded freely."""
-    words = f" {normalise(text)} "
-    bare = f" {' '.join(re.findall(r'[^\W_]+', words))} "
-    return [one for one in constants if not _is_in(one, words, bare)]
+    """Those that a text does not mention, after normalisation. Of a date its year is enough."""
+    plain, bare = normalise(text), _bare(text)
+    return [one for one in constants if not _is_in(one, plain, bare)]
 
 
-def _is_in(constant: str, words: str, bare: str) -> bool:
+def _is_in(constant: str, plain: str, bare: str) -> bool:
     if date := _DATE.fullmatch(constant):
         constant = date[1]
-    plain = normalise(constant)
-    return f" {plain} " in words or f" {' '.join(re.findall(r'[^\W_]+', plain))} " in bare
+    return f" {normalise(constant)} " in f" {plain} " or _bare(constant) in bare
+
+
+def _bare(text: str) -> str:
+    """The words and numbers of a text alone, whatever marks stand between them; blanks around it."""
+    return f" {' '.join(_WORD.findall(normalise(text)))} "

@@ -1,4 +1,4 @@
-"""What a query asks, taken apart into atomic operations from its constants to its answer (methods.md §7.3, steps 2–4)."""
+"""What a query asks, taken apart into operations from its constants to its answer (methods.md §7.3, steps 2 to 4)."""
 
 from __future__ import annotations
 

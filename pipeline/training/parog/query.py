@@ -6,9 +6,9 @@ name: a plan that leaves it out would answer another question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import rdflib
 
@@ -20,6 +20,14 @@ _KEEPS: Mapping[str, Keep] = {">": "above", ">=": "at least", "<": "below", "<="
 _ABOUT_LANGUAGE = frozenset({"Builtin_isLITERAL", "Builtin_LANG", "Builtin_LANGMATCHES"})
 _TRANSPARENT = frozenset({"SelectQuery", "Project", "Distinct", "Reduced", "ToMultiSet", "Group"})
 """Operators that bind nothing of their own."""
+_KEYWORDS = {
+    "Union": "UNION",
+    "LeftJoin": "OPTIONAL",
+    "Graph": "GRAPH",
+    "Minus": "MINUS",
+    "ServiceGraphPattern": "SERVICE",
+}
+_EXTREMES: Mapping[str, Keep] = {"Aggregate_Max": "highest", "Aggregate_Min": "lowest"}
 
 
 class Inexpressible(Exception):
@@ -58,7 +66,7 @@ def read_query(sparql: str) -> Asked:
     except (ParseError, RecursionError):
         raise Inexpressible("the query cannot be parsed") from None
     reader = _Reader()
-    reader.read(query, is_limited=False)
+    reader.read(query)
     return reader.asked(query.PV[0])
 
 
@@ -73,6 +81,8 @@ class _Reader:
         self._equal: dict[Any, Any] = {}
         self._guarded: set[Variable] = set()
         self._counted: Any = None
+        self._is_limited = False
+        """Whether only the first solution of what is read next counts."""
 
     def asked(self, selected: Any) -> Asked:
         """All of it, once read."""
@@ -92,41 +102,75 @@ class _Reader:
             guarded=frozenset(self._guarded),
         )
 
-    def read(self, operator: Any, *, is_limited: bool) -> None:
-        """Take in an operator and those below it."""
-        match operator.name:
-            case "BGP":
-                self._triples += operator.triples
-                return
-            case "values":
-                for row in operator.res:
-                    for variable, value in row.items():
-                        self._values.setdefault(variable, []).append(value)
-                return
-            case "Slice":
-                if operator.start or operator.length != 1:
-                    raise Inexpressible("a LIMIT other than the first")
-                is_limited = True
-            case "OrderBy":
-                self._order(operator.expr, is_limited=is_limited)
-            case "Filter":
-                self._filter(operator.expr)
-            case "Extend":
-                if self._is_extreme(operator):
-                    return
-                self._aliases[operator.var] = operator.expr
-            case "AggregateJoin":
-                self._count(operator)
-            case "Join":
-                self.read(operator.p2, is_limited=False)
-                self.read(operator.p1, is_limited=False)
-                return
-            case "Union" | "LeftJoin" | "Minus" | "Graph":
-                keyword = {"Union": "UNION", "LeftJoin": "OPTIONAL", "Minus": "MINUS", "Graph": "GRAPH"}
-                raise Inexpressible(f"{keyword[operator.name]} in the query")
-            case name if name not in _TRANSPARENT:
-                raise Inexpressible(f"{name} in the query")
-        self.read(operator.p, is_limited=is_limited)
+    def read(self, operator: Any) -> None:
+        """Take in an operator and those below it. Raises Inexpressible for one that no plan expresses."""
+        if operator.name in _TRANSPARENT:
+            self.read(operator.p)
+        elif operator.name in self._HANDLERS:
+            self._HANDLERS[operator.name](self, operator)
+        else:
+            raise Inexpressible(f"{_KEYWORDS.get(operator.name, operator.name)} in the query")
+
+    def _read_patterns(self, operator: Any) -> None:
+        self._triples += operator.triples
+
+    def _read_values(self, operator: Any) -> None:
+        for row in operator.res:
+            for variable, value in row.items():
+                self._values.setdefault(variable, []).append(value)
+
+    def _read_join(self, operator: Any) -> None:
+        self._is_limited = False
+        self.read(operator.p1)
+        self.read(operator.p2)
+
+    def _read_slice(self, operator: Any) -> None:
+        if operator.start or operator.length != 1:
+            raise Inexpressible("a LIMIT other than the first")
+        self._is_limited = True
+        self.read(operator.p)
+
+    def _read_order(self, operator: Any) -> None:
+        """An order with its limit picks; without one it changes no set of answers."""
+        if self._is_limited:
+            if len(operator.expr) > 1:
+                raise Inexpressible("an ORDER BY of several values")
+            keep: Keep = "highest" if operator.expr[0].order == "DESC" else "lowest"
+            self._picks.append(Pick(_value(operator.expr[0].expr), keep))
+        self.read(operator.p)
+
+    def _read_filter(self, operator: Any) -> None:
+        self._filter(operator.expr)
+        self.read(operator.p)
+
+    def _read_alias(self, operator: Any) -> None:
+        """A name for a variable; or, as GrailQA writes it, for the extreme that a sub-query finds again."""
+        below = operator.p
+        extremes = [one for one in below.A if one.res == operator.expr] if below.name == "AggregateJoin" else []
+        if extremes and extremes[0].name in _EXTREMES:
+            self._picks.append(Pick(Variable(str(operator.var)), _EXTREMES[extremes[0].name]))
+            return
+        self._aliases[operator.var] = operator.expr
+        self.read(below)
+
+    def _read_aggregate(self, operator: Any) -> None:
+        counted = [one.vars for one in operator.A if one.name == "Aggregate_Count"]
+        others = [one for one in operator.A if one.name not in ("Aggregate_Count", "Aggregate_Sample")]
+        if len(counted) != 1 or others or not isinstance(counted[0], rdflib.Variable):
+            raise Inexpressible("an aggregate other than one count")
+        self._counted = counted[0]
+        self.read(operator.p)
+
+    _HANDLERS: ClassVar[Mapping[str, Callable[[_Reader, Any], None]]] = {
+        "BGP": _read_patterns,
+        "values": _read_values,
+        "Join": _read_join,
+        "Slice": _read_slice,
+        "OrderBy": _read_order,
+        "Filter": _read_filter,
+        "Extend": _read_alias,
+        "AggregateJoin": _read_aggregate,
+    }
 
     def _patterns(self) -> Iterator[Pattern]:
         for head, predicate, tail in self._triples:
@@ -141,38 +185,6 @@ class _Reader:
         if len(values := self._values.get(term, [term])) > 1:
             raise Inexpressible("VALUES with a choice")
         return [self._equal.get(value, value) for value in values]
-
-    def _order(self, conditions: list[Any], *, is_limited: bool) -> None:
-        if not is_limited:
-            return  # an order alone changes no set of answers
-        if len(conditions) > 1:
-            raise Inexpressible("an ORDER BY of several values")
-        (condition,) = conditions
-        keep: Keep = "highest" if condition.order == "DESC" else "lowest"
-        self._picks.append(Pick(_value(condition.expr), keep))
-
-    def _is_extreme(self, operator: Any) -> bool:
-        """Whether this binds the extreme of a sub-query that repeats the query around it, as GrailQA writes them."""
-        inner = operator.p
-        if inner.name != "AggregateJoin":
-            return False
-        extremes = {"Aggregate_Max": "highest", "Aggregate_Min": "lowest"}
-        found = [extremes.get(one.name) for one in inner.A if one.res == operator.expr]
-        match found:
-            case ["highest"]:
-                self._picks.append(Pick(Variable(str(operator.var)), "highest"))
-            case ["lowest"]:
-                self._picks.append(Pick(Variable(str(operator.var)), "lowest"))
-            case _:
-                return False
-        return True
-
-    def _count(self, operator: Any) -> None:
-        counted = [one for one in operator.A if one.name == "Aggregate_Count"]
-        others = [one for one in operator.A if one.name not in ("Aggregate_Count", "Aggregate_Sample")]
-        if len(counted) != 1 or others or not isinstance(counted[0].vars, rdflib.Variable):
-            raise Inexpressible("an aggregate other than one count")
-        self._counted = counted[0].vars
 
     def _filter(self, expression: Any) -> None:
         match getattr(expression, "name", None):
@@ -233,9 +245,9 @@ def _names(expression: Any) -> list[str]:
 
 def _nodes(expression: Any) -> Iterator[Any]:
     """The parts of an expression that have a name, from the outside in."""
-    if hasattr(expression, "name") and hasattr(expression, "items"):
+    if hasattr(expression, "name") and hasattr(expression, "values"):
         yield expression
-        for _, value in expression.items():
+        for value in expression.values():
             yield from _nodes(value)
     elif isinstance(expression, list):
         for item in expression:

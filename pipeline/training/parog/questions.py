@@ -1,4 +1,4 @@
-"""A dataset's questions with their gold queries in hand: here the query is what is worked on, and the answer is gold."""
+"""A dataset's questions with their gold queries: here the query is what is worked on, and only answers are gold."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import orjson
@@ -51,7 +51,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """For `report.json`."""
-        return {**asdict(self), "shares": _shares(self.kept), "published_shares": dict(PUBLISHED)}
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**own, "shares": _shares(self.kept), "published_shares": dict(PUBLISHED)}
 
 
 def write_samples(folder: RunFolder, *, label: str | None) -> Report:
@@ -71,7 +72,9 @@ def tables(report: Report) -> list[Table]:
     decomposed, kept = _shares(report.decomposed), _shares(report.kept)
     for kind in PLAN_TYPES:
         counts = f"{report.decomposed[kind]:,}", f"{report.kept[kind]:,}"
-        types.add_row(kind, counts[0], _percent(decomposed[kind]), counts[1], _percent(kept[kind]), _percent(PUBLISHED[kind]))
+        types.add_row(
+            kind, counts[0], _percent(decomposed[kind]), counts[1], _percent(kept[kind]), _percent(PUBLISHED[kind])
+        )
     reasons = Table(title="rejected", title_justify="left")
     reasons.add_column("questions", justify="right")
     reasons.add_column("reason")

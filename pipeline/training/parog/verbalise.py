@@ -103,26 +103,23 @@ def _read_sentences(text: str) -> list[str]:
 
 
 def _goal(atom: Atom, names: Mapping[EntityId, str]) -> str:
-    used = " and ".join(map(str, atom.uses))
-    match atom.op:
-        case "lookup":
-            return f"Find {_what(atom)} “{in_words(atom.path)}” leads to from {names[atom.start or '']}"
-        case "composition" if atom.is_value:
-            return f"Find the value that “{in_words(atom.path)}” has for each answer of {used}"
-        case "composition":
-            return f"Find {_what(atom)} “{in_words(atom.path)}” leads to from each answer of {used}"
-        case "conjunction":
-            return f"Keep what {used} have all found"
-        case "filter":
-            assert atom.value is not None
-            value = canonical_literal(atom.value.value)
-            return f"Of the answers of {used}, keep those for which “{in_words(atom.path)}” is {value}"
-        case "count":
-            return f"Count the answers of {used}"
-        case "superlative":
-            return f"Of the answers of {used}, keep those with the {atom.keep} value"
-        case "comparative":
-            return f"Of the answers of {used}, keep those whose value is {atom.keep} {_bound(atom)}"
+    used, path = " and ".join(map(str, atom.uses)), in_words(atom.path)
+    if atom.is_value:
+        return f"Find the value that “{path}” has for each answer of {used}"
+    if atom.op in ("lookup", "composition"):
+        source = f"each answer of {used}" if atom.start is None else names[atom.start]
+        return f"Find {_what(atom)} “{path}” leads to from {source}"
+    if atom.op == "conjunction":
+        return f"Keep what {used} have all found"
+    return f"Count the answers of {used}" if atom.op == "count" else f"Of the answers of {used}, {_kept(atom)}"
+
+
+def _kept(atom: Atom) -> str:
+    if atom.value is not None:
+        return f"keep those for which “{in_words(atom.path)}” is {canonical_literal(atom.value.value)}"
+    if atom.bound is None:
+        return f"keep those with the {atom.keep} value"
+    return f"keep those whose value is {atom.keep} {_bound(atom)}"
 
 
 def _what(atom: Atom) -> str:
