@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
         print(help_text("kgqa collect parog [group=choice] [key=value] …", argv, name="collect_parog"))
         return 0
     settings = config.compose(argv, name="collect_parog")
-    _refuse_test_split(settings)
+    _check(settings)
     points = [Point(tuple(argv), _as_run(settings))]
     (summary,) = execute(points, Console(stderr=True))
     folder = RunFolder(run_dir(points))
@@ -33,10 +33,15 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _refuse_test_split(settings: dict[str, Any]) -> None:
+def _check(settings: dict[str, Any]) -> None:
+    """Raise UserError for wrong keys, and for questions that models are measured on."""
+    config.build("collect", settings)
     config.check(settings, ("dataset",))
+    allowed = settings["allow_test_split"]
+    if not isinstance(allowed, bool):
+        raise UserError(f"allow_test_split={allowed!r} is wrong: input should be true or false")
     split = config.build("dataset", settings).split
-    if split != "train" and not settings["allow_test_split"]:
+    if split != "train" and not allowed:
         raise UserError(
             f"the questions are of the split '{split}', which models are measured on: name dataset.split=train, "
             "or say allow_test_split=true if what is trained on them is never measured on them"
@@ -66,6 +71,6 @@ def _print(report: Report, folder: RunFolder) -> None:
     if report.label:
         lines.insert(0, f"worded by llm={report.label}: no language model has had a say")
     if report.split != "train":
-        lines.insert(0, f"from the {report.split} split (allow_test_split): never measure on it what is trained on it")
+        lines.insert(0, f"from the {report.split} split (allow_test_split): measure nothing on it that has seen it")
     saved = folder.read_summary() or {}
     print_remarks([*lines, *remarks(saved["rejected"], folder.rejected)], console)

@@ -50,6 +50,7 @@ NAMES = {
     "m.role": "The Ferryman",
 }
 FILMS = "ns:m.orsa ns:film.actor.film ?y . ?y ns:film.performance.film ?x . "
+SPOKEN = "ns:location.country.languages_spoken"
 SPEAK = "ns:m.orsa ns:people.person.nationality ?c . ?c ns:location.country.languages_spoken ?x ."
 
 
@@ -71,7 +72,7 @@ def tools(question: QueriedQuestion, **replies: str) -> ScriptedTools:
         (FILMS, "", "linear", "lookup", ["The Glass Quay", "Winter Ferry"]),
         (SPEAK, "", "composition", "lookup composition", ["Quessish", "Salt Tongue"]),
         (
-            "ns:m.quessland ns:location.country.languages_spoken ?x . ns:m.varnland ns:location.country.languages_spoken ?x .",
+            f"ns:m.quessland {SPOKEN} ?x . ns:m.varnland {SPOKEN} ?x .",
             "",
             "conjunction",
             "lookup lookup conjunction",
@@ -150,7 +151,7 @@ async def test_the_pair_is_the_question_translated_back() -> None:
     answer = await PlanningData().answer(question, made.tools)
     (sample,) = made.payloads("sample")
     assert sample["question"] == "which languages does one hear where Tavin Orsa comes from?"
-    assert [subgoal.goal for subgoal in read_plan(sample["plan"])][0] == "Find the country of Tavin Orsa"
+    assert read_plan(sample["plan"])[0].goal == "Find the country of Tavin Orsa"
     assert sorted(texts(answer)) == ["Quessish", "Salt Tongue"], "and is carried out in those words"
 
 

@@ -1,0 +1,150 @@
+"""`kgqa collect parog`: training pairs from the gold SPARQL of real questions, checked, reported, resumable."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.collect_parog import main
+from pipeline.methods.parog.plan import read_plan
+from pipeline.text import normalise
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from tests.jobs.support import Kgqa
+
+ROWS = 30
+"""Questions of each dataset: the first ones."""
+PART = "collect.execute_where={gold_pattern_in_slice: true}"
+
+
+@pytest.fixture(scope="session")
+def slice_words(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The first questions of CWQ and of GrailQA over the slice of Freebase."""
+    folder = shared_data / "freebase-slice"
+    lines: list[bytes] = []
+    for name in ("cwq.test", "grailqa.test1000"):
+        with gzip.open(folder / f"{name}.jsonl.gz") as file:
+            lines += [line for _, line in zip(range(ROWS), file, strict=False)]
+    questions = tmp_path_factory.mktemp("slice") / "questions.jsonl"
+    questions.write_bytes(b"".join(lines))
+    return ["dataset=custom", f"dataset.triples={folder / 'triples.tsv.gz'}", f"dataset.questions={questions}"]
+
+
+@pytest.fixture(scope="session")
+def collected(slice_words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("collected") / "pairs"
+    assert main([*slice_words, "llm=oracle", "allow_test_split=true", PART, f"output={output}"]) == 0
+    return output
+
+
+def samples(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "samples.jsonl").read_text("utf-8").splitlines()]
+
+
+def report(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "report.json").read_text("utf-8"))
+    return found
+
+
+def test_every_kept_plan_that_was_carried_out_gave_gold_answers(collected: Path, slice_words: list[str]) -> None:
+    """By the file and the traces alone: what the collection says of itself is not asked."""
+    questions = Path(slice_words[-1].partition("=")[2]).read_text("utf-8").splitlines()
+    rows = {row["id"]: row for row in map(json.loads, questions)}
+    answers = {
+        id: given
+        for shard in read_shards(RunFolder(collected), ("question_id", "answers"))
+        for id, given in shard.iter_rows()
+    }
+    kept = {sample["id"]: sample for sample in samples(collected)}
+    executed = [id for id, sample in kept.items() if sample["executed"]]
+    assert {id for id in kept if rows[id]["gold_pattern_in_slice"]} == set(executed)
+    assert len(executed) >= ROWS
+    for id in executed:
+        gold = {normalise(name) for name in (*rows[id]["answers"], *rows[id]["answers_alt"], *rows[id]["answer_mids"])}
+        assert answers[id], id
+        assert {normalise(text) for text in answers[id]} <= gold, id
+
+
+def test_a_pair_is_a_chat_that_ends_with_its_plan(collected: Path) -> None:
+    for sample in samples(collected):
+        user, assistant = sample["messages"]
+        assert (user["role"], assistant["role"]) == ("user", "assistant")
+        plan = read_plan(assistant["content"])
+        assert 1 <= len(plan) <= 6
+        assert user["content"].endswith(("?", ".", "!"))
+        lookups = [subgoal.goal for subgoal in plan if subgoal.op == "lookup"]
+        names = [goal.rpartition(" leads to from ")[2] for goal in lookups]
+        bare = "".join(filter(str.isalnum, normalise(user["content"])))
+        assert all("".join(filter(str.isalnum, normalise(name))) in bare for name in names), sample["id"]
+
+
+def test_the_report_counts_every_question_and_stands_beside_the_paper(collected: Path) -> None:
+    found = report(collected)
+    assert found["questions"] == 2 * ROWS == sum(found["kept"].values()) + sum(found["rejected"].values())
+    assert sum(found["kept"].values()) == len(samples(collected))
+    assert sum(found["shares"].values()) == pytest.approx(1)
+    assert found["published_shares"]["conjunction"] == 0.3578
+    assert (found["split"], found["label"]) == ("test", "oracle")
+    assert {"linear", "composition", "conjunction"} <= found["kept"].keys()
+
+
+def test_the_same_command_finds_its_pairs_again(collected: Path, slice_words: list[str], kgqa: Kgqa) -> None:
+    before = samples(collected)
+    (collected / "samples.jsonl").unlink()
+    said = kgqa("collect", "parog", *slice_words, "llm=oracle", "allow_test_split=true", PART, f"output={collected}")
+    assert said.code == 0
+    assert "nothing to run" in said.err
+    assert samples(collected) == before
+    assert "35.78 %" in said.out
+    assert "worded by llm=oracle: no language model has had a say" in said.out
+    assert "from the test split (allow_test_split)" in said.out
+
+
+def test_a_model_that_errs_costs_pairs_and_makes_no_wrong_ones(slice_words: list[str], kgqa: Kgqa) -> None:
+    words = (*slice_words, "llm=oracle", "llm.error_rate=0.5", "run.limit=20", "allow_test_split=true", PART)
+    assert kgqa("collect", "parog", *words, "output=pairs").code == 0
+    found = report(Path("pairs"))
+    assert found["rejected"].keys() & {
+        "the back-translation leaves out a constant",
+        "the back-translation is another question",
+    }
+    assert found["kept"]
+
+
+def test_test_questions_are_no_training_material_unless_it_is_said(slice_words: list[str], kgqa: Kgqa) -> None:
+    said = kgqa("collect", "parog", *slice_words, "llm=oracle", "output=pairs").sentence
+    assert said.startswith("the questions are of the split 'test', which models are measured on")
+    assert "allow_test_split=true" in said
+    assert not Path("pairs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("collect porag", "kgqa collect has no 'porag'. Did you mean 'parog'?"),
+        ("collect parog dataset.split=test", "the questions are of the split 'test'"),
+        ("collect parog collect.max_subgoals=0 allow_test_split=true", "max_subgoals=0 is wrong"),
+        ("collect parog colect.max_subgoals=1", "unknown key 'colect.max_subgoals'"),
+        ("collect parog allow_test_split=maybe", "allow_test_split='maybe' is wrong: input should be true or false"),
+    ],
+)
+def test_mistakes_are_told(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert sentence in kgqa(*words.split()).sentence
+
+
+def test_questions_without_queries_make_no_pair(kgqa: Kgqa) -> None:
+    question = {"id": "q", "question": "who is Ann's son", "topic_entities": ["Ann"], "answers": ["Bob"]}
+    Path("questions.jsonl").write_text(json.dumps(question), "utf-8")
+    Path("graph.tsv").write_text("Ann\tson\tBob\n", "utf-8")
+    words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "dataset.split=train")
+    said = kgqa("collect", "parog", *words, "output=pairs").sentence
+    assert said == "none of 1 questions makes a training pair (1: no gold query)"
+
+
+def test_help(kgqa: Kgqa) -> None:
+    assert kgqa("collect", "--help").out.startswith("usage: kgqa collect parog")
+    assert "max_subgoals: 6" in kgqa("collect", "parog", "--help").out
