@@ -16,7 +16,7 @@ from pipeline.llm.prompt import Completion, Prompt, Sampling
 from pipeline.methods.parog import PARoG
 from pipeline.methods.parog.exploration import TAILS
 from pipeline.methods.parog.guidance import GoldStep, PlannedTruth
-from pipeline.methods.parog.plan import Plan
+from pipeline.methods.parog.plan import SET_OPERATORS, Plan
 from pipeline.methods.port import Tools
 from pipeline.text import canonical_literal
 from pipeline.training.parog.decompose import Atom, joints
@@ -61,20 +61,21 @@ async def execute_plan(
 ) -> Answer:
     """Let PARoG answer a question with a plan; `topics` are the entities of its constants in the graph.
 
-    Without predictions where the plan's last step comes to nothing.
+    Without predictions where a sub-goal comes to nothing: PARoG would make do with the others, which checks no plan.
     """
     steps = await _steps(plan, atoms, topics, tools.kg)
     asked = replace(question, topic_entities=tuple(dict.fromkeys(topics.values())))
-    open_ends: set[int] = set()
+    achieved: set[object] = set()
 
     def record(event: str, /, **payload: object) -> None:
         tools.record(event, **payload)
-        if event == "step" and not payload["answers"]:
-            open_ends.add(int(str(payload["subgoal"])))
+        if payload.get("answers") and (event == "refined" or payload.get("by") == "code"):
+            achieved.add((payload["subgoal"], event))
 
     model = _Follower(PlannedTruth(asked, Gold(), {}, plan=steps))
     answer = await _WITHOUT_CUTS.answer(asked, replace(tools, llm=model, record=record))
-    return replace(answer, predictions=()) if plan[-1].id in open_ends else answer
+    wanted = {(subgoal.id, "step" if subgoal.op in SET_OPERATORS else "refined") for subgoal in plan}
+    return answer if wanted <= achieved else replace(answer, predictions=())
 
 
 class _Follower:

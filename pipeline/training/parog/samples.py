@@ -26,7 +26,7 @@ PUBLISHED: Mapping[str, float] = {
 }
 """The shares among the 74,802 samples of the paper, from the training splits of WebQSP, CWQ and GrailQA."""
 
-_COLUMNS = ("question_id", "dataset", "split", "error", "precision", "recall", "steps", "texts")
+_COLUMNS = ("question_id", "dataset", "split", "error", "answers", "precision", "recall", "steps", "texts")
 
 
 @dataclass(slots=True)
@@ -115,9 +115,11 @@ def _reason(row: Mapping[str, Any], events: Mapping[str, Mapping[str, Any]]) -> 
         return "cut short by a cap of budget"
     if not events["sample"]["executed"]:
         return None
-    if row["precision"] is None:
-        return "its plan comes to nothing"
-    return None if row["precision"] == 1 else "its plan leads to what is no gold answer"
+    if not row["answers"]:
+        return "its plan comes to nothing in this graph"
+    if row["precision"] == 1:
+        return None
+    return "its plan leads to more than gold answers" if row["precision"] else "its plan leads to no gold answer"
 
 
 def _pair(row: Mapping[str, Any], kind: str, sample: Mapping[str, Any]) -> dict[str, Any]:
