@@ -64,13 +64,13 @@ def _print(report: Report, folder: RunFolder) -> None:
         console.print(table)
     unchecked = report.kept.total() - report.executed
     lines = [
-        f"{report.executed:,} plans kept were carried out and gave gold answers alone, {report.complete:,} of them all; "
-        f"{unchecked:,} were not carried out (collect.execute_where)",
+        f"{report.executed:,} plans kept were carried out and gave gold answers alone, {report.complete:,} of them all",
+        f"{unchecked:,} plans kept were not carried out (collect.execute_where)",
         f"{report.kept.total():,} pairs in {folder.path / 'samples.jsonl'}",
     ]
     if report.label:
         lines.insert(0, f"worded by llm={report.label}: no language model has had a say")
     if report.split != "train":
-        lines.insert(0, f"from the {report.split} split (allow_test_split): measure nothing on it that has seen it")
+        lines.insert(0, f"from the {report.split} split (allow_test_split): measure nothing there that learned from it")
     saved = folder.read_summary() or {}
     print_remarks([*lines, *remarks(saved["rejected"], folder.rejected)], console)

@@ -142,6 +142,19 @@ async def test_a_plan_that_comes_to_nothing_answers_nothing() -> None:
     assert texts(answer) == []
 
 
+async def test_what_lacks_its_values_is_not_taken_for_compared() -> None:
+    question = asked(query(f"{FILMS} ?x ns:film.film.runtime ?n .", "ORDER BY ?n LIMIT 1"))
+    answer = await PlanningData().answer(question, tools(question).tools)
+    assert texts(answer) == []
+
+
+async def test_a_plan_does_not_come_back_to_what_the_question_names() -> None:
+    """The guards of the queries, which plans do not word."""
+    neighbours = f"ns:m.quessland {SPOKEN} ?c . ?x {SPOKEN} ?c ."
+    question = asked(query(neighbours))
+    assert texts(await PlanningData().answer(question, tools(question).tools)) == ["Varnland"]
+
+
 async def test_the_pair_is_the_question_translated_back() -> None:
     question = asked(query(SPEAK))
     made = tools(question, parog_back_translate="which languages does one hear where Tavin Orsa comes from?")

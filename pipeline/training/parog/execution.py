@@ -103,7 +103,11 @@ class _Follower:
 async def _steps(
     plan: Plan, atoms: Sequence[Atom], topics: Mapping[EntityId, Entity], kg: GraphLookups
 ) -> tuple[GoldStep, ...]:
-    """What each sub-goal follows, and from where."""
+    """What each sub-goal follows, and from where.
+
+    It does not come back to what the question names, unless it leads nowhere else: the `?x != …` guards of the queries.
+    """
+    named = {entity.id for entity in topics.values()}
     reached: list[frozenset[Node]] = []
     steps: list[GoldStep] = []
     for subgoal, atom in zip(plan, atoms, strict=True):
@@ -113,20 +117,21 @@ async def _steps(
             steps.append(GoldStep(subgoal))
             reached.append(frozenset.intersection(*used) if atom.op == "conjunction" else starts)
             continue
-        ends = await _follow(starts, atom.path, kg)
-        wanted = None if atom.value is None else frozenset(end for end in ends if _is_value(end, atom.value))
-        leg = Leg(starts, atom.path, frozenset(ends), frozenset())
-        steps.append(GoldStep(subgoal, leg, ends=wanted, filters=wanted is not None))
-        reached.append(starts if wanted is not None else frozenset(ends))
+        nodes = await _follow(starts, atom.path, kg)
+        wanted = nodes if atom.value is None else frozenset(end for end in nodes if _is_value(end, atom.value))
+        ends = wanted - named or wanted
+        leg = Leg(starts, atom.path, nodes, frozenset())
+        steps.append(GoldStep(subgoal, leg, ends, filters=atom.op == "filter"))
+        reached.append(starts if atom.op == "filter" else ends)
     return tuple(steps)
 
 
-async def _follow(starts: Collection[Node], path: RelationPath, kg: GraphLookups) -> set[Node]:
-    nodes = set(starts)
+async def _follow(starts: Collection[Node], path: RelationPath, kg: GraphLookups) -> frozenset[Node]:
+    nodes = frozenset(starts)
     for relation in path:
         sources = sorted(node for node in nodes if isinstance(node, str))
         found = await kg.neighbours([(source, relation) for source in sources], TAILS) if sources else {}
-        nodes = {node for hop in found.values() for node in hop.nodes}
+        nodes = frozenset(node for hop in found.values() for node in hop.nodes)
     return nodes
 
 

@@ -113,8 +113,11 @@ def _reason(row: Mapping[str, Any], events: Mapping[str, Mapping[str, Any]]) -> 
         return str(events["rejected"]["reason"])
     if "sample" not in events:
         return "cut short by a cap of budget"
-    if not events["sample"]["executed"]:
-        return None
+    return _miss(row) if events["sample"]["executed"] else None
+
+
+def _miss(row: Mapping[str, Any]) -> str | None:
+    """What a plan that was carried out leads to, when it is not gold answers alone."""
     if not row["answers"]:
         return "its plan comes to nothing in this graph"
     if row["precision"] == 1:
