@@ -15,6 +15,8 @@ demo: .venv/installed
 test: .venv/installed-test
 	infra/install-virtuoso.sh
 	infra/install-chromium.sh
+	infra/install-prometheus.sh
+	infra/install-kubectl.sh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -40,8 +42,10 @@ clean:
 	$(PIP) install --constraint constraints.txt --editable .
 	touch $@
 
-# torch first and alone: with it in place, nothing below can pull in a CUDA build.
+# torch first and alone: with it in place, nothing below can pull in a CUDA build. vLLM asks for packages of images and
+# sounds whose builds do not fit that torch; transformers fails on them where they are, and nothing here misses them.
 .venv/installed-test: .venv/installed
 	$(PIP) install --constraint constraints.txt torch
 	$(PIP) install --constraint constraints.txt --editable '.[test,notebooks]'
+	$(PIP) uninstall --yes torchvision torchaudio torchcodec
 	touch $@

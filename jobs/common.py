@@ -12,6 +12,7 @@ from pipeline.analysis.reuse import explain_misses
 from pipeline.engine.rejections import remarks
 from pipeline.engine.summary import show
 from pipeline.evaluation.summary import PointSummary
+from pipeline.text import printable
 from pipeline.traces.folder import RunFolder
 
 _REASONS = 3
@@ -61,4 +62,4 @@ def _made_anew(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
 def print_remarks(lines: Sequence[str], console: Console) -> None:
     """Print sentences as they are: a path is no markup, and is not cut."""
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

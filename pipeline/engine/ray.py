@@ -8,21 +8,23 @@ for a node that joins, while the others work.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
 
+from pipeline.engine.cluster import joined
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
+from pipeline.engine.logs import json_lines
+from pipeline.engine.metrics import through_ray
 from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import ServiceError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.place import Place
 
@@ -30,8 +32,6 @@ _PATIENCE_S = 30
 """How long the first shards wait for all workers."""
 _PARTING_S = 10
 """How long the end of a run waits for workers to drop the shards that others have done."""
-_PROBE_S = 5
-"""How long a cluster may take to accept a connection."""
 
 
 async def run_ray(
@@ -48,8 +48,7 @@ async def run_ray(
     `QuestionWorker` when the handing out itself is measured.
     """
     engine = points[0]["engine"]
-    started = _connect(engine)
-    try:
+    with joined(engine):
         leases = Leases(shards)
         start = partial(_start, actor or QuestionWorker, points, folder, engine)
         seats = [_Seat(start, engine["max_replacements"], watch) for _ in range(engine["workers"])]
@@ -65,9 +64,6 @@ async def run_ray(
             await asyncio.wait([asyncio.create_task(leases.all_settled())], timeout=_PARTING_S)
             for task in (*fills, *work):
                 task.cancel()  # those that wait for a worker which is not needed any more
-    finally:
-        if started:
-            ray.shutdown()
 
 
 async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Watch) -> None:
@@ -83,7 +79,10 @@ class QuestionWorker:
 
     def __init__(self, points: Sequence[Mapping[str, Any]], folder: Place) -> None:
         """Take what the worker will open."""
-        self._worker = Worker(points, folder)
+        worker = ray.get_runtime_context().get_worker_id()
+        self._logging = ExitStack()  # for as long as the actor lives
+        self._logging.enter_context(json_lines(points[0]["engine"], run=folder.name, worker=worker))
+        self._worker = Worker(points, folder, through_ray(folder.name))
         self._folder = RunFolder(folder)
 
     async def open(self) -> list[Served]:
@@ -177,35 +176,3 @@ async def _result(reply: Any) -> Any:
         return await reply
     except RayTaskError as error:
         raise error.cause from None
-
-
-def _connect(engine: Mapping[str, Any]) -> bool:
-    """Join the configured cluster or the one this job runs on, else start one here. True when it is ours to stop."""
-    if ray.is_initialized():
-        return False
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address := engine["address"] or os.environ.get("RAY_ADDRESS"):
-        _probe(address, "engine.address" if engine["address"] else "RAY_ADDRESS")
-        try:
-            ray.init(address=engine["address"], **quiet)
-        except ConnectionError as error:
-            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
-    else:
-        cpus = max(os.cpu_count() or 1, round(engine["workers"] * engine["cpus_per_worker"]))
-        # "local": a cluster that somebody else started on this machine is theirs.
-        ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
-    return True
-
-
-def _probe(address: str, named: str) -> None:
-    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
-    host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if not separator:
-        return  # "auto" and "local"
-    try:
-        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
-    except ValueError:
-        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None

@@ -198,12 +198,7 @@ def _summarise(rows: pl.DataFrame, point: Point, settings: Evaluation) -> PointS
 
 def _estimates(rows: pl.DataFrame, columns: Sequence[str], settings: Evaluation) -> dict[str, Estimate]:
     return {
-        column: bootstrap_mean(
-            values,
-            resamples=settings.bootstrap_resamples,
-            confidence=settings.confidence,
-            seed=settings.bootstrap_seed,
-        )
+        column: bootstrap_mean(values, **settings.bootstrap)
         for column in columns
         if len(values := _score_per_question(rows, column))
     }

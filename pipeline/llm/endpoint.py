@@ -11,17 +11,18 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
 
 import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.address import check_address
 from pipeline.errors import ContextOverflow, ServiceError, UserError, nearest
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.http_pool import Reply, ServerPool, server_message
 from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion, Message
+from pipeline.traffic import Traffic
 from pipeline.types import Example
 
 log = logging.getLogger(__name__)
@@ -36,12 +37,9 @@ _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|pro
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
-class EndpointModel(OneModel):
-    """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
+class Calls:
+    """How a served model is called, wherever it is. The fields are described in `conf/llm/endpoint.yaml`."""
 
-    base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
-    model: str | None = None
-    api_key_env: str = "OPENAI_API_KEY"
     extra_body: dict[str, Any] | None = None
     approximate_choices: bool = False
     connect_timeout_s: PositiveFloat = 10.0
@@ -52,17 +50,21 @@ class EndpointModel(OneModel):
     breaker_failures: PositiveInt = 5
     breaker_reset_s: PositiveFloat = 5.0
 
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
+class EndpointModel(Calls, OneModel):
+    """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
+
+    base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
+    model: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+
     def __post_init__(self) -> None:
         for url in self.base_urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise UserError(f"llm.base_urls: '{url}' is no address; write it as http://HOST:PORT/v1.")
-            if parts.username or parts.password:
-                raise UserError(
-                    f"llm.base_urls: take the credentials out of the address of {parts.hostname}; "
-                    f"put the key into the environment variable {self.api_key_env}."
-                )
+            check_address(url, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
         self.label: str | None = "approximate choices" if self.approximate_choices else None
+        self.context_length: int | None = None
+        """The fewest tokens that a server has room for, prompt and reply together, where they tell. Set once opened."""
 
     async def __aenter__(self) -> Self:
         """Connect, and find out what is served. Raises UserError when no server answers or the model is not there."""
@@ -87,6 +89,11 @@ class EndpointModel(OneModel):
 
     async def __aexit__(self, *exc: object) -> None:
         await self._opened.aclose()
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Of each server."""
+        return self._pool.traffic
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Self:
         return self
@@ -150,20 +157,33 @@ class EndpointModel(OneModel):
             return self._token_ids[choice]
 
     async def _tokenise(self, choice: str) -> int:
-        request = {"model": self._name, "prompt": choice, "add_special_tokens": False}
-        reply = await self._pool.post("../tokenize", orjson.dumps(request))
-        if reply.status != 200:
-            raise UserError(
-                f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
-                "accept estimates with llm.approximate_choices=true."
-            )
-        tokens = self._pool.read(reply)["tokens"]
+        tokens = await self.tokens(choice)
         if len(tokens) != 1:
             raise UserError(
                 f"'{choice}' is {len(tokens)} tokens for {self._name}, and only single tokens can be weighed: "
                 "serve a model whose tokenizer has it as one token."
             )
-        return int(tokens[0])
+        return tokens[0]
+
+    async def tokens(self, text: str) -> list[int]:
+        """The ids of a text's tokens, from vLLM's `/tokenize`. Raises UserError where the server is no vLLM.
+
+        Ray Serve LLM refuses that for some versions of vLLM; then they are read off a completion of one token.
+        """
+        request = {"model": self._name, "prompt": text, "add_special_tokens": False}
+        reply = await self._pool.post("../tokenize", orjson.dumps(request))
+        if reply.status == 200:
+            return list(self._pool.read(reply)["tokens"])
+        completing = orjson.dumps({**request, "max_tokens": 1, "return_token_ids": True})
+        completion = await self._pool.post("completions", completing)
+        if completion.status == 200:
+            for choice in self._pool.read(completion).get("choices") or ():
+                if tokens := choice.get("prompt_token_ids"):
+                    return list(tokens)
+        raise UserError(
+            f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
+            "accept estimates with llm.approximate_choices=true."
+        )
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Post one chat completion and check that the answer holds one."""
@@ -230,6 +250,8 @@ class EndpointModel(OneModel):
         if self.model is None and len(cards) != 1:
             raise UserError(f"{reply.url} serves {len(cards)} models ({names}): set llm.model to one of them.")
         name = self.model if self.model is not None else next(iter(cards))
+        if room := cards[name].get("max_model_len"):
+            self.context_length = min(room, self.context_length or room)
         return name, self._identity(cards[name])
 
     def _identity(self, card: Mapping[str, Any]) -> str:

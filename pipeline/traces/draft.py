@@ -11,6 +11,8 @@ series of objects, each with the calls of a few seconds.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,7 +28,7 @@ from upath import UPath
 from pipeline.errors import StorageError
 from pipeline.llm.prompt import Completion
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import Place, read_whole, write_whole
+from pipeline.traces.place import Place, read_whole, storing, write_whole
 
 PERIOD_S = 5.0
 """Seconds between two objects of a draft."""
@@ -88,10 +90,9 @@ class _File:
         self._file = path.open("ab", buffering=0)
 
     def append(self, line: bytes) -> None:
-        try:
-            self._file.write(line)
-        except OSError as error:
-            raise StorageError(f"{self._path} cannot be written: {error.strerror}") from None
+        with storing(self._path):
+            if self._file.write(line) < len(line):  # a disk that has just filled up takes a part and says nothing
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self, *, keep: bool) -> None:
         self._file.close()

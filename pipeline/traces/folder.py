@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.errors import StorageError, UserError
+from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
 from pipeline.traces.place import TMP, Place, matching, read_whole, write_whole
 
@@ -128,10 +128,7 @@ class RunFolder:
             text = {"role": role, "system": template.system, "user": template.user}
             if template.assistant:
                 text["assistant"] = template.assistant
-            try:
-                write_whole(path, _json(text))
-            except OSError as error:
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+            write_whole(path, _json(text))
 
     def read_template(self, digest: str) -> Template:
         """Read back a prompt's fixed text."""

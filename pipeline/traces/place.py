@@ -71,17 +71,32 @@ def matching(folder: Place, pattern: str) -> list[Place]:
 
 
 def write_whole(path: Place, contents: bytes) -> None:
-    """Write so that a reader sees the old contents or the new, never a part. Raises OSError or StorageError."""
+    """Write so that a reader sees the old contents or the new, never a part. Raises StorageError."""
     if isinstance(path, UPath):
         with _reaching(path):
             path.write_bytes(contents)
         return
     beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TMP}")  # no two writers get the same one
-    with beside.open("wb") as file:
-        file.write(contents)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    with storing(path):
+        try:
+            with beside.open("wb") as file:
+                file.write(contents)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Name the file in what the operating system says when it cannot be written. Raises StorageError."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise StorageError(f"{path} cannot be written: {reason}; mend that and run the same command again") from None
 
 
 @contextmanager

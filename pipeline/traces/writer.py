@@ -21,7 +21,7 @@ _MOST_HOPS = 1 << 31
 
 
 def write_shard(path: Place, rows: Sequence[TraceRow]) -> None:
-    """Write the rows to `path`, atomically: the file exists complete or not at all."""
+    """Write the rows to `path`, atomically: the file exists complete or not at all. Raises StorageError."""
     contents = io.BytesIO()
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
     options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
