@@ -231,6 +231,14 @@ def test_question_worker(stage: Stage, undisturbed: Undisturbed, judge: Judge) -
     judge("question worker", "kill -9", printed, most_repeated=CONCURRENCY)
 
 
+def test_a_hung_question_worker(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(*RAY, after=middle(undisturbed)) as driver:
+        os.kill(question_workers(stage.mark)[0], signal.SIGSTOP)
+        printed = stage.end(driver)
+    judge("a hung question worker", "kill -STOP: its shards are done by the other", printed)
+    assert question_workers(stage.mark) == []
+
+
 def test_one_graph_replica(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     with stage.struck(after=middle(undisturbed)) as driver:
         stage.graphs[0].kill()
