@@ -1,4 +1,4 @@
-"""The Ray executor: the same rows as the local one; of a sweep, also when a worker is killed amid its shards."""
+"""The Ray executor: the same rows as the local one, also when a worker hangs; of a sweep, when one is killed."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
 def test_two_workers_give_the_rows_of_the_local_engine(local: pl.DataFrame, tmp_path: Path) -> None:
     subprocess.run(evaluate(tmp_path / "run", *RAY), check=True)
     assert table(tmp_path / "run").equals(local)
+
+
+def test_a_worker_that_hangs_costs_no_question(local: pl.DataFrame, tmp_path: Path) -> None:
+    run, mark = tmp_path / "run", uuid.uuid4().hex
+    with subprocess.Popen(evaluate(run, *RAY, "llm.latency_s=0.05"), env=os.environ | {MARK: mark}) as driver:
+        os.kill(wait_for_a_busy_worker(run, mark, driver), signal.SIGSTOP)
+        assert driver.wait(timeout=180) == 0
+    assert table(run).equals(local)
+    assert list((run / "drafts").iterdir()) == []
 
 
 def test_a_sweep_whose_worker_is_killed_gives_the_same_table(tmp_path: Path) -> None:
