@@ -169,7 +169,7 @@ def _limits(demands: Demands, plan: Plan) -> Iterator[tuple[str, str, str, str]]
             plan.requests_per_s,
             "requests/s",
             calls,
-            "more ingresses, or llm=endpoint straight to the servers",
+            "more ingresses or llm=endpoint straight to the servers",
         ),
         ("question worker", 1000 / plan.cpu_ms_per_call, "calls/s", calls, "more of engine.workers"),
         ("Virtuoso replica", plan.entities_per_s, "entities/s", entities, "more replicas from the same database"),
@@ -205,15 +205,16 @@ def _page(tables: Sequence[Table], plan: Plan) -> str:
     )
     demands = (
         "What questions ask was measured on samples of the real questions, over slices of Freebase and over MetaQA, "
-        "answered by an oracle that errs in 15 % of its calls; its tokens are counted at four characters each. A served "
-        "model writes more, and the whole of Freebase has larger hubs: `kgqa simulate RUN …` projects your own runs."
+        "answered by an oracle that errs in 15 % of its calls; its tokens are counted at four characters each. A "
+        "served model writes more, and the whole of Freebase has larger hubs: `kgqa simulate RUN …` projects your own "
+        "runs."
     )
     cluster = (
-        f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of its "
-        f"{plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed). {plan.gpus_per_machine} of "
-        f"them are a machine with one question worker and one ingress of Ray Serve, {plan.gpus_per_replica} share a "
-        f"Virtuoso replica. A cell tells, {_reading()}. `requests_per_s=1e6` shows the cluster without the ingress, "
-        "whose workers talk to the model servers themselves."
+        f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of "
+        f"its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed). "
+        f"{plan.gpus_per_machine} of them are a machine with one question worker and one ingress of Ray Serve, "
+        f"{plan.gpus_per_replica} share a Virtuoso replica. A cell tells, {_reading()}. `requests_per_s=1e6` shows the "
+        "cluster without the ingress, whose workers talk to the model servers themselves."
     )
     paragraphs = ("# A cluster on paper", sources, demands, cluster)
     head = [line for text in paragraphs for line in (textwrap.fill(text, 120, break_on_hyphens=False), "")]
