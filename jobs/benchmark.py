@@ -9,9 +9,12 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from jobs.benchmarks.cluster import cluster
+from jobs.benchmarks.fanout import fanout
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
-from jobs.benchmarks.scale import scale
+from jobs.benchmarks.scale import scale, sweep_scale
+from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
 from jobs.benchmarks.vllm import vllm
@@ -23,9 +26,13 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "overhead": overhead,
     "saturation": saturation,
     "graph": graph,
+    "fanout": fanout,
     "scale": scale,
     "traces": traces,
     "sweep": sweep,
+    "sweep-scale": sweep_scale,
+    "scheduling": scheduling,
+    "cluster": cluster,
     "vllm": vllm,
 }
 
@@ -33,7 +40,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
 def main(argv: list[str]) -> int:
     """Run the named benchmarks, or `all`."""
     if wants_help(argv) or not argv:
-        purposes = "\n".join(f"  {name:<12}{(run.__doc__ or '').splitlines()[0]}" for name, run in BENCHMARKS.items())
+        purposes = "\n".join(f"  {name:<13}{(run.__doc__ or '').splitlines()[0]}" for name, run in BENCHMARKS.items())
         print(f"usage: kgqa benchmark NAME … | all\n\n{purposes}")
         return 0
     names = list(BENCHMARKS) if argv == ["all"] else argv

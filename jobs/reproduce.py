@@ -27,9 +27,10 @@ from pipeline.analysis.reproduction import (
     rich_table,
     rows_of,
 )
-from pipeline.engine.run import Point, execute, run_dir
+from pipeline.engine.run import compose_points, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.traces.folder import RunFolder, write_atomically
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import write_whole
 
 _OWN = ("scale", "reproduce")
 """Sections of `conf/reproduce.yaml` that no point has."""
@@ -63,10 +64,9 @@ def main(argv: list[str]) -> int:
     overrides = list(dict.fromkeys(point for row in rows for point in row.points))
     if not overrides:
         raise UserError("no dataset is at hand: name one by reproduce.datasets, or take scale=smoke")
-    points = [Point(words, config.compose(words)) for words in overrides]
-    for point in points:
-        config.check(point.config)
-    summaries = execute(points, Console(stderr=True))
+    progress = Console(stderr=True)
+    points = compose_points(overrides, progress)
+    summaries = execute(points, progress)
     folder = RunFolder(run_dir(points))
     found = reproduce(rows, folder, overrides, config.build("evaluation", points[0].config))
     differing = circumstances(rows, summaries, folder.read_run() or {}, overrides)
@@ -98,12 +98,12 @@ def _write(folder: RunFolder, sections: Sequence[tuple[str, list[Reproduced]]], 
     for title, lines in sections:
         text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
         text += [*(_line(cells(line)) for line in lines), ""]
-    write_atomically(folder.path / "reproduction.md", "\n".join(text))
+    write_whole(folder.path / "reproduction.md", "\n".join(text).encode())
     document: dict[str, Any] = {
         "circumstances": list(differing),
         "figures": [line.to_dict() for _, lines in sections for line in lines],
     }
-    write_atomically(folder.path / "reproduction.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_whole(folder.path / "reproduction.json", (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _line(texts: Sequence[str]) -> str:

@@ -55,9 +55,12 @@ class _Engine(_Keys):
     concurrency: PositiveInt
     shard_size: PositiveInt
     share: bool
+    log: Literal["text", "json"] = "text"
+    metrics_port: PositiveInt | None = None
     workers: PositiveInt = 1
     address: str | None = None
     cpus_per_worker: PositiveFloat = 1
+    resources: dict[str, PositiveFloat] | None = None
     max_replacements: NonNegativeInt = 0
 
 

@@ -7,7 +7,7 @@
 | BudgetExhausted  | the ports          | the method         | an answer from what is known, `budget_exhausted`   |
 | ContextOverflow  | a model            | the method, or run | a `failed` row when the method does not handle it  |
 | ServiceError     | a model or a graph | the question run   | a `failed` row with the error's text               |
-| StorageError     | drafts and prompts | the command line   | one sentence on stderr, exit code 2                |
+| StorageError     | the run folder     | the command line   | one sentence on stderr, exit code 2                |
 
 Anything else that escapes a method is a bug in the method: it also becomes a `failed` row, with the exception's
 type and text, and never takes another question with it.

@@ -16,6 +16,8 @@ _MARK = re.compile(r"((?<!\S)-(?=[0-9])|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?
 """Anything but letters, digits and spaces; the first group is what is kept: a sign, a decimal point, the end of C++."""
 _ACCENT = re.compile("[\u0300-\u036f]+")
 _ARTICLES = frozenset({"a", "an", "the"})
+_COMMANDS = {code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+"""The characters that a terminal does not show but obeys, and what stands in their place."""
 _REMEMBERED_LENGTH = 512
 """Longer texts are not remembered: they hardly repeat, and megabytes would fill the cache."""
 
@@ -31,6 +33,11 @@ def normalise(text: str, *, strip_accents: bool = True) -> str:
     if len(text) > _REMEMBERED_LENGTH:
         return _normalise(text, strip_accents)
     return _remembered(text, strip_accents)
+
+
+def printable(text: str) -> str:
+    """The text, which may be a model's or a server's, as a terminal can show it: no character of it is a command."""
+    return text.translate(_COMMANDS)
 
 
 def canonical_literal(text: str) -> str:

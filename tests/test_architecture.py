@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS = (
-    {"types", "errors", "text"},
+    {"types", "errors", "text", "traffic", "address"},
     {"llm", "kg", "retrieval", "traces", "datasets"},
     {"methods", "evaluation"},
     {"engine", "config"},

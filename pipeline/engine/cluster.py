@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 
 from pipeline.errors import UserError
+
+_PROBE_S = 5
+"""How long a cluster may take to accept a connection."""
 
 
 @contextmanager
@@ -30,9 +35,17 @@ def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
         ray.shutdown()
 
 
+def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
+    """CPUs and nodes of the configured cluster. Raises UserError when it does not answer."""
+    with joined(engine):
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        return float(ray.cluster_resources().get("CPU", 0)), nodes
+
+
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address or os.environ.get("RAY_ADDRESS"):
+    if there := address or os.environ.get("RAY_ADDRESS"):
+        _probe(there, "engine.address" if address else "RAY_ADDRESS")
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
@@ -40,4 +53,34 @@ def _connect(address: str | None, cpus: float) -> None:
     else:
         # "local": a cluster that somebody else started on this machine is theirs.
         most = max(os.cpu_count() or 1, math.ceil(cpus))
-        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        with _loopback_only():
+            ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
+
+    Asked for that address, Ray takes the machine's own in its place and listens on all of them, unless it is told that
+    clusters of several machines are out of the question, as they are on a Mac.
+    """
+    several_machines = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = several_machines
+
+
+def _probe(address: str, named: str) -> None:
+    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator:
+        return  # "auto" and "local"
+    try:
+        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
+    except ValueError:
+        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None

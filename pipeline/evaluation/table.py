@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +14,7 @@ from pipeline.evaluation.compat import printed_beside
 from pipeline.evaluation.peers import RuleMean
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import Group, PointSummary, own_words
+from pipeline.text import printable
 
 _STANDARD = {"hits_at_1": "Hits@1", "f1": "F1"}
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
@@ -24,13 +27,22 @@ _COST_WIDTH = len("00.0 calls")
 _METHOD_WIDTH = len("srp (similarity)")
 
 
+class _PlainTable(Table):
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row of texts."""
+        texts = [cell.copy() if isinstance(cell, Text) else Text(str(cell)) for cell in cells]
+        for text in texts:
+            text.plain = printable(text.plain)
+        super().add_row(*texts, **options)
+
+
 def plain_table(
     title: str | None, caption: str | None = None, *, padding: int | tuple[int, int, int, int] = (0, 1, 0, 0)
 ) -> Table:
-    """An empty table in the style of all of ours; what stands in it is text, never markup."""
-    return Table(
-        title=Text(title) if title else None,
-        caption=Text(caption) if caption else None,
+    """An empty table in the style of all of ours; what stands in it is text, never markup or a terminal's command."""
+    return _PlainTable(
+        title=Text(printable(title)) if title else None,
+        caption=Text(printable(caption)) if caption else None,
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,

@@ -132,6 +132,13 @@ def test_markup_in_names_is_text() -> None:
     assert "[red]m" in text
 
 
+def test_a_terminals_commands_in_names_are_shown_and_not_obeyed() -> None:
+    group = Group("\x1b[2J\x07\x9b31m", 5, {"hits_at_1": HALF})
+    text = printed(breakdown_table(point("\x1b]0;mine\x07", breakdown={"\x1bc": [group]})))
+    assert not {"\x1b", "\x07", "\x9b"} & set(text)
+    assert "\ufffd[2J\ufffd" in text
+
+
 def test_it_fits_a_terminal() -> None:
     points = [point("srp", label="similarity", overrides=(f"method.depth={depth}",)) for depth in (3, 4)]
     text = printed(score_table(points), width=80)

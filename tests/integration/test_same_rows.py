@@ -6,26 +6,19 @@ Whole traces are compared, except for times and for the ways that answers took.
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.sample.world import SampleWorld
 from pipeline.kg.virtuoso import Server
-from pipeline.traces.folder import RunFolder
+from tests.integration.rows import Rows, read
 from tests.support import KGQA
 
-Rows = list[dict[str, Any]]
 VirtuosoFactory = Callable[..., list[Server]]
 
 QUESTIONS = 64
@@ -35,10 +28,6 @@ ORACLE = ("llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.05", "run.se
 SIMILARITY = ("llm=similarity",)
 SMALL_SHARDS = ("engine.concurrency=8", "engine.shard_size=4")
 ENGINES = {"local": (), "ray": ("engine=ray", "engine.workers=2", *SMALL_SHARDS)}
-
-# Queries follow from which questions happen to wait for an answer together.
-INCOMPARABLE = ["llm_s", "kg_s", "wall_s", "kg_queries"]
-INCOMPARABLE_OF_STEPS = {"start_s", "duration_s", "queries", "endpoint", "shared"}
 
 
 @dataclass
@@ -82,27 +71,6 @@ def metaqa(shared_data: Path, virtuoso_factory: VirtuosoFactory, tmp_path_factor
     servers = virtuoso_factory(MetaQA(path=path, hops=3).triples(), replicas=2)
     words = ("dataset=metaqa", f"dataset.path={path}", "dataset.hops=3")
     return Job(words, servers, tmp_path_factory.mktemp("metaqa"))
-
-
-def read(run: Path) -> Rows:
-    """The rows in the order of the questions, with the texts of each step inside the step."""
-    rows = list(pl.read_parquet(RunFolder(run).traces).drop(INCOMPARABLE).iter_rows(named=True))
-    for row in rows:
-        row["steps"] = comparable(row["steps"], row.pop("texts"))
-    return rows
-
-
-def comparable(steps: list[dict[str, Any]], texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a method did: as it did it from a single topic entity, but sorted where it went on from several at once."""
-    keys = [step["key"] for step in steps]
-    done = []
-    for step, text in zip(steps, texts, strict=True):
-        kept = {name: value for name, value in (step | text).items() if name not in INCOMPARABLE_OF_STEPS}
-        parent = kept.pop("parent")
-        done.append(kept | {"parent": None if parent is None else keys[parent]})
-    if sum(step["role"] == "relations_selected" for step in done) < 2:
-        return done
-    return sorted(({**step, "index": None} for step in done), key=lambda step: json.dumps(step, sort_keys=True))
 
 
 def differences(found: Rows, expected: Rows) -> list[tuple[str, str]]:
@@ -153,33 +121,3 @@ def test_candidates_come_in_the_same_order(sample: Job, tmp_path: Path) -> None:
 def test_metaqa_has_the_same_rows_everywhere(metaqa: Job, model: tuple[str, ...], engine: str, tmp_path: Path) -> None:
     rows = metaqa.rows(tmp_path, *model, *metaqa.graphs["sparql"], *ENGINES[engine])
     assert differences(rows, metaqa.reference(model)) == []
-
-
-@pytest.fixture
-def victim(sample: Job) -> Iterator[Server]:
-    """A replica that may be killed; it is there again for the next test."""
-    server = sample.servers[0]
-    yield server
-    server.kill()
-    server.start()
-
-
-def test_a_replica_stopped_in_mid_run_costs_no_row(sample: Job, victim: Server, tmp_path: Path) -> None:
-    run, log = tmp_path / "run", tmp_path / "log"
-    command = sample.evaluate(run, *ORACLE, *SMALL_SHARDS, "llm.latency_s=0.05", *sample.graphs["sparql"])
-    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as driver:
-        try:
-            wait_for_shards(run, 3, driver)
-            os.kill(victim.pid, signal.SIGKILL)
-            assert driver.wait(timeout=120) == 0
-        finally:
-            driver.kill()
-    assert f"graph server {victim.endpoint} is put aside" in log.read_text()
-    assert differences(read(run), sample.reference(ORACLE)) == []
-
-
-def wait_for_shards(run: Path, count: int, driver: subprocess.Popen[bytes]) -> None:
-    """Return once so many shards are committed."""
-    while len(RunFolder(run).finished()) < count:
-        assert driver.poll() is None, "the run ended before the replica could be stopped"
-        time.sleep(0.01)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from jobs.benchmarks.fanout import measure as measure_fanout
 from jobs.benchmarks.graph import measure
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.sample.world import SampleWorld
@@ -222,3 +223,13 @@ async def test_the_benchmark_asks_both_ways(metaqa: MetaQA, metaqa_servers: list
     assert all(figure > 0 for figure in figures.values())
     with pytest.raises(ValueError, match="distinct ids"):
         await measure([metaqa_servers[0].endpoint], ["Drama"], rounds=1)
+
+
+async def test_the_fanout_benchmark_loses_no_answer_with_a_server(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+    try:
+        figures = await measure_fanout(metaqa_servers, entities(metaqa.triples()), rounds=1, lookups=200)
+        assert not metaqa_servers[1].running
+    finally:
+        metaqa_servers[1].start()
+    assert figures["losing_one_answers_lost"] == 0
+    assert figures["ratio"] == figures["two_replicas_lookups_per_s"] / figures["one_replica_lookups_per_s"]

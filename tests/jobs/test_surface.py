@@ -41,12 +41,15 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 """Graphs that only some datasets bring."""
 
 HELP = {
+    "doctor": set(GROUPS),
+    "estimate": set(GROUPS),
     "evaluate": set(GROUPS),
     "sweep": set(GROUPS),
     "ablations": set(GROUPS),
     "reproduce": set(GROUPS),
     "compare": set(),
     "score": {"dataset", "evaluation", "kg"},
+    "simulate": set(),
     "references": set(GROUPS),
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
@@ -57,6 +60,8 @@ HELP = {
 def test_the_commands() -> None:
     assert list(COMMANDS) == [
         *(
+            "doctor",
+            "estimate",
             "evaluate",
             "sweep",
             "ablations",
@@ -66,6 +71,7 @@ def test_the_commands() -> None:
             "report",
             "graph",
             "references",
+            "simulate",
             "benchmark",
         ),
     ]

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import pool as pool_module
-from pipeline.kg.pool import Pool
+from pipeline.kg.pool import Endpoint, Pool
 from tests.support import until
 
 RESULT = '"x"\n1\n'
@@ -182,6 +182,43 @@ async def test_a_hung_replica_is_put_aside_until_it_answers_probes(replica: Repl
         await until(lambda: both.endpoints[0].healthy)
 
 
+async def test_replicas_that_all_hang_for_a_while_cost_no_answer(replica: ReplicaFactory) -> None:
+    hung = [await replica("one"), await replica("two")]
+    async with pool(*(one.url for one in hung), timeout_s=0.1) as both:
+        for one in hung:
+            one.hangs = True
+        asking = [asyncio.create_task(both.ask("q")) for _ in range(10)]
+        await until(lambda: not any(endpoint.healthy for endpoint in both.endpoints))
+        for one in hung:
+            one.hangs = False
+        assert len(await asyncio.gather(*asking)) == 10
+
+
+async def test_a_server_that_comes_back_unfit_is_asked_nothing(
+    replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pool_module, "_MISFIT_EVERY_S", 0.02)
+    port = unused_port()
+    one = await replica("one")
+    fit: set[str] = set()
+
+    async def misfit(endpoint: Endpoint) -> str | None:
+        return None if endpoint.url in fit else "it holds another graph"
+
+    async with pool(one.url, f"http://127.0.0.1:{port}/sparql", retries=2) as both:
+        both.admit_by(misfit)
+        two = await replica("two", port=port)
+        await until(lambda: "stays aside: it holds another graph" in caplog.text)
+        assert {(await both.ask("q")).endpoint for _ in range(20)} == {one.url}
+        both._put_aside(both.endpoints[0], "it is down")
+        with pytest.raises(ServiceError, match=f"{two.url}: it holds another graph"):
+            await both.ask("q")
+        assert not two.asked, "not even when it is the only one"
+        fit.add(two.url)
+        await until(lambda: both.endpoints[1].healthy)
+        assert (await both.ask("q")).endpoint == two.url
+
+
 async def test_a_query_that_is_too_slow_everywhere_is_tried_twice(replica: ReplicaFactory) -> None:
     one, two = await replica("one", delay=30), await replica("two", delay=30)
     async with pool(one.url, two.url, timeout_s=0.1) as both:
@@ -240,9 +277,11 @@ async def test_no_server_at_all_is_the_users_mistake() -> None:
 @pytest.mark.parametrize(
     ("url", "mend"),
     [
-        ("127.0.0.1:8890/sparql", "is not an address"),
-        ("ftp://127.0.0.1/sparql", "is not an address"),
+        ("127.0.0.1:8890/sparql", "is no address"),
+        ("ftp://127.0.0.1/sparql", "is no address"),
+        ("dba:secret@127.0.0.1:8890/sparql", "is no address"),
         ("http://dba:secret@127.0.0.1:8890/sparql", "VIRTUOSO_PASSWORD"),
+        ("http://127.0.0.1:8890/sparql?access_token=secret", "VIRTUOSO_PASSWORD"),
     ],
 )
 def test_addresses_are_checked(url: str, mend: str) -> None:

@@ -9,11 +9,13 @@ import pytest
 from aiohttp import web
 
 from pipeline.errors import ServiceError, UserError
+from pipeline.kg import pool as pool_module
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.naming import NAME
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import LiteralNode, Relation, Triple
 from tests.kg.support import Facts
+from tests.support import until
 
 OUT = Relation("r.out", "out")
 IN = Relation("r.out", "in")
@@ -145,6 +147,21 @@ async def test_a_style_that_answers_wrongly_is_not_used(oxigraph_endpoint: Any) 
         assert await kg.relations(["m.a", "m.e"]) == {"m.a": [OUT], "m.e": []}
 
 
+async def test_a_style_has_to_suit_every_server(oxigraph_endpoint: Any) -> None:
+    able, unable = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(HUBS)
+
+    async def refuse(query: str) -> web.Response | None:
+        return web.Response(status=400) if "VALUES" in query else None
+
+    unable.fault = refuse
+    async with graph(able, unable) as kg:
+        for endpoint in (able, unable):
+            kg._pool.endpoints[endpoint is able].healthy = False
+            found = await kg.relations([f"m.{letter}" for letter in ("ac" if endpoint is able else "bd")])
+            assert (set(map(tuple, found.values())), found.endpoint) == ({(OUT,)}, endpoint.url)
+            kg._pool.endpoints[endpoint is able].healthy = True
+
+
 async def test_a_server_that_understands_nothing_is_named(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
 
@@ -162,6 +179,49 @@ async def test_replicas_must_hold_the_same_graph(oxigraph_endpoint: Any) -> None
         await graph(one, two).__aenter__()
     assert one.url in str(error.value)
     assert two.url in str(error.value)
+
+
+@pytest.mark.parametrize("snapshot", [None, "named"])
+async def test_a_name_of_a_snapshot_is_not_taken_on_trust(oxigraph_endpoint: Any, snapshot: str | None) -> None:
+    one, two = await oxigraph_endpoint(HUBS), await oxigraph_endpoint([])
+    with pytest.raises(UserError, match="different graphs"):
+        await graph(one, two, snapshot=snapshot).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("facts", "options", "why"),
+    [
+        (HUBS, {}, None),
+        ([*HUBS, Triple("m.new", "r.out", "m.a")], {}, "it holds another graph"),
+        ([*HUBS, Triple("m.new", "r.out", "m.a")], {"snapshot": "named"}, None),
+        ([], {"snapshot": "named"}, "it answers otherwise"),
+        ([fact._replace(relation="r.other") for fact in HUBS], {"snapshot": "named"}, "it answers otherwise"),
+    ],
+    ids=["same", "one more", "one more, named", "empty, named", "other, named"],
+)
+async def test_a_server_that_joins_late_is_tested_first(
+    oxigraph_endpoint: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    facts: list[Triple],
+    options: dict[str, str],
+    why: str | None,
+) -> None:
+    monkeypatch.setattr(pool_module, "_PROBE_EVERY_S", 0.02)
+    there, late = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(facts)
+    away = True
+
+    async def refuse(query: str) -> web.Response | None:
+        return web.Response(status=503) if away else None
+
+    late.fault = refuse
+    async with graph(there, late, **options) as kg:
+        assert not kg._pool.endpoints[1].healthy
+        away = False
+        if why is None:
+            await until(lambda: kg._pool.endpoints[1].healthy)
+        else:
+            await until(lambda: kg._pool.endpoints[1].problem.startswith(why))
+            assert not kg._pool.endpoints[1].healthy
 
 
 async def test_a_snapshots_name_saves_the_fingerprint(oxigraph_endpoint: Any) -> None:

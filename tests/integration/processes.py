@@ -1,0 +1,58 @@
+"""The processes that a command started, found by a mark in their environment, and what they listen on."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+MARK = "KGQA_TEST_MARK"
+
+
+def marked(mark: str) -> Iterator[Path]:
+    """The folders below `/proc` of running processes with the mark in their environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                yield folder
+        except OSError:  # it has just gone
+            continue
+
+
+def command(process: Path) -> str:
+    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def question_workers(mark: str) -> list[int]:
+    """Ray names an actor's process after its class."""
+    return [int(process.name) for process in marked(mark) if command(process).startswith("ray::QuestionWorker")]
+
+
+def listening(mark: str) -> dict[str, set[str]]:
+    """The addresses that each marked process accepts connections on, by its command."""
+    addresses = dict(_listening_sockets())
+    found: dict[str, set[str]] = {}
+    for process in marked(mark):
+        try:
+            sockets = {str(link.readlink()) for link in (process / "fd").iterdir()}
+            found.setdefault(command(process), set()).update(addresses[socket] for socket in sockets & addresses.keys())
+        except OSError:
+            continue
+    return {name: on for name, on in found.items() if on}
+
+
+def _listening_sockets() -> Iterator[tuple[str, str]]:
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":
+                yield f"socket:[{inode}]", _address(local.partition(":")[0])
+
+
+def _address(words: str) -> str:
+    """From the kernel's words of four bytes, each in the order of this machine."""
+    packed = b"".join(struct.pack("=I", int(words[start : start + 8], 16)) for start in range(0, len(words), 8))
+    address = ipaddress.ip_address(packed)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

@@ -1,0 +1,339 @@
+"""The kill matrix: whatever dies, hangs or fills up in mid-run, each question is answered once, the table is the same.
+
+All rows run the same questions over two model servers and two Virtuoso replicas. A model server repeats the replies of
+an earlier run and is a process of its own, so its log tells what was really asked, by runs that were killed as well.
+Faults strike once the log has reached a certain length: in the middle of the run, however fast it is.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipeline.datasets.sample import SampleWorld
+from pipeline.kg.virtuoso import Server
+from pipeline.traces.folder import RunFolder
+from tests.integration.conftest import KillMatrix
+from tests.integration.processes import MARK, question_workers
+from tests.integration.rows import Rows, read
+from tests.support import KGQA
+
+CONCURRENCY = 8
+QUESTIONS = 48
+# One topic entity per question, so that a question has one call in flight at a time.
+RUN = [
+    "method=srp",
+    "dataset=sample",
+    "dataset.types=[1-hop,2-hop,3-hop]",
+    f"run.limit={QUESTIONS}",
+    f"engine.concurrency={CONCURRENCY}",
+    "engine.shard_size=8",
+]
+RAY = ["engine=ray", "engine.workers=2", f"engine.concurrency={CONCURRENCY // 2}", "engine.shard_size=4"]
+SERVER = Path(__file__).with_name("recorded_server.py")
+OUTAGE_S = 10
+
+
+@dataclass
+class Stage:
+    """What the run of one row stands on, and the command that runs it."""
+
+    folder: Path
+    """Its run folder, unless told otherwise, is `run` in here."""
+    models: list[subprocess.Popen[str]]
+    graphs: list[Server]
+    words: list[str]
+    mark: str
+    """In the environment of every process of the run."""
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def said(self) -> str:
+        """What the last command wrote to stderr so far."""
+        return (self.folder / "stderr").read_text(errors="replace")
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Begin the run, or go on with it."""
+        command = [*KGQA, "evaluate", *RUN, *self.words, f"run.dir={self.run}", *words]
+        environment = {**os.environ, MARK: self.mark, "COLUMNS": "100"}
+        with (self.folder / "stderr").open("wb") as stderr:
+            return subprocess.Popen(
+                command, start_new_session=True, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+            )
+
+    @contextmanager
+    def struck(self, *words: str, after: int) -> Iterator[subprocess.Popen[str]]:
+        """Begin the run; the block runs once the model servers have seen so many requests."""
+        with self.start(*words) as process:
+            try:
+                self.wait_until(lambda: self.requests.total() >= after, process)
+                yield process
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def end(self, process: subprocess.Popen[str]) -> str:
+        """Wait for the end of a run; returns its table."""
+        printed, _ = process.communicate(timeout=180)
+        assert process.returncode == 0, self.said
+        return printed
+
+    def go_on(self, *words: str) -> str:
+        """The same command again, to its end."""
+        with self.start(*words) as process:
+            return self.end(process)
+
+    def wait_until(self, condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+        while not condition():
+            assert process.poll() is None, f"the run ended too early: {self.said}"
+            time.sleep(0.002)
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How often each prompt was asked."""
+        log = self.folder / "requests"
+        return Counter(log.read_text().split()) if log.exists() else Counter()
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run that nothing happens to."""
+
+    rows: Rows
+    printed: str
+    requests: Counter[str]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose prompts and replies the servers repeat. The oracle errs, so that runs take every branch."""
+    run = tmp_path_factory.mktemp("recorded") / "run"
+    words = ["llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1", f"run.dir={run}"]
+    subprocess.run([*KGQA, "evaluate", *RUN, *words], check=True)
+    return run
+
+
+@pytest.fixture(scope="module")
+def graphs(virtuoso_factory: Callable[..., list[Server]]) -> list[Server]:
+    return virtuoso_factory(SampleWorld().triples(), replicas=2)
+
+
+@pytest.fixture(scope="module")
+def staged(recorded: Path, graphs: list[Server]) -> Callable[[Path], object]:
+    """Sets the stage in a folder: with model servers of its own, and both graph servers up."""
+
+    @contextmanager
+    def stage(folder: Path) -> Iterator[Stage]:
+        command = [sys.executable, str(SERVER), str(recorded), str(folder / "requests"), "0.02"]
+        with ExitStack() as stack:
+            models = [stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) for _ in "12"]
+            for model in models:
+                stack.callback(model.kill)
+            ports = [model.stdout.readline().strip() for model in models if model.stdout]
+            urls = ",".join(f"http://127.0.0.1:{port}/v1" for port in ports)
+            words = ["llm=endpoint", f"llm.base_urls=[{urls}]"]
+            words += ["kg=sparql", f"kg.endpoints=[{','.join(graph.endpoint for graph in graphs)}]"]
+            yield Stage(folder, models, graphs, words, uuid.uuid4().hex)
+            for graph in graphs:
+                if not graph.running:
+                    graph.start()
+
+    return stage
+
+
+@pytest.fixture(scope="module")
+def undisturbed(staged: Callable[..., object], tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    with staged(tmp_path_factory.mktemp("undisturbed")) as stage:
+        printed = stage.go_on()
+        return Undisturbed(read(stage.run), printed, stage.requests)
+
+
+@pytest.fixture
+def stage(staged: Callable[..., object], tmp_path: Path) -> Iterator[Stage]:
+    with staged(tmp_path) as stage:
+        yield stage
+
+
+@pytest.fixture
+def judge(stage: Stage, undisturbed: Undisturbed, kill_matrix: KillMatrix) -> Callable[..., None]:
+    """Enter a finished run into the matrix, and fail when it lost, repeated or changed anything."""
+
+    def enter(row: str, done: str, printed: str, *, most_repeated: int | None = None) -> None:
+        rows = read(stage.run)
+        repeated = (stage.requests - undisturbed.requests).total()
+        # Before the table, Ray says on the same stream what became of its workers.
+        equal = rows == undisturbed.rows and printed.endswith(undisturbed.printed)
+        ids = [each["question_id"] for each in rows]
+        kill_matrix.add(row, done, questions=len(set(ids)), repeated=repeated, equal=equal)
+        assert len(ids) == len(set(ids)) == QUESTIONS
+        assert equal
+        assert stage.requests & undisturbed.requests == undisturbed.requests
+        assert most_repeated is None or repeated <= most_repeated
+        assert list((stage.run / "drafts").iterdir()) == []
+
+    return enter
+
+
+Judge = Callable[..., None]
+
+
+def tear_a_draft(run: Path, rng: random.Random) -> bool:
+    """Cut the last line of a draft anywhere, as a dying writer or file system would."""
+    drafts = [path for path in (run / "drafts").glob("*.jsonl") if path.stat().st_size]
+    if drafts:
+        path = rng.choice(drafts)
+        content = path.read_bytes()
+        last_line = len(content) - content.rstrip(b"\n").rfind(b"\n") - 1
+        path.write_bytes(content[: len(content) - rng.randint(1, last_line)])
+    return bool(drafts)
+
+
+@pytest.mark.parametrize("moment", range(20))
+def test_driver(moment: int, stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    rng = random.Random(moment)
+    with stage.struck(after=rng.randrange(1, undisturbed.requests.total())) as driver:
+        os.killpg(driver.pid, signal.SIGKILL)
+    torn = moment % 4 == 3 and tear_a_draft(stage.run, rng)
+    judge("driver", "kill -9 at 20 moments, same command", stage.go_on(), most_repeated=CONCURRENCY + torn)
+
+
+def middle(undisturbed: Undisturbed) -> int:
+    return undisturbed.requests.total() // 3
+
+
+def test_driver_on_ray(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(*RAY, after=middle(undisturbed)) as driver:
+        os.kill(driver.pid, signal.SIGKILL)  # its cluster has no time to clear away what names it
+    judge("driver on Ray", "kill -9, same command", stage.go_on(*RAY), most_repeated=CONCURRENCY)
+    assert question_workers(stage.mark) == []
+
+
+def test_question_worker(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(*RAY, after=middle(undisturbed)) as driver:
+        os.kill(question_workers(stage.mark)[0], signal.SIGKILL)
+        printed = stage.end(driver)
+    judge("question worker", "kill -9", printed, most_repeated=CONCURRENCY)
+
+
+def test_a_hung_question_worker(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(*RAY, after=middle(undisturbed)) as driver:
+        os.kill(question_workers(stage.mark)[0], signal.SIGSTOP)
+        printed = stage.end(driver)
+    judge("a hung question worker", "kill -STOP: its shards are done by the other", printed)
+    assert question_workers(stage.mark) == []
+
+
+def test_one_graph_replica(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(after=middle(undisturbed)) as driver:
+        stage.graphs[0].kill()
+        printed = stage.end(driver)
+    assert f"graph server {stage.graphs[0].endpoint} is put aside" in stage.said
+    judge("one Virtuoso replica", "kill -9, stays away", printed, most_repeated=0)
+
+
+def test_all_graph_replicas(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(after=middle(undisturbed)) as driver:
+        for graph in stage.graphs:
+            graph.kill()
+        time.sleep(OUTAGE_S)
+        assert driver.poll() is None
+        for graph in stage.graphs:
+            graph.start()
+        printed = stage.end(driver)
+    judge("both Virtuoso replicas", f"kill -9, back after {OUTAGE_S} s", printed, most_repeated=0)
+
+
+@contextmanager
+def stopped(processes: Sequence[int]) -> Iterator[None]:
+    """Processes that do nothing any more: the kernel still accepts connections for them, and nobody answers."""
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+
+
+IMPATIENT = ["kg.timeout_s=1", "llm.timeout_s=1", "llm.breaker_failures=2", "llm.breaker_reset_s=1"]
+
+
+def test_a_hung_graph_replica(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with (
+        stage.struck(*IMPATIENT, after=middle(undisturbed)) as driver,
+        stopped([stage.graphs[0].pid]),
+    ):
+        printed = stage.end(driver)
+    assert f"graph server {stage.graphs[0].endpoint} is put aside" in stage.said
+    judge("hung endpoint: a graph server", "accepts, never answers", printed, most_repeated=0)
+
+
+def test_all_graph_replicas_hung(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(*IMPATIENT, after=middle(undisturbed)) as driver:
+        with stopped([graph.pid for graph in stage.graphs]):
+            stage.wait_until(lambda: stage.said.count("is put aside: no answer within") >= 2, driver)
+        printed = stage.end(driver)
+    judge("hung endpoints: all graph servers", "until all are given up, then back", printed, most_repeated=0)
+
+
+def test_a_hung_model_server(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with (
+        stage.struck(*IMPATIENT, after=middle(undisturbed)) as driver,
+        stopped([stage.models[0].pid]),
+    ):
+        printed = stage.end(driver)
+    assert "leaving it alone for a while" in stage.said
+    judge("hung endpoint: a model server", "accepts, never answers", printed)
+
+
+def test_all_model_servers_hung(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    with stage.struck(*IMPATIENT, after=middle(undisturbed)) as driver:
+        with stopped([model.pid for model in stage.models]):
+            stage.wait_until(lambda: stage.said.count("leaving it alone for a while") >= 2, driver)
+        printed = stage.end(driver)
+    judge("hung endpoints: all model servers", "until all are given up, then back", printed)
+
+
+@pytest.mark.parametrize("engine", [[], RAY], ids=["local", "ray"])
+def test_full_disk(
+    engine: list[str], stage: Stage, small_disk: Callable[[Path], None], undisturbed: Undisturbed, judge: Judge
+) -> None:
+    small_disk(stage.run)
+    filler = stage.run / "filler"
+    with stage.struck(*engine, after=middle(undisturbed)) as driver:
+        fill(filler)
+        printed, _ = driver.communicate(timeout=120)
+    assert (driver.returncode, printed) == (2, "")
+    [sentence] = [line for line in stage.said.splitlines() if "kgqa: " in line]
+    assert "cannot be written: No space left on device" in sentence
+    assert "Traceback" not in stage.said
+    for shard in RunFolder(stage.run).finished():
+        assert pl.read_parquet(RunFolder(stage.run).shard(shard)).height
+    filler.unlink()
+    judge("full disk", "run ends with exit code 2; same command", stage.go_on(*engine), most_repeated=CONCURRENCY)
+
+
+def fill(file: Path) -> None:
+    """Take all the room that there is left."""
+    with file.open("wb", buffering=0) as stream:
+        try:
+            while True:
+                stream.write(bytes(1 << 16))
+        except OSError:
+            pass
