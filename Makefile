@@ -40,8 +40,10 @@ clean:
 	$(PIP) install --constraint constraints.txt --editable .
 	touch $@
 
-# torch first and alone: with it in place, nothing below can pull in a CUDA build.
+# torch first and alone: with it in place, nothing below can pull in a CUDA build. vLLM asks for packages of images and
+# sounds whose builds do not fit that torch; transformers fails on them where they are, and nothing here misses them.
 .venv/installed-test: .venv/installed
 	$(PIP) install --constraint constraints.txt torch
 	$(PIP) install --constraint constraints.txt --editable '.[test,notebooks]'
+	$(PIP) uninstall --yes torchvision torchaudio torchcodec
 	touch $@

@@ -15,6 +15,7 @@ from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
+from jobs.benchmarks.vllm import vllm
 from jobs.cli import guard
 from jobs.common import wants_help
 from pipeline.errors import UserError, nearest
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "scale": scale,
     "traces": traces,
     "sweep": sweep,
+    "vllm": vllm,
 }
 
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
     "report": ("jobs.report", "the points of runs on one HTML page: curves, costs, a recommendation"),
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
+    "llm": ("jobs.llm", "make: a small Llama to try things with; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
     "benchmark": ("jobs.benchmark", "measure this installation; `kgqa benchmark --help` lists what can be measured"),
 }

@@ -100,6 +100,8 @@ _PLACES = (
     *("kg.memo_entries", "kg.open_graphs", "kg.timeout_s", "kg.retries", "kg.hedge"),
     *("llm.base_urls", "llm.api_key_env", "llm.connect_timeout_s", "llm.timeout_s", "llm.max_retries", "llm.backoff_s"),
     *("llm.max_backoff_s", "llm.breaker_failures", "llm.breaker_reset_s", "llm.latency_s"),
+    *("llm.replicas", "llm.autoscale", "llm.tensor_parallel", "llm.prefix_routing", "llm.resources", "llm.placement"),
+    *("llm.accelerator", "llm.host", "llm.port", "llm.start_timeout_s"),
 )
 """Keys that say where and how fast a run happens, not what it computes: a resume may change them."""
 

@@ -7,22 +7,20 @@ takes its seat; whoever leases the shard next replays its drafts.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants
 from ray.exceptions import RayActorError, RayTaskError
 
+from pipeline.engine.cluster import joined
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
 from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import ServiceError
 
 _PATIENCE_S = 30
 """How long the first shards wait for all workers."""
@@ -36,8 +34,7 @@ async def run_ray(
     `folder` is absolute: workers have a working directory of their own.
     """
     engine = points[0]["engine"]
-    started = _connect(engine)
-    try:
+    with joined(engine):
         leases = Leases(shards)
         seats = [_Seat(points, folder, engine, watch) for _ in range(engine["workers"])]
         async with asyncio.TaskGroup() as group:
@@ -51,9 +48,6 @@ async def run_ray(
             await leases.all_done.wait()
             for task in (*fills, *work):
                 task.cancel()  # those that wait for a worker which is not needed any more
-    finally:
-        if started:
-            ray.shutdown()
 
 
 async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Watch) -> None:
@@ -146,36 +140,3 @@ async def _result(reply: Any) -> Any:
         return await reply
     except RayTaskError as error:
         raise error.cause from None
-
-
-def _connect(engine: Mapping[str, Any]) -> bool:
-    """Join the configured cluster or the one this job runs on, else start one here. True when it is ours to stop."""
-    if ray.is_initialized():
-        return False
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if engine["address"] or os.environ.get("RAY_ADDRESS"):
-        try:
-            ray.init(address=engine["address"], **quiet)
-        except ConnectionError as error:
-            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
-    else:
-        cpus = max(os.cpu_count() or 1, round(engine["workers"] * engine["cpus_per_worker"]))
-        # "local": a cluster that somebody else started on this machine is theirs.
-        with _loopback_only():
-            ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
-    return True
-
-
-@contextmanager
-def _loopback_only() -> Iterator[None]:
-    """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
-
-    Asked for that address, Ray takes the machine's own in its place and listens on all of them, unless it is told that
-    clusters of several machines are out of the question, as they are on a Mac.
-    """
-    several_machines = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = several_machines

@@ -20,6 +20,7 @@ from pipeline import config
 from pipeline.engine.halving import Halving
 from pipeline.engine.local import run_local
 from pipeline.engine.rejections import Rejections
+from pipeline.engine.services import services
 from pipeline.engine.shard import Barrier, Part, Shard, rows_left, shards
 from pipeline.engine.summary import TIMES, Ended, summarise
 from pipeline.engine.watch import Watch
@@ -79,7 +80,7 @@ async def _execute(
     rejections = Rejections(folder.rejected, strict=resolved["dataset"]["strict"])
     finished = folder.finished() - (failed_shards(folder) if resolved["run"]["retry_failed"] else set())
     parts, size = _parts(points), resolved["engine"]["shard_size"]
-    began = opened = time.time()
+    began = opened = ended = time.time()
 
     def on_served(served: Sequence[Served]) -> None:
         """Called once per worker."""
@@ -103,16 +104,16 @@ async def _execute(
         if first is None:
             console.print("every shard is finished already: nothing to run")
         else:
-            with watch:
-                await _executor(resolved["engine"]["name"])(
-                    [point.config for point in points], folder.path, chain([first], owed), watch
-                )
+            async with services([point.config for point in points], folder.path, console) as placed:
+                with watch:
+                    await _executor(resolved["engine"]["name"])(placed, folder.path, chain([first], owed), watch)
+                ended = time.time()
     if first is None and (earlier := folder.read_summary()):  # what it took is what it took then
         return Ended(owed.of_points(len(points)), rejections.count, **{name: earlier[name] for name in TIMES})
     return Ended(
         owed.of_points(len(points)),
         rejections.count,
-        wall_s=time.time() - began,
+        wall_s=ended - began,
         opening_s=opened - began,
         loop_lag_s=watch.sum.loop_lag_s,
     )

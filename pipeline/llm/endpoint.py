@@ -36,12 +36,9 @@ _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|pro
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
-class EndpointModel(OneModel):
-    """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
+class Calls:
+    """How a served model is called, wherever it is. The fields are described in `conf/llm/endpoint.yaml`."""
 
-    base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
-    model: str | None = None
-    api_key_env: str = "OPENAI_API_KEY"
     extra_body: dict[str, Any] | None = None
     approximate_choices: bool = False
     connect_timeout_s: PositiveFloat = 10.0
@@ -51,6 +48,15 @@ class EndpointModel(OneModel):
     max_backoff_s: PositiveFloat = 30.0
     breaker_failures: PositiveInt = 5
     breaker_reset_s: PositiveFloat = 5.0
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
+class EndpointModel(Calls, OneModel):
+    """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
+
+    base_urls: Annotated[tuple[str, ...], Field(min_length=1)]
+    model: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
 
     def __post_init__(self) -> None:
         for url in self.base_urls:
@@ -143,20 +149,33 @@ class EndpointModel(OneModel):
             return self._token_ids[choice]
 
     async def _tokenise(self, choice: str) -> int:
-        request = {"model": self._name, "prompt": choice, "add_special_tokens": False}
-        reply = await self._pool.post("../tokenize", orjson.dumps(request))
-        if reply.status != 200:
-            raise UserError(
-                f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
-                "accept estimates with llm.approximate_choices=true."
-            )
-        tokens = self._pool.read(reply)["tokens"]
+        tokens = await self._tokens(choice)
         if len(tokens) != 1:
             raise UserError(
                 f"'{choice}' is {len(tokens)} tokens for {self._name}, and only single tokens can be weighed: "
                 "serve a model whose tokenizer has it as one token."
             )
         return int(tokens[0])
+
+    async def _tokens(self, text: str) -> list[int]:
+        """The ids of a text's tokens, from vLLM's `/tokenize`.
+
+        Ray Serve LLM refuses that for some versions of vLLM; then they are read off a completion of one token.
+        """
+        request = {"model": self._name, "prompt": text, "add_special_tokens": False}
+        reply = await self._pool.post("../tokenize", orjson.dumps(request))
+        if reply.status == 200:
+            return list(self._pool.read(reply)["tokens"])
+        completing = orjson.dumps({**request, "max_tokens": 1, "return_token_ids": True})
+        completion = await self._pool.post("completions", completing)
+        if completion.status == 200:
+            for choice in self._pool.read(completion).get("choices") or ():
+                if tokens := choice.get("prompt_token_ids"):
+                    return list(tokens)
+        raise UserError(
+            f"exact choices need vLLM's /tokenize, but {self._pool.explain(reply)}; "
+            "accept estimates with llm.approximate_choices=true."
+        )
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Post one chat completion and check that the answer holds one."""

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
+from ray._private.utils import write_ray_address
+from ray.cluster_utils import Cluster
+from safetensors.torch import save_file
 
+from pipeline.datasets.sample import SampleWorld
 from pipeline.kg import virtuoso
 from pipeline.kg.terms import Terms
 from pipeline.kg.virtuoso import Server, ServerSettings
+from pipeline.llm.vllm import VllmServer, free_port
+from pipeline.training.llama import LlamaShape, make_llama
 from pipeline.types import Triple
+from tests.support import KGQA, refuse
 
 VirtuosoFactory = Callable[..., list[Server]]
+
+CONTEXT = 8192
+"""Tokens of prompt and reply that the model servers take."""
 
 
 @dataclass
@@ -110,3 +125,100 @@ def _write(triples: Iterable[Triple], file: Path, terms: Terms) -> Path:
     with file.open("w", encoding="utf-8") as stream:
         stream.writelines(map(terms.n_triple, triples))
     return file
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small Llama with random weights, as `kgqa llm make` makes it."""
+    folder = tmp_path_factory.mktemp("models") / "llama"
+    make_llama(SampleWorld(), refuse, LlamaShape(), seed=0).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vllm_server(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A plain vLLM server of that Llama. Whoever kills it has to start it again: `kill()`, `start()`."""
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    words = ("--dtype=float32", "--enforce-eager", f"--max-model-len={CONTEXT}")
+    with VllmServer(str(llama), log, words, resettable=True) as server:
+        yield server
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """A Ray cluster of one node."""
+
+    address: str
+    metrics_url: str
+    """Where Ray exports the metrics of all that runs on it, those of vLLM among them."""
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """A Ray cluster for everything that is to run beside each other; it has CPUs in plenty, which are but numbers."""
+    port = free_port()
+    # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "temp_dir": folder}
+        often = {"node_ip_address": "127.0.0.1", "_system_config": {"metrics_report_interval_ms": 1000}}
+        cluster = Cluster(initialize_head=True, head_node_args=node | often)
+        try:
+            write_ray_address(cluster.address, folder)
+            yield RayCluster(cluster.address, f"http://127.0.0.1:{port}/metrics")
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LoRA adapter for the Llama, with random weights that change what it answers."""
+    folder = tmp_path_factory.mktemp("adapter") / "lora"
+    folder.mkdir()
+    generator = torch.Generator().manual_seed(1)
+    weights = {}
+    for layer in range(LlamaShape().layers):
+        module = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        for part, shape in (("lora_A", (8, 128)), ("lora_B", (128, 8))):
+            weights[f"{module}.{part}.weight"] = 0.3 * torch.randn(shape, generator=generator)
+    save_file(weights, folder / "adapter_model.safetensors")
+    settings = {"peft_type": "LORA", "r": 8, "lora_alpha": 4, "target_modules": ["q_proj"], "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@dataclass(frozen=True)
+class ServedLlama:
+    """What `kgqa llm serve` says of a model that it serves."""
+
+    words: list[str]
+    """The overrides that make a job use it."""
+    base_url: str
+    model: str
+    adapted: str
+    """The name of the model with the adapter."""
+    process: subprocess.Popen[str]
+
+
+SERVE = ["llm.dtype=float32", "llm.resources={CPU: 1}", f"llm.max_model_len={CONTEXT}"]
+SERVE += ["llm.engine_kwargs={enforce_eager: true, kv_cache_memory_bytes: 500000000}"]
+
+
+@pytest.fixture(scope="session")
+def served_llama(llama: Path, adapter: Path, ray_cluster: RayCluster) -> Iterator[ServedLlama]:
+    """The Llama under Ray Serve LLM, alone and with the adapter, by `kgqa llm serve`."""
+    command = [*KGQA, "llm", "serve", f"llm.model={llama}", *SERVE, f"address={ray_cluster.address}"]
+    command += [f"llm.roles={{parog.plan: {{adapter: {adapter}}}}}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, f"kgqa llm serve ended with {process.wait()}"
+            words = shlex.split(line)
+            (base_url,), (model, adapted) = (
+                set(re.findall(r"urls\W+(http[^]]+)", line)),
+                re.findall(r"model\W+([^\s,]+)", line),
+            )
+            yield ServedLlama(words[:3], base_url, model, adapted, process)
+        finally:
+            process.terminate()
+            process.wait(60)

@@ -1,0 +1,104 @@
+"""`kgqa llm make`: a small Llama to try things with. `kgqa llm serve`: keep a model up for many jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from jobs.cli import guard
+from jobs.common import help_text, wants_help
+from pipeline import config
+from pipeline.errors import UserError, nearest
+
+USAGE = "kgqa llm make|serve [group=choice] [key=value] …"
+
+
+def main(argv: list[str]) -> int:
+    """Run `make` or `serve`, the first word, with the Hydra overrides that follow."""
+    if not argv or argv[0] in {"-h", "--help"}:
+        print(f"usage: {USAGE}\n\n`kgqa llm make --help` and `kgqa llm serve --help` list the keys of each.")
+        return 0
+    word, *overrides = argv
+    if word not in _JOBS:
+        raise UserError(f"kgqa llm has no '{word}'.{nearest(word, _JOBS)} It is make or serve.")
+    if wants_help(overrides):
+        print(help_text(USAGE.replace("make|serve", word), overrides, name=f"llm_{word}"))
+        return 0
+    _JOBS[word](config.compose(overrides, name=f"llm_{word}"))
+    return 0
+
+
+def make(settings: Mapping[str, Any]) -> None:
+    """Make a Llama with random weights and write it."""
+    from pipeline.engine.rejections import Rejections
+    from pipeline.training.llama import make_llama
+
+    output = Path(settings["output"])
+    if output.exists():
+        raise UserError(f"{output} is there already: name another output=")
+    dataset = config.build("dataset", settings)
+    with Rejections(Path(f"{output}.rejected.jsonl"), strict=settings["dataset"]["strict"]) as rejections:
+        made = make_llama(dataset, rejections.add, config.build("shape", settings), settings["seed"])
+    made.save(output)
+    print(f"{output}: a Llama of {made.model.num_parameters():,} weights and {len(made.tokenizer):,} tokens")
+
+
+def serve(settings: Mapping[str, Any]) -> None:
+    """Serve a model and those of its roles, print how to use them, and stop them on Ctrl-C or SIGTERM."""
+    if settings["choices"]["llm"] != "serve":
+        raise UserError(f"kgqa llm serve takes llm=serve, not llm={settings['choices']['llm']}")
+    config.check(settings, ("llm",))
+    try:
+        asyncio.run(_keep_up(settings))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("stopped", file=sys.stderr)
+
+
+_JOBS: dict[str, Callable[[Mapping[str, Any]], None]] = {"make": make, "serve": serve}
+
+
+async def _keep_up(settings: Mapping[str, Any]) -> None:
+    from pipeline.engine.cluster import joined  # Ray takes a second to import
+    from pipeline.llm.serve import hosting
+
+    roles = config.by_role(settings["llm"])
+    model, *others = (config.build("llm", {"llm": keys}) for keys in (settings["llm"], *roles.values()))
+    console = Console(stderr=True)
+    with joined(settings, sum(each.cpus for each in (model, *others))):
+        serving = asyncio.current_task()
+        assert serving is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)  # after Ray, which has its own
+        owner = f"{socket.gethostname()} {os.getpid()}"
+        status = console.status(f"starting {model.name} …")
+        status.start()
+        try:
+            async with hosting([model, *others], owner) as sections:
+                status.stop()
+                print(_words(sections[0], dict(zip(roles, sections[1:], strict=True))), flush=True)
+                print("Ctrl-C stops the server", file=sys.stderr, flush=True)
+                await asyncio.Event().wait()
+        finally:
+            status.stop()
+
+
+def _words(section: Mapping[str, Any], roles: Mapping[str, Mapping[str, Any]]) -> str:
+    """What a job is told to use the server."""
+
+    def urls(keys: Mapping[str, Any]) -> str:
+        return f"[{','.join(keys['base_urls'])}]"
+
+    words = ["llm=endpoint", f"llm.base_urls={urls(section)}", f"llm.model={section['model']}"]
+    own = [f"{role}: {{model: {keys['model']}, base_urls: {urls(keys)}}}" for role, keys in roles.items()]
+    return " ".join([*words, *([f"'llm.roles={{{', '.join(own)}}}'"] if own else [])])
+
+
+if __name__ == "__main__":
+    sys.exit(guard(main, sys.argv[1:]))

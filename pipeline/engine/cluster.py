@@ -1,0 +1,60 @@
+"""The Ray cluster that a job works on."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray._private import ray_constants
+
+from pipeline.errors import UserError
+
+
+@contextmanager
+def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
+    """Join the configured cluster or the one that this job runs on, else start one here, and leave it at the end.
+
+    `cpus` are what the job reserves beside its question workers: a cluster of our own has as many as are asked for.
+    Raises UserError when no cluster answers at the address.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str | None, cpus: float) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address or os.environ.get("RAY_ADDRESS"):
+        try:
+            ray.init(address=address, **quiet)
+        except ConnectionError as error:
+            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
+    else:
+        # "local": a cluster that somebody else started on this machine is theirs.
+        most = max(os.cpu_count() or 1, math.ceil(cpus))
+        with _loopback_only():
+            ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
+
+    Asked for that address, Ray takes the machine's own in its place and listens on all of them, unless it is told that
+    clusters of several machines are out of the question, as they are on a Mac.
+    """
+    several_machines = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = several_machines

@@ -1,0 +1,51 @@
+"""What a run starts before its workers and stops after them: the models that it serves itself (`llm=serve`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline import config
+
+_SERVED = "pipeline.llm.serve.ServedModel"
+
+
+@asynccontextmanager
+async def services(
+    points: Sequence[Mapping[str, Any]], folder: Path, console: Console
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+    """Give the points as workers take them: each model that is yet to be served replaced by where it is served.
+
+    Nothing that names a run or a call depends on the replacement. Raises UserError when a model cannot be served.
+    """
+    sections = {config.canonical(keys): keys for point in points for keys in _models(point["llm"]).values()}
+    to_serve = {text: keys for text, keys in sections.items() if keys["_target_"] == _SERVED}
+    if not to_serve:
+        yield points
+        return
+    from pipeline.engine.cluster import joined  # Ray takes a second to import
+    from pipeline.llm.serve import hosting
+
+    models = [config.build("llm", {"llm": keys}) for keys in to_serve.values()]
+    async with AsyncExitStack() as running:
+        running.enter_context(joined(points[0]["engine"], sum(model.cpus for model in models)))
+        with console.status(f"starting {', '.join(model.name for model in models)} …"):
+            served = await running.enter_async_context(hosting(models, owner=str(folder)))
+        places = dict(zip(to_serve, served, strict=True))
+        yield [{**point, "llm": _placed(point["llm"], places)} for point in points]
+
+
+def _models(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """The section of each role's model; that of None answers all other roles."""
+    models: dict[str | None, dict[str, Any]] = {None: {**llm, "roles": None}}
+    return models | dict(config.by_role(llm).items())
+
+
+def _placed(llm: Mapping[str, Any], places: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    placed = {role: places.get(config.canonical(keys), keys) for role, keys in _models(llm).items()}
+    default = placed.pop(None)
+    return {**default, "roles": placed or None}

@@ -1,0 +1,265 @@
+"""Models that a job serves itself, with vLLM under Ray Serve LLM, for as long as it needs them.
+
+The driver deploys them before the workers start, and workers talk to them as to any other server (`EndpointModel`).
+What needs vLLM runs on the cluster: the driver need not have it. Models that differ in their adapter alone are one
+deployment, whose vLLM holds the weights once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import ray
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+from ray.exceptions import RayError, RayTaskError
+
+from pipeline.errors import UserError
+from pipeline.llm.endpoint import Calls
+from pipeline.llm.vllm import free_port
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_DECIDING = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
+"""What decides the answers of a checkpoint: weights, configuration, tokenizer and chat template."""
+_EXTRAS = "kgqa-pipeline[gpu], or kgqa-pipeline[cpu-server] without a GPU"
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class ServedModel(Calls):
+    """A model that is yet to be served. The fields are described in `conf/llm/serve.yaml`."""
+
+    model: str
+    adapter: str | None = None
+    replicas: PositiveInt = 1
+    autoscale: tuple[PositiveInt, PositiveInt] | None = None
+    tensor_parallel: PositiveInt = 1
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    max_model_len: PositiveInt | None = None
+    prefix_routing: bool = True
+    engine_kwargs: dict[str, Any] | None = None
+    resources: dict[str, float] | None = None
+    placement: Literal["PACK", "STRICT_PACK", "SPREAD", "STRICT_SPREAD"] = "PACK"
+    accelerator: str | None = None
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    start_timeout_s: PositiveFloat = 1800.0
+
+    def __post_init__(self) -> None:
+        self._engine = self.engine_kwargs or {}
+        self._part = self.resources or {"GPU": 1}
+        for key, own in _OWN_KEYS.items():
+            if key in self._engine:
+                raise UserError(f"llm.engine_kwargs.{key} has a key of its own: llm.{own}")
+        if self.autoscale and self.autoscale[0] > self.autoscale[1]:
+            raise UserError(f"llm.autoscale={list(self.autoscale)} is wrong: write it as [least,most]")
+
+    @cached_property
+    def base_name(self) -> str:
+        """The model and what decides its answers, as call keys have it: two checkpoints in one folder are two."""
+        deciding = [self._engine.get("revision"), self._engine.get("quantization")]
+        dtype = None if self.dtype == "auto" else self.dtype
+        return "-".join([_name(self.model), *(str(word) for word in (*deciding, dtype) if word is not None)])
+
+    @cached_property
+    def name(self) -> str:
+        """What the model is asked for as, the adapter included."""
+        return self.base_name if self.adapter is None else f"{self.base_name}+{_name(self.adapter)}"
+
+    @property
+    def lacking(self) -> str:
+        """What the cluster that this process has joined lacks for a copy, as far as that can be seen."""
+        of_kind = {f"accelerator_type:{self.accelerator}": 0.001} if self.accelerator else {}
+        there = ray.cluster_resources()
+        short = [kind for kind, amount in {**self._part, **of_kind}.items() if there.get(kind, 0) < amount]
+        if not short:
+            return "allow it more time, or see the logs of Ray Serve"
+        return f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._part}"
+
+    @property
+    def cpus(self) -> float:
+        """CPUs that Ray reserves for it at most: per copy one and those of its parts, and one for the way in."""
+        copies = self.autoscale[1] if self.autoscale else self.replicas
+        return copies * (1 + self.tensor_parallel * self._part.get("CPU", 0)) + 1
+
+    def as_endpoint(self, base_urls: Sequence[str]) -> dict[str, Any]:
+        """The `llm` section that calls this model where it is served."""
+        calls = {field.name: getattr(self, field.name) for field in fields(Calls)}
+        target = {"_target_": "pipeline.llm.endpoint.EndpointModel", "base_urls": list(base_urls), "model": self.name}
+        return {**target, **calls, "roles": None}
+
+    def llm_config(self) -> dict[str, Any]:
+        """The base model as Ray's `LLMConfig` describes it."""
+        deployment: dict[str, Any] = {"num_replicas": self.replicas}
+        if self.autoscale:
+            least, most = self.autoscale
+            deployment = {"autoscaling_config": {"min_replicas": least, "max_replicas": most}}
+        if self.prefix_routing:
+            router = "ray.serve.llm.request_router.PrefixCacheAffinityRouter"
+            deployment["request_router_config"] = {"request_router_class": router}
+        engine = {
+            "dtype": self.dtype,
+            "tensor_parallel_size": self.tensor_parallel,
+            "max_model_len": self.max_model_len,
+        }
+        return {
+            "model_loading_config": {"model_id": self.base_name, "model_source": self.model},
+            "accelerator_type": self.accelerator,
+            "placement_group_config": {"bundle_per_worker": self._part, "strategy": self.placement},
+            "deployment_config": deployment,
+            "engine_kwargs": {key: value for key, value in engine.items() if value is not None} | self._engine,
+        }
+
+
+_OWN_KEYS = {
+    "dtype": "dtype",
+    "tensor_parallel_size": "tensor_parallel",
+    "max_model_len": "max_model_len",
+    "lora_modules": "adapter",
+    "model": "model",
+}
+"""Arguments of vLLM's engine that have a key of their own."""
+
+
+@asynccontextmanager
+async def hosting(models: Sequence[ServedModel], owner: str) -> AsyncIterator[list[dict[str, Any]]]:
+    """Serve models on the Ray cluster that this process has joined; gives the `llm` section that calls each.
+
+    `owner` tells this job's deployments from those of others: the same owner takes over what a killed job left.
+    Raises UserError when a model cannot be served, with the reason.
+    """
+    groups: dict[str, list[ServedModel]] = {}
+    for model in models:
+        _check_reach(model.host)
+        groups.setdefault(_app(model, owner), []).append(model)
+    try:
+        urls = {app: await _serve(app, same) for app, same in groups.items()}
+        yield [model.as_endpoint(urls[_app(model, owner)]) for model in models]
+    finally:
+        await asyncio.shield(asyncio.to_thread(_stop, list(groups)))
+
+
+def _app(model: ServedModel, owner: str) -> str:
+    """The name of a model's deployment, which it shares with other adapters of the same model."""
+    digest = hashlib.blake2b(repr((owner, model.llm_config())).encode(), digest_size=4).hexdigest()
+    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', model.base_name)}-{digest}"
+
+
+async def _serve(app: str, models: Sequence[ServedModel]) -> list[str]:
+    """The addresses of models that share their weights, once they answer."""
+    base = models[0]
+    adapters = {model.name: model.adapter for model in models if model.adapter}
+    place = {"host": base.host, "port": base.port or free_port()}
+    deploying = ray.remote(num_cpus=0, max_retries=0)(_deploy).remote(app, base.llm_config(), adapters, place)
+    try:
+        async with asyncio.timeout(base.start_timeout_s):
+            return list(await deploying)
+    except TimeoutError:
+        raise UserError(
+            f"{base.model} does not answer after llm.start_timeout_s={base.start_timeout_s:g}: {base.lacking}"
+        ) from None
+    except RayTaskError as error:
+        raise UserError(_reason(base, error)) from None
+
+
+def _deploy(
+    app: str, llm_config: Mapping[str, Any], adapters: Mapping[str, str], place: Mapping[str, Any]
+) -> list[str]:
+    """Run on the cluster: deploy, and return the addresses once all copies are up."""
+    from ray import serve
+    from ray.llm._internal.serve.core.configs.openai_api_models import to_model_metadata
+    from ray.serve.context import _get_global_client
+    from ray.serve.llm import LLMConfig, build_llm_deployment
+    from ray.serve.llm.ingress import OpenAiIngress, make_fastapi_ingress
+    from vllm.entrypoints.openai.models.protocol import LoRAModulePath
+
+    if adapters:
+        modules = [LoRAModulePath(name=name, path=path) for name, path in adapters.items()]
+        engine = {
+            "enable_lora": True,
+            "max_loras": len(modules),
+            **llm_config["engine_kwargs"],
+            "lora_modules": modules,
+        }
+        llm_config = {**llm_config, "engine_kwargs": engine}
+    config = LLMConfig(**llm_config)
+    # To Ray an adapter is a model like any other, behind the same deployment; vLLM knows it by its name.
+    served = build_llm_deployment(config)
+    names = [config.model_id, *adapters]
+    ingress = serve.deployment(make_fastapi_ingress(OpenAiIngress), **OpenAiIngress.get_deployment_options([config]))
+    application = ingress.bind(
+        llm_deployments=dict.fromkeys(names, served),
+        model_cards={name: to_model_metadata(name, config) for name in names},
+    )
+    serve.start(http_options=place)  # where Serve runs already, it keeps its own place
+    serve.run(application, name=app, route_prefix=f"/{app}")
+    http = _get_global_client().http_config
+    hosts = [http.host]
+    if http.host not in _LOOPBACK:
+        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+        hosts = [addresses[node] for node in serve.status().proxies]
+    return [f"http://{host}:{http.port}/{app}/v1" for host in hosts]
+
+
+def _stop(apps: Sequence[str]) -> None:
+    with contextlib.suppress(RayError):  # the cluster is gone, and they with it
+        ray.get(ray.remote(num_cpus=0)(_delete).remote(apps))
+
+
+def _delete(apps: Sequence[str]) -> None:
+    """Run on the cluster: stop what is still there."""
+    from ray import serve
+
+    for app in serve.status().applications.keys() & set(apps):
+        serve.delete(app)
+
+
+def _check_reach(host: str) -> None:
+    """Raise UserError where machines of the cluster cannot reach the servers."""
+    machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    if host in _LOOPBACK and len(machines) > 1:
+        raise UserError(
+            f"llm.host={host} cannot be reached from all {len(machines)} machines of the Ray cluster: set "
+            "llm.host=0.0.0.0 where its network is closed to strangers"
+        )
+
+
+def _reason(model: ServedModel, error: RayTaskError) -> str:
+    if isinstance(error.cause, ImportError):
+        return f"llm=serve needs Ray Serve and vLLM where Ray runs ({error.cause}): pip install {_EXTRAS}"
+    lines = [line.strip() for line in str(error.cause).splitlines() if line.strip()]
+    telling = next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
+    return f"{model.model} cannot be served: {telling}"
+
+
+def _name(source: str) -> str:
+    """What a model or an adapter is called: of a folder, its name and a digest of what is in it."""
+    folder = Path(source)
+    return f"{folder.resolve().name}@{_digest(folder)}" if folder.is_dir() else source
+
+
+@lru_cache
+def _digest(folder: Path) -> str:
+    """Digest of the files that decide what a checkpoint answers. It reads them whole: weights may differ anywhere."""
+    files = sorted({file for pattern in _DECIDING for file in folder.glob(pattern)})
+    if not files:
+        raise UserError(f"{folder} holds no checkpoint: there is no config.json and no file of weights in it")
+    whole = hashlib.blake2b(digest_size=4)
+    with ThreadPoolExecutor() as pool:
+        for file, digest in zip(files, pool.map(_digest_of_file, files), strict=True):
+            whole.update(file.name.encode() + digest)
+    return whole.hexdigest()
+
+
+def _digest_of_file(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").digest()

@@ -1,0 +1,179 @@
+"""A small Llama made here: a tokenizer trained on the project's own words, weights, and a chat template.
+
+With random weights it writes nonsense, but everything around it is real: the server that loads it, the tokens, the chat
+template, log-probabilities and stop strings. Needs `pip install kgqa-pipeline[train]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pydantic.dataclasses
+from pydantic import ConfigDict, Field, PositiveInt
+
+import pipeline.methods
+from pipeline.datasets.port import Dataset, Reject
+from pipeline.errors import UserError
+from pipeline.llm.prompt import Template
+from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+REFLECTION_TOKENS = (*chain.from_iterable(CLASSES.values()), OPEN, CLOSE)
+"""What ArG's generator writes as single tokens. They are words like any other: no decoder skips them."""
+
+_BEGIN, _END_OF_TEXT, _END_OF_TURN, _ROLE, _END_OF_ROLE = _CONTROL = (
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+)
+"""As Llama 3 names them."""
+
+_CHAT_TEMPLATE = (
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    f"{{{{ '{_ROLE}' + message['role'] + '{_END_OF_ROLE}\\n\\n' + message['content'] + '{_END_OF_TURN}' }}}}"
+    "{% endfor %}"
+    f"{{% if add_generation_prompt %}}{{{{ '{_ROLE}assistant{_END_OF_ROLE}\\n\\n' }}}}{{% endif %}}"
+)
+"""A turn is its role between two tokens, a blank line, the text as it is, and the end of the turn."""
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class LlamaShape:
+    """How large a Llama is. The defaults make one of about 1.7 million weights, for tests and smoke runs."""
+
+    vocabulary: Annotated[int, Field(ge=512)] = 4096
+    """Tokens, the control and reflection tokens among them. A small corpus may give fewer."""
+    hidden_size: PositiveInt = 128
+    layers: PositiveInt = 2
+    heads: PositiveInt = 4
+    """Attention heads; each has `hidden_size / heads` dimensions."""
+    key_value_heads: PositiveInt = 2
+    context: PositiveInt = 8192
+    """Tokens of prompt and reply together."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model and its tokenizer."""
+
+    model: LlamaForCausalLM
+    tokenizer: PreTrainedTokenizerFast
+
+    def save(self, folder: Path) -> None:
+        """Write what any server of Hugging Face models loads: safetensors, configuration, tokenizer, chat template."""
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def make_llama(dataset: Dataset, reject: Reject, shape: LlamaShape, seed: int) -> Checkpoint:
+    """A Llama with random weights whose tokenizer knows the words of a dataset and of our prompts.
+
+    The same dataset, shape and seed give the same checkpoint. Raises UserError without torch and transformers, or for a
+    shape that cannot be.
+    """
+    tokenizer = train_tokenizer(training_texts(dataset, reject), shape.vocabulary)
+    return Checkpoint(new_llama(tokenizer, shape, seed), tokenizer)
+
+
+def training_texts(dataset: Dataset, reject: Reject) -> Iterator[str]:
+    """A dataset's questions and the names of its relations, and the fixed text of every prompt of every method."""
+    for example in dataset.examples(reject):
+        yield example.question.text
+    yield from sorted({triple.relation for triple in dataset.triples()})
+    for template in _templates():
+        yield from filter(None, (template.system, template.user, template.assistant))
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer as Llama 3 has it, with the reflection tokens as single tokens."""
+    _require()
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    words = pre_tokenizers.Split(Regex(r" ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{_BEGIN} $A", pair=f"{_BEGIN} $A $B", special_tokens=[(_BEGIN, 0)]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - len(REFLECTION_TOKENS),
+        special_tokens=list(_CONTROL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in REFLECTION_TOKENS])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=_BEGIN,
+        eos_token=_END_OF_TURN,
+        pad_token=_END_OF_TEXT,
+        chat_template=_CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) -> LlamaForCausalLM:
+    """An untrained Llama for a tokenizer. Raises UserError for a shape that cannot be."""
+    _require()
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    if shape.hidden_size % shape.heads or shape.heads % shape.key_value_heads:
+        raise UserError(
+            f"a Llama of hidden_size={shape.hidden_size} cannot have heads={shape.heads} and key_value_heads="
+            f"{shape.key_value_heads}: each has to be a multiple of the next"
+        )
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden_size,
+        intermediate_size=3 * shape.hidden_size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        max_position_embeddings=shape.context,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.1,  # with the usual 0.02, so small a model finds all tokens about equally probable
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+def _templates() -> list[Template]:
+    """The templates of all methods, which are constants of their modules."""
+    found: dict[str, Template] = {}
+    for module in pkgutil.walk_packages(pipeline.methods.__path__, "pipeline.methods."):
+        for value in vars(importlib.import_module(module.name)).values():
+            values = value.values() if isinstance(value, dict) else (value,)
+            found |= {each.digest: each for each in values if isinstance(each, Template)}
+    return [found[digest] for digest in sorted(found)]
+
+
+def _require() -> None:
+    try:
+        importlib.import_module("torch")
+        importlib.import_module("transformers")
+    except ImportError:
+        raise UserError("making a Llama needs torch and transformers: pip install kgqa-pipeline[train]") from None

@@ -1,0 +1,245 @@
+"""Real servers of a real Llama: plain vLLM, and vLLM under Ray Serve LLM, held against `transformers`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import polars as pl
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from jobs.benchmarks.vllm import measure_saturation
+from pipeline.datasets.sample import SampleWorld
+from pipeline.errors import ContextOverflow, UserError
+from pipeline.llm.endpoint import EndpointModel
+from pipeline.llm.prompt import Call, Message, Sampling
+from pipeline.llm.vllm import VllmServer, read_metrics
+from pipeline.methods.arg.tokens import CLASSES
+from pipeline.traces.folder import RunFolder
+from pipeline.training.llama import REFLECTION_TOKENS
+from tests.integration.conftest import SERVE, RayCluster, ServedLlama, VirtuosoFactory
+from tests.llm.support import Ask
+from tests.support import KGQA, until
+
+CHAT = (Message("system", "Answer briefly."), Message("user", "Who wrote Nine Lanterns?"))
+BEGUN = (*CHAT, Message("assistant", "[Retrieve Relation] book.book.author"))
+SHORT = Sampling(max_tokens=12)
+
+
+def call(
+    messages: Sequence[Message], sampling: Sampling = SHORT, *, seed: int = 7, choices: Sequence[str] = ()
+) -> Call:
+    return Call(Ask("?"), tuple(messages), sampling, key="k", seed=seed, choices=tuple(choices))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The same checkpoint in `transformers`."""
+
+    model: LlamaForCausalLM
+    tokenizer: PreTrainedTokenizerBase
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        chat = [message._asdict() for message in messages]
+        answered = messages[-1].role != "assistant"
+        text = self.tokenizer.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=answered, continue_final_message=not answered
+        )
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def next_logprobs(self, messages: Sequence[Message]) -> torch.Tensor:
+        with torch.no_grad():
+            return self.model(torch.tensor([self.ids(messages)])).logits[0, -1].log_softmax(-1)
+
+    def probabilities(self, messages: Sequence[Message], choices: Sequence[str]) -> dict[str, float]:
+        ids = [self.tokenizer.convert_tokens_to_ids(choice) for choice in choices]
+        return dict(zip(choices, self.next_logprobs(messages)[ids].softmax(-1).tolist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def reference(llama: Path) -> Reference:
+    model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
+    return Reference(model.eval(), AutoTokenizer.from_pretrained(llama))
+
+
+@pytest.fixture(params=["plain", "serve"])
+def model(request: pytest.FixtureRequest) -> EndpointModel:
+    """The same Llama behind each kind of server."""
+    if request.param == "plain":
+        return EndpointModel(base_urls=(request.getfixturevalue("vllm_server").base_url,))
+    served = request.getfixturevalue("served_llama")
+    return EndpointModel(base_urls=(served.base_url,), model=served.model)
+
+
+def test_the_tokenizer_keeps_texts_and_has_the_reflection_tokens(reference: Reference) -> None:
+    text = "Who  wrote\n\n\tÀ é 漢字 12345?[Utility:5]<paragraph>x -> people.person.spouse_s</paragraph> "
+    tokenizer = reference.tokenizer
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids) == tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert [tokenizer.tokenize(token) for token in REFLECTION_TOKENS] == [[token] for token in REFLECTION_TOKENS]
+
+
+@pytest.mark.parametrize("messages", [CHAT, BEGUN], ids=["answers", "continues"])
+async def test_choices_are_exact_softmaxes_over_their_class(
+    model: EndpointModel, reference: Reference, messages: Sequence[Message]
+) -> None:
+    async with model as llm:
+        for members in CLASSES.values():
+            weighed = await llm.choose(call(messages, choices=members))
+            assert weighed.probabilities == pytest.approx(reference.probabilities(messages, members), abs=1e-4)
+            assert weighed.prompt_tokens == len(reference.ids(messages))
+        with pytest.raises(UserError, match=r"'no token' is \d tokens"):
+            await llm.choose(call(messages, choices=("[Unrelevant]", "no token")))
+
+
+async def test_text_logprobs_stops_seeds_and_a_full_context(model: EndpointModel, reference: Reference) -> None:
+    tokenizer = reference.tokenizer
+    async with model as llm:
+        greedy = await llm.complete(call(CHAT, Sampling(max_tokens=12, logprobs=5)))
+        assert (greedy.prompt_tokens, greedy.completion_tokens) == (len(reference.ids(CHAT)), 12)
+        assert greedy.finish_reason == "length"
+        first, *_ = greedy.logprobs or ()
+        expected = reference.next_logprobs(CHAT).topk(5)
+        assert list(first.values()) == pytest.approx(expected.values.tolist(), abs=1e-4)
+        assert list(first) == [tokenizer.decode([id]) for id in expected.indices.tolist()]
+        assert "".join(next(iter(position)) for position in greedy.logprobs or ()) == greedy.text
+
+        stop = greedy.text[6:10]
+        stopped = await llm.complete(call(CHAT, Sampling(max_tokens=12, stop=(stop,))))
+        assert (stopped.text, stopped.finish_reason) == (greedy.text.partition(stop)[0], "stop")
+
+        drawn = Sampling(max_tokens=12, temperature=1.0)
+        once, again, other = [(await llm.complete(call(CHAT, drawn, seed=seed))).text for seed in (1, 1, 2)]
+        assert once == again != other
+
+        with pytest.raises(ContextOverflow):
+            await llm.complete(call([Message("user", "who " * 9000)]))
+
+
+async def test_identities_name_the_checkpoint_and_the_adapter(
+    vllm_server: VllmServer, served_llama: ServedLlama, llama: Path
+) -> None:
+    async with EndpointModel(base_urls=(vllm_server.base_url,)) as plain:
+        assert plain.identity == f"llama of {llama}"
+    assert re.fullmatch(r"llama@\w{8}-float32", served_llama.model)
+    assert re.fullmatch(re.escape(served_llama.model) + r"\+lora@\w{8}", served_llama.adapted)
+
+
+async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
+    served_llama: ServedLlama, adapter: Path, llama: Path
+) -> None:
+    merged = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
+    weights = load_file(adapter / "adapter_model.safetensors")
+    for layer, block in enumerate(merged.model.layers):
+        name = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        low, high = weights[f"{name}.lora_A.weight"], weights[f"{name}.lora_B.weight"]
+        block.self_attn.q_proj.weight.data += 4 / 8 * high @ low  # lora_alpha / r
+    expected = Reference(merged.eval(), AutoTokenizer.from_pretrained(llama))
+    async with EndpointModel(base_urls=(served_llama.base_url,), model=served_llama.adapted) as llm:
+        weighed = await llm.choose(call(CHAT, choices=CLASSES["utility"]))
+    assert weighed.probabilities == pytest.approx(expected.probabilities(CHAT, CLASSES["utility"]), abs=1e-3)
+
+
+METHODS = [
+    "method=srp method.max_tokens_plan=24 method.max_tokens_judge=16 method.max_tokens_other=16",
+    "method=arg method.max_new_tokens=16 method.generator=prompted",
+    "method=parog method.max_tokens=16",
+    "method=r3 method.max_tokens=16 method.max_tokens_other=16",
+]
+SMALL = ["budget.max_llm_calls=4", "budget.max_evidence_triples=20", "budget.max_frontier=50"]
+RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=16", "engine.shard_size=10"]
+
+
+def kgqa(*words: str, cluster: RayCluster | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | ({"RAY_ADDRESS": cluster.address} if cluster else {})
+    return subprocess.run([*KGQA, *words], env=environment, capture_output=True, text=True, check=False)
+
+
+async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_token(
+    served_llama: ServedLlama, ray_cluster: RayCluster, virtuoso_factory: VirtuosoFactory, tmp_path: Path
+) -> None:
+    replicas = virtuoso_factory(SampleWorld().triples(), replicas=2)
+    graph = ["kg=sparql", f"kg.endpoints=[{','.join(server.endpoint for server in replicas)}]"]
+    points = tmp_path / "points.txt"
+    points.write_text("\n".join(METHODS))
+    first, before = [await settled(served_llama, ray_cluster) for _ in range(2)]
+    words = [str(points), "run.limit=50", *SMALL, *RAY, *graph, *served_llama.words, f"run.dir={tmp_path / 'run'}"]
+    done = kgqa("sweep", *words, cluster=ray_cluster)
+    assert done.returncode == 0, done.stderr
+    rows = pl.read_parquet(RunFolder(tmp_path / "run").traces)
+    asked = rows.group_by("point").agg(pl.len(), pl.col("question_id").n_unique().alias("distinct"))
+    assert sorted(asked.rows()) == [(point, 50, 50) for point in range(len(METHODS))]
+    assert rows.filter(status="failed").select("question_id", "error").rows() == []
+    assert endpoints(rows) == {server.endpoint for server in replicas}
+
+    made = rows.explode("steps").unnest("steps").filter((pl.col("kind") == "llm") & ~pl.col("shared"))
+    after = await settled(served_llama, ray_cluster)
+    counted = [now - then - (then - earlier) for now, then, earlier in zip(after, before, first, strict=True)]
+    assert counted == list(made.select(pl.col("prompt_tokens", "completion_tokens").sum()).row(0))
+    assert min(counted) > 1000
+
+
+def endpoints(rows: pl.DataFrame) -> set[str]:
+    """The graph servers that answered lookups."""
+    steps = rows.explode("steps").unnest("steps").filter(pl.col("kind") == "kg")
+    return set(steps["endpoint"].drop_nulls())
+
+
+async def settled(served: ServedLlama, cluster: RayCluster) -> tuple[float, float]:
+    """The tokens that vLLM has read and written, once all calls so far are in its metrics, and one call more.
+
+    Ray exports metrics now and then. That call asks for two replies, as no other does, so that it is seen to be in.
+    """
+
+    def read() -> Mapping[str, float]:
+        return read_metrics(cluster.metrics_url)
+
+    def in_pairs() -> float:
+        metrics = read()
+        return metrics["ray_vllm_request_params_n_sum"] - metrics["ray_vllm_request_params_n_count"]
+
+    seen = in_pairs()
+    body = {"model": served.model, "messages": [{"role": "user", "content": "?"}], "n": 2, "max_tokens": 1}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{served.base_url}/chat/completions", json=body) as reply,
+    ):
+        assert reply.status == 200
+    await until(lambda: in_pairs() > seen)
+    metrics = read()
+    return metrics["ray_vllm_prompt_tokens_total"], metrics["ray_vllm_generation_tokens_total"]
+
+
+def test_a_job_serves_its_model_itself_and_finds_the_calls_of_another_server(
+    served_llama: ServedLlama, ray_cluster: RayCluster, llama: Path, tmp_path: Path
+) -> None:
+    words = ["method=cot", "method.max_tokens=16", "dataset.triples=1000"]
+    endpoint, own = tmp_path / "endpoint", tmp_path / "own"
+    first = kgqa("evaluate", *words, "run.limit=4", *served_llama.words, f"run.dir={endpoint}")
+    assert first.returncode == 0, first.stderr
+    serve = ["run.limit=6", "llm=serve", f"llm.model={llama}", *SERVE, "engine=ray"]
+    done = kgqa("evaluate", *words, *serve, f"run.dir={own}", f"run.reuse=[{endpoint}]", cluster=ray_cluster)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((own / "summary.json").read_text())
+    assert 0 < summary["physical_llm_calls"] == summary["logical_llm_calls"] // 3
+    assert yaml.safe_load((own / "run.yaml").read_text())["served"][0]["model"] == served_llama.model
+    again = kgqa("evaluate", str(own / "run.yaml"))
+    assert again.returncode == 0, again.stderr
+    assert "nothing to run" in again.stderr
+
+
+async def test_the_saturation_benchmark_measures_both(vllm_server: VllmServer, tmp_path: Path) -> None:
+    figures = await asyncio.to_thread(measure_saturation, vllm_server, tmp_path, questions=4, in_flight=4, rounds=1)
+    assert figures["pipeline_to_bare"] == figures["pipeline_calls_per_s"] / figures["bare_calls_per_s"]
+    assert 0 < figures["bare_prefix_cache_hit_rate"] == figures["pipeline_prefix_cache_hit_rate"] < 1
