@@ -13,6 +13,7 @@ from jobs.benchmarks.fanout import fanout
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
 from jobs.benchmarks.scale import scale
+from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
 from jobs.benchmarks.vllm import vllm
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "traces": traces,
     "sweep": sweep,
     "vllm": vllm,
+    "scheduling": scheduling,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -54,7 +53,7 @@ def _made_anew(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     earlier = run["points"][0]["config"]["run"]["reuse"] if run else []
     if not earlier or not summary["physical_llm_calls"]:
         return []
-    reasons = explain_misses(folder, [Path(each) for each in earlier]).most_common()
+    reasons = explain_misses(folder, earlier).most_common()
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return [f"run.reuse: {summary['physical_llm_calls']:,} calls were made anew. They differ {shown}{more}"]

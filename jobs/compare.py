@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, NonNegativeInt
@@ -31,6 +30,7 @@ from pipeline.engine.run import Point, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import place
 
 USAGE = "kgqa compare RUN [RUN …] [key=value …]"
 
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     plan: Plan = config.build_whole(config.compose([word for word in argv if "=" in word], name="compare"))
     if plan.score not in SCORES:
         raise UserError(f"there is no score={plan.score}.{nearest(plan.score, SCORES)} Known: {', '.join(SCORES)}")
-    runs = [Path(word) for word in argv if "=" not in word]
+    runs = [place(word) for word in argv if "=" not in word]
     if not runs:
         raise UserError(f"name the run folders to compare: {USAGE}")
     points = read_run_points(runs, plan.score)

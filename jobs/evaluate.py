@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import yaml
 from rich.console import Console
@@ -14,6 +13,7 @@ from pipeline import config
 from pipeline.engine.run import Point, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place, place, read_whole
 
 
 def main(argv: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
 
 
 def _points(argv: list[str]) -> list[Point]:
-    for saved in (Path(word, "run.yaml") for word in argv if "=" not in word):
+    for saved in (place(word) / "run.yaml" for word in argv if "=" not in word):
         if saved.is_file():
             raise UserError(f"{saved.parent} is a run folder: name its file, as in kgqa evaluate {saved}")
     files = [word for word in argv if word.endswith(".yaml") and "=" not in word]
@@ -38,12 +38,12 @@ def _points(argv: list[str]) -> list[Point]:
         return [Point(tuple(argv), config.compose(argv))]
     if len(argv) > 1:
         raise UserError(f"{files[0]} holds the whole configuration: give no other words with it")
-    return _saved_points(Path(files[0]))
+    return _saved_points(place(files[0]))
 
 
-def _saved_points(path: Path) -> list[Point]:
+def _saved_points(path: Place) -> list[Point]:
     try:
-        first, *others = yaml.safe_load(path.read_text(encoding="utf-8"))["points"]
+        first, *others = yaml.safe_load(read_whole(path))["points"]
         points = [Point(tuple(point["overrides"]), point["config"]) for point in (first, *others)]
         for point in points:
             point.config["run"]["dir"] = str(path.parent)

@@ -11,7 +11,7 @@ from jobs.cli import guard
 from jobs.common import print_remarks, wants_help
 from pipeline.analysis.report.page import report
 from pipeline.errors import UserError
-from pipeline.traces.folder import write_atomically
+from pipeline.traces.place import place, write_whole
 
 USAGE = "kgqa report RUN [RUN …] [output=FILE]"
 _OUTPUT = "output="
@@ -23,14 +23,14 @@ def main(argv: list[str]) -> int:
     if wants_help(argv) or not argv:
         print(f"usage: {USAGE}\n\nWithout output= it is RUN/{_NAME} for one run, and ./{_NAME} for several.")
         return 0
-    runs = list(dict.fromkeys(Path(word) for word in argv if not _is_option(word)))
+    runs = list(dict.fromkeys(place(word) for word in argv if not _is_option(word)))
     if not runs:
         raise UserError(f"name a run folder: {USAGE}")
     named = [word.removeprefix(_OUTPUT) for word in argv if word.startswith(_OUTPUT)]
-    file = Path(named[-1]) if named else (runs[0] if len(runs) == 1 else Path()) / _NAME
+    file = place(named[-1]) if named else (runs[0] if len(runs) == 1 else Path()) / _NAME
     page = report(runs)
     try:
-        write_atomically(file, page)
+        write_whole(file, page.encode())
     except OSError as error:
         raise UserError(f"{_OUTPUT}{file} cannot be written: {error.strerror}") from None
     print_remarks([str(file)], Console())

@@ -29,7 +29,8 @@ from pipeline.analysis.reproduction import (
 )
 from pipeline.engine.run import Point, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.traces.folder import RunFolder, write_atomically
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import write_whole
 
 _OWN = ("scale", "reproduce")
 """Sections of `conf/reproduce.yaml` that no point has."""
@@ -98,12 +99,12 @@ def _write(folder: RunFolder, sections: Sequence[tuple[str, list[Reproduced]]], 
     for title, lines in sections:
         text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
         text += [*(_line(cells(line)) for line in lines), ""]
-    write_atomically(folder.path / "reproduction.md", "\n".join(text))
+    write_whole(folder.path / "reproduction.md", "\n".join(text).encode())
     document: dict[str, Any] = {
         "circumstances": list(differing),
         "figures": [line.to_dict() for _, lines in sections for line in lines],
     }
-    write_atomically(folder.path / "reproduction.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_whole(folder.path / "reproduction.json", (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _line(texts: Sequence[str]) -> str:

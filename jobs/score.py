@@ -21,6 +21,7 @@ from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.summary import PointSummary, aggregate, tally
 from pipeline.evaluation.table import rules_table
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import place
 
 USAGE = "kgqa score RUN [evaluation.key=value] … | predictions=FILE dataset=NAME [dataset.key=value] …"
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
         print(help_text(USAGE, argv, name="score"))
         return 0
     if "=" not in argv[0]:
-        folder = RunFolder(Path(argv[0]))
+        folder = RunFolder(place(argv[0]))
         report(folder, _rescore(folder, argv[1:]))
         return 0
     composed = _compose(argv)

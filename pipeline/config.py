@@ -58,6 +58,7 @@ class _Engine(_Keys):
     workers: PositiveInt = 1
     address: str | None = None
     cpus_per_worker: PositiveFloat = 1
+    resources: dict[str, PositiveFloat] | None = None
     max_replacements: NonNegativeInt = 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,6 +12,7 @@ from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.settings import Evaluation
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place
 from pipeline.traces.reader import read_shards
 
 _COLUMNS = ("question", "dataset", "split", "method", "llm_calls", "prompt_tokens", "completion_tokens", "wall_s")
@@ -76,7 +76,7 @@ class RunPoint:
         }
 
 
-def read_run_points(runs: Sequence[Path], score: str) -> list[RunPoint]:
+def read_run_points(runs: Sequence[Place], score: str) -> list[RunPoint]:
     """All points of the runs, in order. Raises UserError for a folder that is no run, or has no finished question."""
     folders = list({run.resolve(): RunFolder(run) for run in runs}.values())
     short = [folder.path.resolve().name for folder in folders]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import polars as pl
 
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss
+from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss, read_shards
 
 
-def explain_misses(folder: RunFolder, earlier: Sequence[Path]) -> Counter[str]:
+def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
     """How many calls of a finished run were made anew, by what tells them from the nearest call of the earlier runs."""
     made = RecordedCalls(folder.path)
     known = [RecordedCalls(run) for run in earlier]
@@ -32,4 +31,4 @@ def explain_misses(folder: RunFolder, earlier: Sequence[Path]) -> Counter[str]:
 
 
 def _questions(folder: RunFolder) -> list[str]:
-    return pl.scan_parquet(folder.traces, glob=False).select("question_id").unique().collect()["question_id"].to_list()
+    return pl.concat(read_shards(folder, ["question_id"])).unique()["question_id"].to_list()

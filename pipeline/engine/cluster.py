@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,9 @@ import ray
 from ray._private import ray_constants
 
 from pipeline.errors import UserError
+
+_PROBE_S = 5
+"""How long a cluster may take to accept a connection."""
 
 
 @contextmanager
@@ -33,7 +37,8 @@ def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
 
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address or os.environ.get("RAY_ADDRESS"):
+    if given := address or os.environ.get("RAY_ADDRESS"):
+        _probe(given, "engine.address" if address else "RAY_ADDRESS")
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
@@ -43,6 +48,20 @@ def _connect(address: str | None, cpus: float) -> None:
         most = max(os.cpu_count() or 1, math.ceil(cpus))
         with _loopback_only():
             ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+
+def _probe(address: str, named: str) -> None:
+    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator:
+        return  # "auto" and "local"
+    try:
+        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
+    except ValueError:
+        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None
 
 
 @contextmanager

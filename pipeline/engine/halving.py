@@ -21,6 +21,7 @@ import polars as pl
 from pipeline.datasets.port import Reject
 from pipeline.engine.shard import BARRIER, Barrier, Part, Shard
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
 from pipeline.types import Example
 
 DOUBT = 0.05
@@ -68,7 +69,7 @@ class Halving:
         return {first << power for power in range(shards.bit_length()) if first << power < shards}
 
     def _survivors(self, points: tuple[int, ...], done: Sequence[int], *, level: float) -> tuple[int, ...]:
-        rows = pl.concat(pl.read_parquet(self.folder.shard(index), columns=_COLUMNS, glob=False) for index in done)
+        rows = pl.concat(read_shards(self.folder, _COLUMNS, indices=done))
         # A question that met an outage, or has no gold answer, says nothing of the points.
         rows = rows.filter(pl.col("point").is_in(points), pl.col("status") != "failed").drop_nulls("hits_at_1")
         wide = rows.pivot("point", index="question_id", values="hits_at_1").drop_nulls()

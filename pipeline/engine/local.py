@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pipeline.engine.leases import Leases
 from pipeline.engine.shard import Barrier, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Worker
+from pipeline.traces.place import Place
 
 
 async def run_local(
-    points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard | Barrier], watch: Watch
+    points: Sequence[Mapping[str, Any]], folder: Place, shards: Iterator[Shard | Barrier], watch: Watch
 ) -> None:
     """Run the shards; `watch` is told what was opened and of each row as it finishes."""
     async with Worker(points, folder) as worker:
@@ -23,9 +23,9 @@ async def run_local(
         leases = Leases(shards)
 
         async def lane() -> None:
-            while (shard := await leases.take()) is not None:
-                await worker.run(shard, watch.on_progress)
-                await leases.settle()
+            while (lease := await leases.take()) is not None:
+                await worker.run(lease.shard, watch.on_progress)
+                await leases.settle(lease)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(open_shards(points[0]["engine"])):

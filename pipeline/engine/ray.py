@@ -1,18 +1,19 @@
 """The Ray executor: question workers are actors that pull shard leases. The one place of the engine that imports Ray.
 
 One actor call moves a shard, never a single model call. A lost worker's leases return to the pool and a fresh worker
-takes its seat; whoever leases the shard next replays its drafts.
+takes its seat, on whatever node has room; whoever leases the shard next replays its drafts. A seat without room waits
+for a node that joins, while the others work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
 
 from pipeline.engine.cluster import joined
 from pipeline.engine.leases import Leases
@@ -21,22 +22,33 @@ from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
 from pipeline.errors import ServiceError
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place
 
 _PATIENCE_S = 30
 """How long the first shards wait for all workers."""
+_PARTING_S = 10
+"""How long the end of a run waits for workers to drop the shards that others have done."""
 
 
 async def run_ray(
-    points: Sequence[Mapping[str, Any]], folder: Path, shards: Iterator[Shard | Barrier], watch: Watch
+    points: Sequence[Mapping[str, Any]],
+    folder: Place,
+    shards: Iterator[Shard | Barrier],
+    watch: Watch,
+    *,
+    actor: type | None = None,
 ) -> None:
     """Run the shards on `engine.workers` actors; `watch` is told of each shard as it finishes.
 
-    `folder` is absolute: workers have a working directory of their own.
+    `folder` is absolute: workers have a working directory of their own. `actor` is what runs in place of
+    `QuestionWorker` when the handing out itself is measured.
     """
     engine = points[0]["engine"]
     with joined(engine):
         leases = Leases(shards)
-        seats = [_Seat(points, folder, engine, watch) for _ in range(engine["workers"])]
+        start = partial(_start, actor or QuestionWorker, points, folder, engine)
+        seats = [_Seat(start, engine["max_replacements"], watch) for _ in range(engine["workers"])]
         async with asyncio.TaskGroup() as group:
             fills = [group.create_task(seat.fill()) for seat in seats]
             await _until_most_are_filled(fills, watch)
@@ -46,6 +58,7 @@ async def run_ray(
                 for seat, filled in zip(seats, fills, strict=True)  # in turn: a short run is shared out
             ]
             await leases.all_done.wait()
+            await asyncio.wait([asyncio.create_task(leases.all_settled())], timeout=_PARTING_S)
             for task in (*fills, *work):
                 task.cancel()  # those that wait for a worker which is not needed any more
 
@@ -54,16 +67,17 @@ async def _until_most_are_filled(fills: Sequence[asyncio.Task[None]], watch: Wat
     """Wait for all workers for a while, then go on with those that there are, and say so."""
     _, waiting = await asyncio.wait(fills, timeout=_PATIENCE_S)
     if waiting:
-        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for CPUs of the Ray cluster")
+        watch.say(f"{len(waiting)} of {len(fills)} workers still wait for room in the Ray cluster")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 
 class QuestionWorker:
     """The actor: a `Worker` behind remote calls."""
 
-    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Place) -> None:
         """Take what the worker will open."""
         self._worker = Worker(points, folder)
+        self._folder = RunFolder(folder)
 
     async def open(self) -> list[Served]:
         """Open the components."""
@@ -71,67 +85,83 @@ class QuestionWorker:
         return self._worker.served
 
     async def run(self, shard: Shard) -> Progress:
-        """Run and commit one shard."""
+        """Run and commit one shard; cancelled once another worker has committed it, leave nothing of it behind."""
         total = Progress()
 
         def add(progress: Progress) -> None:
             nonlocal total
             total = total + progress
 
-        await self._worker.run(shard, add)
+        try:
+            await self._worker.run(shard, add)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self._folder.clear_drafts, shard.index)
+            raise
         return total
+
+
+def _start(kind: type, points: Sequence[Mapping[str, Any]], folder: Place, engine: Mapping[str, Any]) -> Any:
+    """A new actor, on the node with the fewest of those that have what it takes."""
+    actor = ray.remote(kind).options(
+        num_cpus=engine["cpus_per_worker"],
+        resources=engine["resources"],
+        scheduling_strategy="SPREAD",
+        max_concurrency=open_shards(engine) + 1,
+    )
+    return actor.remote(points, folder)
 
 
 class _Seat:
     """A place for one worker, refilled when its actor is lost."""
 
-    def __init__(
-        self, points: Sequence[Mapping[str, Any]], folder: Path, engine: Mapping[str, Any], watch: Watch
-    ) -> None:
-        self._points = points
-        self._folder = folder
-        self._engine = engine
+    def __init__(self, start: Callable[[], Any], max_replacements: int, watch: Watch) -> None:
+        self._start = start
+        self._max_replacements = max_replacements
         self._watch = watch
         self._lost = 0
         self._filling = asyncio.Lock()
         self.actor: Any = None
 
-    async def fill(self, lost: Any = None) -> None:
+    async def fill(self, lost: Any = None, error: RayActorError | None = None) -> None:
         """Start a worker in place of the `lost` one, once, whoever notices first; returns when its components are open.
 
         Raises UserError for a user's mistake, and ServiceError when workers are lost again and again.
         """
-        options = {"num_cpus": self._engine["cpus_per_worker"], "max_concurrency": open_shards(self._engine) + 1}
         async with self._filling:
             if lost is not None and self.actor is lost:
-                self._count_loss()
+                self._count_loss(error)
             while self.actor is lost:
-                actor = ray.remote(QuestionWorker).options(**options).remote(self._points, self._folder)
+                actor = self._start()
                 try:
                     self._watch.on_served(await _result(actor.open.remote()))
                     self.actor = actor
-                except RayActorError:
-                    self._count_loss()
+                except RayActorError as lost_at_once:
+                    self._count_loss(lost_at_once)
 
-    def _count_loss(self) -> None:
+    def _count_loss(self, error: RayActorError | None) -> None:
         self._lost += 1
-        if self._lost > self._engine["max_replacements"]:
-            raise ServiceError(f"a question worker was lost {self._lost} times; the run can be resumed")
+        if self._lost > self._max_replacements:
+            last = str(error).strip().splitlines()[-1].strip()
+            raise ServiceError(f"a question worker was lost {self._lost} times; the run can be resumed ({last})")
 
 
 async def _lane(seat: _Seat, filled: asyncio.Task[None], leases: Leases, watch: Watch) -> None:
     """Pull leases for one worker, one after the other."""
     await filled
-    while (shard := await leases.take()) is not None:
+    while (lease := await leases.take(seat)) is not None:
         actor = seat.actor
+        reply = actor.run.remote(lease.shard)
+        lease.on_beaten = partial(ray.cancel, reply)
         try:
-            progress = await _result(actor.run.remote(shard))
-        except RayActorError:
-            await leases.settle(returned=shard)
-            await seat.fill(lost=actor)
+            progress = await _result(reply)
+        except TaskCancelledError:
+            await leases.settle(lease, done=False)
+        except RayActorError as error:
+            await leases.settle(lease, done=False)
+            await seat.fill(lost=actor, error=error)
         else:
-            await leases.settle()
-            watch.on_progress(progress)
+            if await leases.settle(lease):
+                watch.on_progress(progress)
 
 
 async def _result(reply: Any) -> Any:

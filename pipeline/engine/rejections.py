@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 import orjson
 
 from pipeline.errors import UserError
-from pipeline.traces.folder import storing
+from pipeline.traces.place import Place, write_whole
 from pipeline.types import Rejected
 
 
 class Rejections:
     """Collects rejected rows and writes them to `rejected.jsonl`, which is absent when there are none."""
 
-    def __init__(self, path: Path, *, strict: bool) -> None:
+    def __init__(self, path: Place, *, strict: bool) -> None:
         """`strict` stops at the first one."""
         self._path = path
         self._strict = strict
@@ -41,13 +40,12 @@ class Rejections:
 
     def __exit__(self, *exc: object) -> None:
         if self._rows:
-            with storing(self._path):
-                self._path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
+            write_whole(self._path, b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
         elif self._path.exists():
             self._path.unlink()  # an earlier attempt's, whose input has been mended since
 
 
-def remarks(count: int, path: Path) -> list[str]:
+def remarks(count: int, path: Place) -> list[str]:
     """The line that a command ends with when `count` rows, listed in `path`, could not be read."""
     what = "row" if count == 1 else "rows"
     return [f"{count:,} {what} could not be read: {path} says which and why"] if count else []

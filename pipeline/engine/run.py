@@ -28,6 +28,7 @@ from pipeline.engine.worker import Served
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import PointSummary, own_words
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place, place
 from pipeline.traces.reader import failed_shards
 
 _OF_THE_RUN = ("run.dir", "run.reuse", "run.retry_failed", "run.halving", "dataset.strict", "engine", "evaluation")
@@ -64,11 +65,11 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
         return summarise(folder, ended)
 
 
-def run_dir(points: Sequence[Point]) -> Path:
+def run_dir(points: Sequence[Point]) -> Place:
     """`run.dir`, or a name of what the points compute, so that the same command finds the same folder."""
     configs = [point.config for point in points]
     if configs[0]["run"]["dir"]:
-        return Path(configs[0]["run"]["dir"]).absolute()
+        return place(configs[0]["run"]["dir"]).absolute()
     choices = [dict.fromkeys(each["choices"][group] for each in configs) for group in ("dataset", "method", "llm")]
     return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.digest(*configs)])
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from pipeline import config
+from pipeline.traces.place import Place
 
 _SERVED = "pipeline.llm.serve.ServedModel"
 
 
 @asynccontextmanager
 async def services(
-    points: Sequence[Mapping[str, Any]], folder: Path, console: Console
+    points: Sequence[Mapping[str, Any]], folder: Place, console: Console
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     """Give the points as workers take them: each model that is yet to be served replaced by where it is served.
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 from pipeline import config
@@ -20,6 +19,7 @@ from pipeline.llm.prompt import Completion, Template
 from pipeline.llm.roles import ByRole, check_roles
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place
 from pipeline.traces.reader import RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.writer import write_shard
@@ -43,13 +43,14 @@ class Served:
 class Worker:
     """Opens the components of a run's points and runs shards on them."""
 
-    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Place) -> None:
         """Take the resolved configuration of each point; nothing is opened yet."""
         self._points = points
         self._folder = RunFolder(folder)
         self._settings: list[Setting] = []
         self._earlier: list[RecordedCalls] = []
-        self._stored: set[str] = set()
+        self._templates: dict[str, asyncio.Task[None]] = {}
+        """The storing of each prompt's fixed text, by its digest."""
         self._stack = AsyncExitStack()
         self._share = points[0]["engine"]["share"]
         self._slots = asyncio.Semaphore(points[0]["engine"]["concurrency"])
@@ -63,7 +64,7 @@ class Worker:
         except BaseException:
             await self._stack.aclose()
             raise
-        self._earlier = [RecordedCalls(Path(run)) for run in self._points[0]["run"]["reuse"]]
+        self._earlier = [RecordedCalls(run) for run in self._points[0]["run"]["reuse"]]
         lag = asyncio.create_task(self._watch_loop())
         self._stack.callback(lag.cancel)
         gc.freeze()  # what is open stays open: to walk it in every full collection would hold up the loop for 0.1 s
@@ -82,15 +83,16 @@ class Worker:
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard at every point, and commit the shard."""
         retried = await asyncio.to_thread(completions_of, self._folder.shard(shard.index))
-        with Draft(self._folder, shard.index) as draft:
+        async with Draft(self._folder, shard.index) as draft:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self._run_points(example, shard.points, draft, retried, on_row))
                     for example in shard.examples
                 ]
             rows = [row for task in tasks for row in task.result()]
+            await asyncio.gather(*self._templates.values())  # whatever a row names is there before it
             await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows)
-            draft.discard()
+            await draft.discard()
         on_row(Progress(loop_lag_s=self._lag_s))
 
     async def _watch_loop(self) -> None:
@@ -135,9 +137,9 @@ class Worker:
         return {key: call for run in self._earlier for key, call in run.completions(question_id).items()}
 
     def _store_template(self, role: str, template: Template) -> None:
-        if template.digest not in self._stored:
-            self._folder.write_template(role, template)
-            self._stored.add(template.digest)
+        if template.digest not in self._templates:
+            storing = asyncio.to_thread(self._folder.write_template, role, template)
+            self._templates[template.digest] = asyncio.create_task(storing)
 
     def _distinct(self) -> list[list[int]]:
         """The points, those together that compute the same."""

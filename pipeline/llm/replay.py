@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Self
 
 import orjson
@@ -21,8 +20,8 @@ from pipeline.types import Example
 class Replay:
     """Serves every call of `run` under the identity of the model that answered it then."""
 
-    run: Path
-    """The folder of the earlier run."""
+    run: str
+    """The folder of the earlier run, a path or a URL."""
 
     async def __aenter__(self) -> Self:
         self._recorded = RecordedCalls(self.run)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,20 +12,21 @@ from typing import Any
 
 import yaml
 
-from pipeline.errors import StorageError, UserError
+from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
-
-_TMP = ".tmp"
+from pipeline.traces.place import TMP, Place, matching, read_whole, write_whole
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """`runs/NAME/`: `run.yaml`, `traces/`, `drafts/`, `prompts/`, `summary.json`, `rejected.jsonl`, `lock`."""
 
-    path: Path
+    path: Place
 
     def create(self) -> None:
-        """Make the folder and its parts. Raises UserError when it cannot."""
+        """Make the folder and its parts; an object store has no folders. Raises UserError when it cannot."""
+        if not isinstance(self.path, Path):
+            return
         try:
             for part in ("traces", "drafts", "prompts"):
                 (self.path / part).mkdir(parents=True, exist_ok=True)
@@ -36,22 +35,35 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other drivers out, and clear what a killed one left. Raises UserError when a living one is in it."""
+        """Keep other drivers out, and clear what a killed one left. Raises UserError when a living one is in it.
+
+        An object store has no lock: nothing but care keeps a second driver out there, and it wastes calls, no truth.
+        """
+        if not isinstance(self.path, Path):
+            self._clear_drafts()
+            yield
+            return
         with (self.path / "lock").open("w") as lock:
             _lock(lock.fileno(), self.path)
-            self._clear()
+            self._clear_half_written(self.path)
+            self._clear_drafts()
             yield
 
-    def _clear(self) -> None:
-        """Remove half-written files, and drafts of shards that were committed just before the kill."""
-        half_written = [*self.path.glob(f"run.yaml.*{_TMP}"), *self.path.glob(f"summary.json.*{_TMP}")]
-        half_written += [path for part in ("traces", "prompts") for path in (self.path / part).glob(f"*.*{_TMP}")]
-        stale = [draft for index in self.finished() for draft in self.drafts(index)]
-        for path in (*half_written, *stale):
-            path.unlink()
+    def _clear_half_written(self, path: Path) -> None:
+        half_written = [*path.glob(f"run.yaml.*{TMP}"), *path.glob(f"summary.json.*{TMP}")]
+        half_written += [file for part in ("traces", "prompts") for file in (path / part).glob(f"*.*{TMP}")]
+        for file in half_written:
+            file.unlink()
+
+    def _clear_drafts(self) -> None:
+        """Remove the drafts of shards that were committed just before the kill."""
+        finished = self.finished()
+        for draft in matching(self.path / "drafts", "shard-*.jsonl"):
+            if int(draft.name.removeprefix("shard-").partition(".")[0]) in finished:
+                draft.unlink()
 
     @property
-    def traces(self) -> list[Path]:
+    def traces(self) -> list[Place]:
         """The finished shards, in order. Raises UserError when there is none yet."""
         finished = [self.shard(index) for index in sorted(self.finished())]
         if not finished:
@@ -59,29 +71,34 @@ class RunFolder:
         return finished
 
     @property
-    def rejected(self) -> Path:
+    def rejected(self) -> Place:
         """Input rows that could not be read, one JSON object each; absent when there are none."""
         return self.path / "rejected.jsonl"
 
-    def shard(self, index: int) -> Path:
+    def shard(self, index: int) -> Place:
         """The file that a shard is, once it is finished."""
         return self.path / "traces" / f"shard-{index:05d}.parquet"
 
-    def drafts(self, index: int) -> list[Path]:
+    def drafts(self, index: int) -> list[Place]:
         """What workers left of a shard that is not finished."""
-        return sorted((self.path / "drafts").glob(f"shard-{index:05d}.*.jsonl"))
+        return matching(self.path / "drafts", f"shard-{index:05d}.*.jsonl")
+
+    def clear_drafts(self, index: int) -> None:
+        """Remove all drafts of a shard that is committed, whoever wrote them."""
+        for draft in self.drafts(index):
+            draft.unlink(missing_ok=True)
 
     def finished(self) -> set[int]:
         """Indices of the finished shards: one directory listing."""
-        return {int(path.stem.removeprefix("shard-")) for path in (self.path / "traces").glob("shard-*.parquet")}
+        return {int(path.stem.removeprefix("shard-")) for path in matching(self.path / "traces", "shard-*.parquet")}
 
     def read_run(self) -> dict[str, Any] | None:
         """The contents of `run.yaml`, or None when the run has not begun. Raises UserError when it is none of ours."""
         path = self.path / "run.yaml"
-        if not path.exists():
-            return None
         try:
-            run = yaml.safe_load(path.read_text(encoding="utf-8"))
+            run = yaml.safe_load(read_whole(path).decode())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
         except (yaml.YAMLError, UnicodeDecodeError):
             run = None
         if not isinstance(run, dict) or not {"points", "served"} <= run.keys():
@@ -90,16 +107,19 @@ class RunFolder:
 
     def write_run(self, run: dict[str, Any]) -> None:
         """Write `run.yaml`, atomically."""
-        write_atomically(self.path / "run.yaml", yaml.safe_dump(run, sort_keys=False, allow_unicode=True))
+        write_whole(self.path / "run.yaml", yaml.safe_dump(run, sort_keys=False, allow_unicode=True).encode())
 
     def read_summary(self) -> dict[str, Any] | None:
         """The contents of `summary.json`, or None while the run is not complete."""
-        path = self.path / "summary.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        try:
+            summary: dict[str, Any] = json.loads(read_whole(self.path / "summary.json"))
+        except FileNotFoundError:
+            return None
+        return summary
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write `summary.json`, atomically."""
-        write_atomically(self.path / "summary.json", json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+        write_whole(self.path / "summary.json", _json(summary))
 
     def write_template(self, role: str, template: Template) -> None:
         """Store the fixed text of a prompt under its digest. Raises StorageError."""
@@ -108,11 +128,11 @@ class RunFolder:
             text = {"role": role, "system": template.system, "user": template.user}
             if template.assistant:
                 text["assistant"] = template.assistant
-            write_atomically(path, json.dumps(text, indent=2, ensure_ascii=False) + "\n")
+            write_whole(path, _json(text))
 
     def read_template(self, digest: str) -> Template:
         """Read back a prompt's fixed text."""
-        text = json.loads((self.path / "prompts" / f"{digest}.json").read_text(encoding="utf-8"))
+        text = json.loads(read_whole(self.path / "prompts" / f"{digest}.json"))
         return Template(system=text["system"], user=text["user"], assistant=text.get("assistant", ""))
 
 
@@ -125,33 +145,5 @@ def _lock(handle: int, path: Path) -> None:
         pass  # a cluster file system mounted without locks: nothing to hold on to, and no reason not to run
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text that readers see whole or not at all. Raises StorageError."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what is then renamed to `path`: it exists complete or not at all. Raises StorageError.
-
-    No two writers, on whatever machines, get the same place; what one of them could not finish is removed.
-    """
-    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_TMP}")
-    with storing(path):
-        try:
-            yield beside
-            beside.replace(path)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
-
-
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Name the file in what the operating system says when it cannot be written. Raises StorageError."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error  # Arrow puts many words around it
-        raise StorageError(f"{path} cannot be written: {reason}; mend that and run the same command again") from None
+def _json(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,15 +13,18 @@ import polars as pl
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Message
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place, place, read_all
 
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions come shard by shard."""
 
 
-def read_shards(folder: RunFolder, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """These columns of each finished shard, one after the other. Raises UserError when a shard lacks one."""
-    for shard in folder.traces:
-        rows = pl.scan_parquet(shard, glob=False)
+def read_shards(
+    folder: RunFolder, columns: Sequence[str], *, indices: Sequence[int] | None = None
+) -> Iterator[pl.DataFrame]:
+    """These columns of each finished shard, or of these shards. Raises UserError when a shard lacks one."""
+    shards = folder.traces if indices is None else list(map(folder.shard, indices))
+    for rows in _frames(shards):
         there = rows.collect_schema()
         if missing := [name for name in columns if name not in there]:
             raise UserError(
@@ -36,7 +38,7 @@ def read_completions(folder: RunFolder, point: int, *, questions: Collection[str
     """`question_id`, `key` and `completion` of the model calls that a point made, or was served, for some questions."""
     of_point = (pl.col("point") == point) & pl.col("question_id").is_in(questions)
     columns = (pl.col("steps").struct.field("key"), pl.col("texts").struct.field("completion"))
-    shards = (pl.scan_parquet(shard, glob=False).filter(of_point) for shard in folder.traces)
+    shards = (shard.filter(of_point) for shard in _frames(folder.traces))
     calls = (shard.select("question_id", "steps", "texts").explode("steps", "texts") for shard in shards)
     return pl.concat(each.select("question_id", *columns).drop_nulls().collect() for each in calls)
 
@@ -44,22 +46,23 @@ def read_completions(folder: RunFolder, point: int, *, questions: Collection[str
 def count_distinct_calls(folder: RunFolder) -> int:
     """Different model calls: an ordinal counts equal calls of one question, so a key is one call of its question."""
     keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
-    shards = (pl.scan_parquet(shard, glob=False).select("question_id", keys) for shard in folder.traces)
+    shards = (shard.select("question_id", keys) for shard in _frames(folder.traces))
     return sum(shard.explode("steps").drop_nulls().unique().collect().height for shard in shards)
 
 
 def failed_shards(folder: RunFolder) -> set[int]:
     """Indices of the finished shards that hold a question that failed."""
-    return {
-        index
-        for index in folder.finished()
-        if "failed" in pl.read_parquet(folder.shard(index), columns=["status"], glob=False)["status"]
-    }
+    finished = sorted(folder.finished())
+    statuses = (shard.select("status").collect()["status"] for shard in _frames(list(map(folder.shard, finished))))
+    return {index for index, status in zip(finished, statuses, strict=True) if "failed" in status}
 
 
-def completions_of(shard: Path) -> dict[str, dict[str, Completion]]:
+def completions_of(shard: Place) -> dict[str, dict[str, Completion]]:
     """The completions in one finished shard, by question and call key; none when it is not there."""
-    calls = _read_calls(str(shard)) if shard.exists() else {}
+    try:
+        calls = _read_calls(shard)
+    except FileNotFoundError:
+        return {}
     return {id: {key: call.completion for key, call in of_question.items()} for id, of_question in calls.items()}
 
 
@@ -78,21 +81,22 @@ class RecordedCall:
 class RecordedCalls:
     """The model calls of an earlier run, by question and call key."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: str | Place) -> None:
         """Index which shard holds which question. Raises UserError when `run` is no run folder with finished shards."""
-        self._folder = RunFolder(run)
+        self._folder = RunFolder(place(run))
         saved = self._folder.read_run()
         if saved is None:
             raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
         self.saved: Mapping[str, Any] = saved
-        rows = pl.scan_parquet(self._folder.traces, include_file_paths="file", glob=False).select("question_id", "file")
-        self._files = dict(rows.unique().collect().iter_rows())
+        shards = self._folder.traces
+        questions = (shard.select("question_id").collect()["question_id"] for shard in _frames(shards))
+        self._shards = {id: shard for shard, ids in zip(shards, questions, strict=True) for id in ids}
         self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(_read_calls)
 
     def calls(self, question_id: str) -> dict[str, RecordedCall]:
         """The calls of a question by key; empty for a question that the run did not finish."""
-        file = self._files.get(question_id)
-        return self._calls_of(file).get(question_id, {}) if file else {}
+        shard = self._shards.get(question_id)
+        return self._calls_of(shard).get(question_id, {}) if shard else {}
 
     def completions(self, question_id: str) -> dict[str, Completion]:
         """The completions of a question by call key."""
@@ -124,8 +128,14 @@ def _differences(call: RecordedCall, other: RecordedCall) -> list[str]:
     return sorted(differing)
 
 
-def _read_calls(file: str) -> dict[str, dict[str, RecordedCall]]:
-    frame = pl.read_parquet(file, columns=["question_id", "steps", "texts"], glob=False)
+def _frames(shards: Sequence[Place]) -> Iterator[pl.LazyFrame]:
+    """The rows of each shard."""
+    return (pl.scan_parquet(source, glob=False) for source in read_all(shards))
+
+
+def _read_calls(shard: Place) -> dict[str, dict[str, RecordedCall]]:
+    (rows,) = _frames([shard])
+    frame = rows.select("question_id", "steps", "texts").collect()
     frame = frame.explode("steps", "texts").unnest("steps", "texts")
     calls: dict[str, dict[str, RecordedCall]] = {}
     for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):

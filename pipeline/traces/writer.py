@@ -1,19 +1,18 @@
-"""Writes a finished shard as one Parquet file: beside its destination first, then renamed into place."""
+"""Writes a finished shard as one Parquet file, which is there whole or not at all."""
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.traces.folder import replacing
+from pipeline.traces.place import Place, write_whole
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, SCHEMA_VERSION, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
 from pipeline.types import Answer, Node, Triple
 
@@ -21,18 +20,16 @@ _MOST_HOPS = 1 << 31
 """What the column's type can hold; any other value of the field is in `meta` alone."""
 
 
-def write_shard(path: Path, rows: Sequence[TraceRow]) -> None:
+def write_shard(path: Place, rows: Sequence[TraceRow]) -> None:
     """Write the rows to `path`, atomically: the file exists complete or not at all. Raises StorageError."""
+    contents = io.BytesIO()
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
     options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
     options |= {"write_statistics": False, "store_schema": False}
-    table = to_table(rows)
-    with replacing(path) as beside:
-        with pq.ParquetWriter(beside, SCHEMA, **options) as writer:
-            writer.write_table(table)
-            writer.add_key_value_metadata({"kgqa_schema_version": SCHEMA_VERSION})
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+    with pq.ParquetWriter(contents, SCHEMA, **options) as writer:
+        writer.write_table(to_table(rows))
+        writer.add_key_value_metadata({"kgqa_schema_version": SCHEMA_VERSION})
+    write_whole(path, contents.getvalue())
 
 
 def to_table(rows: Sequence[TraceRow]) -> pa.Table:

@@ -1,10 +1,11 @@
-"""The client benchmark runs, and its figures belong together. How fast the clients are is not tested."""
+"""Benchmarks run, and their figures belong together. How fast anything is is not tested."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobs.benchmarks.client import measure_client
+from jobs.benchmarks.scheduling import scheduling
 
 
 async def test_measures_three_clients_against_one_server() -> None:
@@ -12,3 +13,9 @@ async def test_measures_three_clients_against_one_server() -> None:
     assert all(value > 0 for value in figures.values())
     assert figures["endpoint_to_openai"] == pytest.approx(figures["endpoint_ms"] / figures["openai_ms"], rel=0.01)
     assert figures["endpoint_to_bare_http"] == pytest.approx(figures["endpoint_ms"] / figures["bare_http_ms"], rel=0.01)
+
+
+def test_measures_how_fast_shards_are_handed_out() -> None:
+    figures = scheduling(shards=50)
+    assert all(value > 0 for value in figures.values())
+    assert figures["ray_to_queue"] == figures["leases_per_s"] / figures["leases_without_ray_per_s"]

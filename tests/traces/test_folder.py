@@ -40,9 +40,9 @@ def test_a_file_system_without_locks_is_no_reason_not_to_run(
         pass
 
 
-def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder: RunFolder) -> None:
+async def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder: RunFolder) -> None:
     for shard in (0, 1):
-        with Draft(folder, shard):
+        async with Draft(folder, shard):
             pass
     folder.shard(0).write_bytes(b"committed")
     of_others = folder.path / "thesis.tmp"

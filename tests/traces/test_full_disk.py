@@ -11,7 +11,8 @@ import pytest
 from pipeline.errors import StorageError
 from pipeline.llm.prompt import Completion
 from pipeline.traces.draft import Draft
-from pipeline.traces.folder import RunFolder, write_atomically
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import write_whole
 from pipeline.traces.writer import write_shard
 from tests.traces.test_roundtrip import row
 
@@ -34,16 +35,16 @@ def full(run: RunFolder) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_call_is_kept_whole_or_the_run_ends(run: RunFolder, full: None) -> None:
+async def test_a_call_is_kept_whole_or_the_run_ends(run: RunFolder, full: None) -> None:
     kept = 0
-    with Draft(run, 0) as draft:
+    async with Draft(run, 0) as draft:
         while run.drafts(0)[0].stat().st_size < ROOM - 200:
             draft.append("q", f"k{kept}", Completion("an answer of some length"))
             kept += 1
         with pytest.raises(StorageError, match=r"shard-00000\.\w+\.jsonl cannot be written: \w"):
             draft.append("q", "too much", Completion("x" * ROOM))
     assert run.drafts(0)[0].stat().st_size == ROOM, "the last line is torn"
-    with Draft(run, 0) as taken_over:
+    async with Draft(run, 0) as taken_over:
         assert set(taken_over.calls("q")) == {f"k{index}" for index in range(kept)}
 
 
@@ -54,7 +55,7 @@ def test_a_shard_that_does_not_fit_leaves_nothing(run: RunFolder, full: None) ->
 
 
 def test_a_text_that_does_not_fit_leaves_the_old_one(tmp_path: Path, full: None) -> None:
-    write_atomically(tmp_path / "summary.json", "old")
+    write_whole(tmp_path / "summary.json", b"old")
     with pytest.raises(StorageError, match=r"summary\.json cannot be written"):
-        write_atomically(tmp_path / "summary.json", "new" * ROOM)
+        write_whole(tmp_path / "summary.json", b"new" * ROOM)
     assert [(path.name, path.read_text()) for path in tmp_path.glob("summary*")] == [("summary.json", "old")]

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from pipeline.evaluation.settings import Evaluation
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.evaluation.summary import COLUMNS, Point, PointSummary, aggregate, tally
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.place import Place
 from pipeline.traces.reader import read_shards
 
 _STANDARD = ("hits_at_1", "f1", "exact_match", "rouge_l", "grbench_em", "grbench_f1")
@@ -41,7 +41,7 @@ class Run:
     """One run folder."""
 
     name: str
-    path: Path
+    path: Place
     facts: Mapping[str, Any]
     """`run.yaml` without its points."""
     totals: Mapping[str, Any] | None
@@ -175,7 +175,7 @@ class Block:
         return 1 < sources.n_unique() < len(sources)
 
 
-def read_blocks(folders: Sequence[Path]) -> list[Block]:
+def read_blocks(folders: Sequence[Place]) -> list[Block]:
     """Read the points of runs, finished or not. Raises UserError for a folder that is none, or of another version."""
     together: dict[tuple[str, bytes], list[Measured]] = {}
     for folder in folders:

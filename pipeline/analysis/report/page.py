@@ -12,11 +12,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipeline.analysis.report.build import page_of
 from pipeline.analysis.report.measured import read_blocks
 from pipeline.analysis.report.view import Page
+from pipeline.traces.place import Place
 
 _HERE = Path(__file__).parent
 
 
-def report(runs: Sequence[Path]) -> str:
+def report(runs: Sequence[Place]) -> str:
     """Compare the points of run folders on one HTML page. Raises UserError when a folder holds no run."""
     return render(page_of(read_blocks(runs)))
 

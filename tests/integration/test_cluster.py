@@ -1,0 +1,194 @@
+"""Several Ray nodes: workers spread over them, nodes that are slow, lost or late, and jobs that are submitted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from ray._private.utils import write_ray_address
+from ray.cluster_utils import Cluster
+
+from pipeline.traces.folder import RunFolder
+from tests.support import KGQA
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
+RUN = ["method=srp", "dataset=sample", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
+LOOPBACK = "127.0.0.2"
+"""Ray takes 127.0.0.1 for this machine's address in the network."""
+TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
+IMPATIENT = "import sys, pipeline.engine.ray as r, jobs.cli; r._PATIENCE_S = 0; sys.exit(jobs.cli.main(sys.argv[1:]))"
+
+
+@dataclass
+class Nodes:
+    """A cluster whose head runs no workers."""
+
+    cluster: Cluster
+    folder: Path
+
+    @property
+    def ray(self) -> list[str]:
+        address = f"engine.address={self.cluster.address}"
+        return [MODEL, "engine=ray", "engine.workers=2", "engine.concurrency=4", address]
+
+    @contextmanager
+    def joined(self, name: str, latency_s: float = 0.03, cpus: int = 1, **resources: int) -> Iterator[Any]:
+        """A node for as long as the block lasts, or until it is removed."""
+        environment = {
+            "PYTHONPATH": str(ROOT),
+            "KGQA_TEST_NODE": str(self.folder / name),
+            "KGQA_TEST_LATENCY_S": str(latency_s),
+        }
+        node = self.cluster.add_node(num_cpus=cpus, resources=resources, env_vars=environment, node_ip_address=LOOPBACK)
+        try:
+            yield node
+        finally:
+            if node in self.cluster.worker_nodes:
+                self.cluster.remove_node(node)
+
+    def questions(self, name: str) -> list[str]:
+        """Those that were asked on a node."""
+        file = self.folder / name
+        return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": 0, "temp_dir": folder}
+        cluster = Cluster(initialize_head=True, head_node_args={**head, "node_ip_address": LOOPBACK})
+        try:
+            write_ray_address(cluster.address, folder)
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, tmp_path: Path) -> Nodes:
+    return Nodes(cluster, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
+    run = tmp_path_factory.mktemp("local") / "run"
+    subprocess.run([*KGQA, "evaluate", *RUN, f"run.dir={run}"], check=True)
+    return table(run)
+
+
+def table(run: Path) -> pl.DataFrame:
+    """All that a run did, without times, and with its calls in no order: topic entities are explored concurrently."""
+    frame = pl.read_parquet(RunFolder(run).traces).sort("question_id")
+    keys = pl.col("steps").list.eval(pl.element().struct.field("key").drop_nulls().sort())
+    return frame.select(name for name in frame.columns if name not in TIMES).with_columns(keys)
+
+
+@contextmanager
+def running(run: Path, *words: str, program: tuple[str, ...] = tuple(KGQA)) -> Iterator[Callable[[], str]]:
+    """A driver; yields what waits for its end and returns what it has said."""
+    command = [*program, "evaluate", *RUN, f"run.dir={run}", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KGQA_TEST_NODE": os.devnull}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as driver:
+
+        def ended() -> str:
+            _, said = driver.communicate(timeout=240)
+            assert driver.returncode == 0, said
+            return said
+
+        try:
+            yield ended
+        finally:
+            driver.kill()
+
+
+def wait(until: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_slow_node_does_less_and_what_it_is_late_with_is_done_by_another(
+    local: pl.DataFrame, nodes: Nodes, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with nodes.joined("slow", latency_s=3), nodes.joined("fast"), running(run, *nodes.ray) as ended:
+        said = ended()
+    slow, fast = nodes.questions("slow"), nodes.questions("fast")
+    assert len(fast) > 5 * len(slow) > 0, "workers are spread over the nodes, and pull work as fast as they do it"
+    assert set(slow) & set(fast), "the fast one began again what the slow one did not finish"
+    assert "64/64" in said
+    assert table(run).equals(local)
+    assert list((run / "drafts").iterdir()) == []
+
+
+def test_a_lost_node_costs_no_question(local: pl.DataFrame, nodes: Nodes, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with (
+        nodes.joined("one", latency_s=0.1) as lost,
+        nodes.joined("two", latency_s=0.1, cpus=2),
+        running(run, *nodes.ray) as ended,
+    ):
+        wait(lambda: nodes.questions("one") and RunFolder(run).finished())
+        nodes.cluster.remove_node(lost, allow_graceful=False)
+        assert len(RunFolder(run).finished()) < 16
+        assert "64/64" in ended()
+    assert table(run).equals(local)
+    assert list((run / "drafts").iterdir()) == []
+
+
+def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
+    local: pl.DataFrame, nodes: Nodes, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = [*nodes.ray, "engine.workers=3", "engine.resources={models: 1}"]
+    with (
+        nodes.joined("elsewhere", cpus=4),
+        nodes.joined("first", latency_s=0.1, cpus=4, models=1),
+        running(run, *words, program=(sys.executable, "-c", IMPATIENT)) as ended,
+    ):
+        wait(lambda: RunFolder(run).finished())
+        with nodes.joined("second", cpus=4, models=2):
+            said = ended()
+    assert "workers still wait for room" in said
+    assert nodes.questions("elsewhere") == []
+    assert nodes.questions("second"), "the workers that waited have got to work"
+    assert table(run).equals(local)
+
+
+def test_a_submitted_job_leaves_a_complete_run_folder(local: pl.DataFrame, nodes: Nodes, tmp_path: Path) -> None:
+    """The job brings the code along, so that every node runs what was submitted."""
+    run = tmp_path / "run"
+    entry = [sys.executable, "jobs/evaluate.py", *RUN, *nodes.ray[1:-1], f"run.dir={run}"]
+    submit = [f"{Path(sys.executable).parent}/ray", "job", "submit", "--working-dir", str(ROOT)]
+    submit += ["--address", f"http://{nodes.cluster.webui_url}", "--", *entry]
+    with nodes.joined("one"), nodes.joined("two"):
+        done = subprocess.run(submit, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert table(run).equals(local)
+    assert RunFolder(run).read_summary() is not None
+    assert (RunFolder(run).read_run() or {})["git_commit"] is None, "it ran what was submitted, not this checkout"
+
+
+def test_no_cluster_at_the_address_is_said_at_once(tmp_path: Path) -> None:
+    command = [*KGQA, "evaluate", *RUN, "engine=ray", f"run.dir={tmp_path / 'run'}"]
+    for address, said in (
+        ("127.0.0.1:9", "no Ray cluster answers at 127.0.0.1:9"),
+        ("here:now", "not of the form HOST:PORT"),
+    ):
+        done = subprocess.run([*command, f"engine.address={address}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "mend engine.address" in done.stderr
+        assert said in done.stderr
