@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from pipeline.kg.virtuoso import Server, ServerSettings
 from pipeline.llm.vllm import VllmServer, free_port
 from pipeline.training.llama import LlamaShape, make_llama
 from pipeline.types import Triple
+from tests.integration.processes import MARK
 from tests.support import KGQA, refuse
 
 VirtuosoFactory = Callable[..., list[Server]]
@@ -39,19 +41,21 @@ CONTEXT = 8192
 class KillMatrix:
     """What was done to runs, and what became of them; printed at the end of the session."""
 
-    rows: dict[str, tuple[str, int, int, bool]] = field(default_factory=dict)
+    rows: dict[str, tuple[str, int, int | None, bool]] = field(default_factory=dict)
 
-    def add(self, what: str, done: str, *, questions: int, repeated: int, equal: bool) -> None:
-        """Enter a run; of several under one name the worst is shown."""
+    def add(self, what: str, done: str, *, questions: int, repeated: int | None, equal: bool) -> None:
+        """Enter a run; of several under one name the worst is shown. `repeated` is None where nobody counts calls."""
         _, fewest, most, all_equal = self.rows.get(what, (done, questions, repeated, equal))
-        self.rows[what] = (done, min(fewest, questions), max(most, repeated), all_equal and equal)
+        worst = None if most is None or repeated is None else max(most, repeated)
+        self.rows[what] = (done, min(fewest, questions), worst, all_equal and equal)
 
     def lines(self) -> Iterator[str]:
         """As a table in Markdown."""
         yield "| what | what was done | questions | repeated calls | equal |"
         yield "| --- | --- | ---: | ---: | --- |"
         for what, (done, questions, repeated, equal) in self.rows.items():
-            yield f"| {what} | {done} | {questions} | {repeated} | {'yes' if equal else 'NO'} |"
+            counted = "–" if repeated is None else repeated
+            yield f"| {what} | {done} | {questions} | {counted} | {'yes' if equal else 'NO'} |"
 
 
 _KILL_MATRIX = pytest.StashKey[KillMatrix]()
@@ -151,6 +155,8 @@ class RayCluster:
     address: str
     metrics_url: str
     """Where Ray exports the metrics of all that runs on it, those of vLLM among them."""
+    mark: str
+    """In the environment of all its processes."""
 
 
 @pytest.fixture(scope="session")
@@ -161,10 +167,12 @@ def ray_cluster() -> Iterator[RayCluster]:
     with tempfile.TemporaryDirectory(prefix="ray") as folder:
         node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "temp_dir": folder}
         often = {"node_ip_address": "127.0.0.1", "_system_config": {"metrics_report_interval_ms": 1000}}
-        cluster = Cluster(initialize_head=True, head_node_args=node | often)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(MARK, mark := uuid.uuid4().hex)
+            cluster = Cluster(initialize_head=True, head_node_args=node | often)
         try:
             write_ray_address(cluster.address, folder)
-            yield RayCluster(cluster.address, f"http://127.0.0.1:{port}/metrics")
+            yield RayCluster(cluster.address, f"http://127.0.0.1:{port}/metrics", mark)
         finally:
             cluster.shutdown()
 

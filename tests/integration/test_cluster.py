@@ -134,21 +134,6 @@ def test_a_slow_node_does_less_and_what_it_is_late_with_is_done_by_another(
     assert list((run / "drafts").iterdir()) == []
 
 
-def test_a_lost_node_costs_no_question(local: pl.DataFrame, nodes: Nodes, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with (
-        nodes.joined("one", latency_s=0.1) as lost,
-        nodes.joined("two", latency_s=0.1, cpus=2),
-        running(run, *nodes.ray) as ended,
-    ):
-        wait(lambda: nodes.questions("one") and RunFolder(run).finished())
-        nodes.cluster.remove_node(lost, allow_graceful=False)
-        assert len(RunFolder(run).finished()) < 16
-        assert "64/64" in ended()
-    assert table(run).equals(local)
-    assert list((run / "drafts").iterdir()) == []
-
-
 def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
     local: pl.DataFrame, nodes: Nodes, tmp_path: Path
 ) -> None:

@@ -45,15 +45,6 @@ def test_two_workers_give_the_rows_of_the_local_engine(local: pl.DataFrame, tmp_
     assert table(tmp_path / "run").equals(local)
 
 
-def test_a_worker_that_hangs_costs_no_question(local: pl.DataFrame, tmp_path: Path) -> None:
-    run, mark = tmp_path / "run", uuid.uuid4().hex
-    with subprocess.Popen(evaluate(run, *RAY, "llm.latency_s=0.05"), env=os.environ | {MARK: mark}) as driver:
-        os.kill(wait_for_a_busy_worker(run, mark, driver), signal.SIGSTOP)
-        assert driver.wait(timeout=180) == 0
-    assert table(run).equals(local)
-    assert list((run / "drafts").iterdir()) == []
-
-
 def test_a_sweep_whose_worker_is_killed_gives_the_same_table(tmp_path: Path) -> None:
     words = ["method=srp,r3", "method.depth=2,3", "method.retries=0,1", *RUN[1:]]
     undisturbed = subprocess.run(
