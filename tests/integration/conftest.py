@@ -31,6 +31,9 @@ from tests.support import KGQA, refuse
 
 VirtuosoFactory = Callable[..., list[Server]]
 
+LOOPBACK = "127.0.0.2"
+"""Ray takes 127.0.0.1 for this machine's address in the network."""
+
 CONTEXT = 8192
 """Tokens of prompt and reply that the model servers take."""
 
@@ -160,11 +163,11 @@ def ray_cluster() -> Iterator[RayCluster]:
     # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
     with tempfile.TemporaryDirectory(prefix="ray") as folder:
         node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "temp_dir": folder}
-        often = {"node_ip_address": "127.0.0.1", "_system_config": {"metrics_report_interval_ms": 1000}}
+        often = {"node_ip_address": LOOPBACK, "_system_config": {"metrics_report_interval_ms": 1000}}
         cluster = Cluster(initialize_head=True, head_node_args=node | often)
         try:
             write_ray_address(cluster.address, folder)
-            yield RayCluster(cluster.address, f"http://127.0.0.1:{port}/metrics")
+            yield RayCluster(cluster.address, f"http://{LOOPBACK}:{port}/metrics")
         finally:
             cluster.shutdown()
 
