@@ -225,4 +225,4 @@ def served_llama(llama: Path, adapter: Path, ray_cluster: RayCluster) -> Iterato
             yield ServedLlama(words[:3], base_url, model, adapted, process)
         finally:
             process.terminate()
-            process.wait(60)
+            assert process.wait(60) == 0
