@@ -183,31 +183,31 @@ def judge(stage: Stage, undisturbed: Undisturbed, kill_matrix: KillMatrix) -> Ca
 
     def enter(row: str, done: str, printed: str, *, most_repeated: int | None = None) -> None:
         repeated = (stage.requests - undisturbed.requests).total()
-        compare(kill_matrix, row, done, stage, undisturbed, printed, repeated)
+        Row(kill_matrix, row, done).enter(stage, undisturbed, printed, repeated=repeated)
         assert stage.requests & undisturbed.requests == undisturbed.requests
         assert most_repeated is None or repeated <= most_repeated
 
     return enter
 
 
-def compare(
-    matrix: KillMatrix,
-    row: str,
-    done: str,
-    stage: Stage,
-    undisturbed: Undisturbed,
-    printed: str,
-    repeated: int | None = None,
-) -> None:
-    """Enter a finished run into the matrix, and fail unless it is as if nothing had happened."""
-    rows = read(stage.run)
-    ids = [each["question_id"] for each in rows]
-    # Before the table, Ray says on the same stream what became of its workers.
-    equal = rows == undisturbed.rows and printed.endswith(undisturbed.printed)
-    matrix.add(row, done, questions=len(set(ids)), repeated=repeated, equal=equal)
-    assert len(ids) == len(undisturbed.rows)
-    assert equal
-    assert list((stage.run / "drafts").iterdir()) == []
+@dataclass(frozen=True)
+class Row:
+    """A row of the matrix that is yet to be filled in."""
+
+    matrix: KillMatrix
+    what: str
+    done: str
+
+    def enter(self, stage: Stage, undisturbed: Undisturbed, printed: str, *, repeated: int | None = None) -> None:
+        """Enter a finished run, and fail unless it is as if nothing had happened."""
+        rows = read(stage.run)
+        ids = [each["question_id"] for each in rows]
+        # Before the table, Ray says on the same stream what became of its workers.
+        equal = rows == undisturbed.rows and printed.endswith(undisturbed.printed)
+        self.matrix.add(self.what, self.done, questions=len(set(ids)), repeated=repeated, equal=equal)
+        assert len(ids) == len(undisturbed.rows)
+        assert equal
+        assert list((stage.run / "drafts").iterdir()) == []
 
 
 Judge = Callable[..., None]
@@ -398,13 +398,13 @@ def test_plain_vllm_server(vllm_server: VllmServer, kill_matrix: KillMatrix, tmp
     with beside_undisturbed(words, tmp_path) as (stage, undisturbed), stage.struck(after=8) as driver:
         vllm_server.kill()
         vllm_server.start()
-        compare(kill_matrix, "plain vLLM server", "kill -9, started again", stage, undisturbed, stage.end(driver))
+        Row(kill_matrix, "plain vLLM server", "kill -9, started again").enter(stage, undisturbed, stage.end(driver))
 
 
 def test_serve_replica(
     served_llama: ServedLlama, ray_cluster: RayCluster, kill_matrix: KillMatrix, tmp_path: Path
 ) -> None:
     with beside_undisturbed(served_llama.words, tmp_path) as (stage, undisturbed), stage.struck(after=8) as driver:
-        for replica in replicas_of_models(ray_cluster.mark):
-            os.kill(replica, signal.SIGKILL)
-        compare(kill_matrix, "Serve replica", "kill -9, Serve starts another", stage, undisturbed, stage.end(driver))
+        [replica] = replicas_of_models(ray_cluster.mark)
+        os.kill(replica, signal.SIGKILL)
+        Row(kill_matrix, "Serve replica", "kill -9, Serve starts another").enter(stage, undisturbed, stage.end(driver))
