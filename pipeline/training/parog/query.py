@@ -80,15 +80,17 @@ class _Reader:
         self._picks: list[Pick] = []
         self._equal: dict[Any, Any] = {}
         self._guarded: set[Variable] = set()
-        self._counted: Any = None
+        self._counted: dict[Any, Any] = {}
+        """What a number is bound to → what it is the number of."""
         self._is_limited = False
         """Whether only the first solution of what is read next counts."""
 
     def asked(self, selected: Any) -> Asked:
         """All of it, once read."""
-        if self._counted is not None:
-            selected = self._counted
-        answer = term_of(self._aliases.get(selected, selected))
+        computed = self._aliases.get(selected, selected)
+        if self._counted.keys() - {computed}:
+            raise Inexpressible("a COUNT that is not the answer")
+        answer = term_of(self._counted.get(computed, computed))
         patterns = list(dict.fromkeys(self._patterns()))
         if not isinstance(answer, Variable):
             raise Inexpressible("the query computes its answer")
@@ -98,7 +100,7 @@ class _Reader:
             patterns=tuple(one for one in patterns if one not in boilerplate),
             classes=_classes(boilerplate),
             picks=tuple(dict.fromkeys(self._picks)),
-            counts=self._counted is not None,
+            counts=bool(self._counted),
             guarded=frozenset(self._guarded),
         )
 
@@ -129,6 +131,8 @@ class _Reader:
             raise Inexpressible("a LIMIT other than the first")
         self._is_limited = True
         self.read(operator.p)
+        if all(pick.bound is not None for pick in self._picks):
+            raise Inexpressible("a LIMIT without an ORDER BY")
 
     def _read_order(self, operator: Any) -> None:
         """An order with its limit picks; without one it changes no set of answers."""
@@ -154,11 +158,13 @@ class _Reader:
         self.read(below)
 
     def _read_aggregate(self, operator: Any) -> None:
-        counted = [one.vars for one in operator.A if one.name == "Aggregate_Count"]
+        counted = [one for one in operator.A if one.name == "Aggregate_Count"]
         others = [one for one in operator.A if one.name not in ("Aggregate_Count", "Aggregate_Sample")]
-        if len(counted) != 1 or others or not isinstance(counted[0], rdflib.Variable):
+        if len(counted) != 1 or others or not isinstance(counted[0].vars, rdflib.Variable):
             raise Inexpressible("an aggregate other than one count")
-        self._counted = counted[0]
+        if operator.p.expr:
+            raise Inexpressible("GROUP BY in the query")
+        self._counted[counted[0].res] = counted[0].vars
         self.read(operator.p)
 
     _HANDLERS: ClassVar[Mapping[str, Callable[[_Reader, Any], None]]] = {
