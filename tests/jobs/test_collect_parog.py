@@ -122,6 +122,14 @@ def test_a_model_that_errs_costs_pairs_and_makes_no_wrong_ones(slice_words: list
     assert check(Path("pairs"), questions(slice_words))
 
 
+def test_the_sample_world_gives_every_type_and_carries_all_out(kgqa: Kgqa) -> None:
+    world = ("dataset.triples=2000", "dataset.split=train", "run.limit=40")
+    assert kgqa("collect", "parog", *world, "llm=oracle", "output=pairs").code == 0
+    found = report(Path("pairs"))
+    assert set(found["kept"]) == set(found["published_shares"])
+    assert found["executed"] == found["complete"] == sum(found["kept"].values()) >= 36
+
+
 def test_test_questions_are_no_training_material_unless_it_is_said(slice_words: list[str], kgqa: Kgqa) -> None:
     said = kgqa("collect", "parog", *slice_words, "llm=oracle", "output=pairs").sentence
     assert said.startswith("the questions are of the split 'test', which models are measured on")
