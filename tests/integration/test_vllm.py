@@ -151,7 +151,8 @@ async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
 
 
 METHODS = [
-    "method=srp budget.max_llm_calls=60 method.retries=0 method.max_tokens_plan=24 method.max_tokens_judge=16 method.max_tokens_other=16",
+    "method=srp method.retries=0 method.max_tokens_plan=24 method.max_tokens_judge=16 method.max_tokens_other=16 "
+    "budget.max_llm_calls=60",
     "method=arg method.max_new_tokens=16 method.generator=prompted",
     "method=parog method.max_tokens=16",
     "method=r3 method.max_tokens=16 method.max_tokens_other=16",
