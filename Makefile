@@ -15,6 +15,8 @@ demo: .venv/installed
 test: .venv/installed-test
 	infra/install-virtuoso.sh
 	infra/install-chromium.sh
+	infra/install-prometheus.sh
+	infra/install-kubectl.sh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

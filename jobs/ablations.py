@@ -10,7 +10,7 @@ from jobs.cli import guard
 from jobs.common import help_text, print_remarks, remark, wants_help
 from pipeline import config
 from pipeline.analysis.ablations import effect_table, effects
-from pipeline.engine.run import Point, execute, run_dir
+from pipeline.engine.run import compose_points, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.evaluation.ablations import ABLATIONS
 from pipeline.traces.folder import RunFolder
@@ -28,10 +28,9 @@ def main(argv: list[str]) -> int:
         raise UserError(f"method={method} has no ablations. Those that have: {', '.join(ABLATIONS)}")
     ablations = ABLATIONS[method]
     presets = list(dict.fromkeys(preset for each in ablations for preset in (each.base, each.preset)))
-    points = [_point(argv, preset) for preset in presets]
-    for point in points:
-        config.check(point.config)
-    summaries = execute(points, Console(stderr=True))
+    progress = Console(stderr=True)
+    points = compose_points(([*argv, f"experiment={preset}"] for preset in presets), progress)
+    summaries = execute(points, progress)
     folder = RunFolder(run_dir(points))
     numbers = {preset: number for number, preset in enumerate(presets)}
     found = effects(folder, numbers, ablations, config.build("evaluation", points[0].config))
@@ -41,11 +40,6 @@ def main(argv: list[str]) -> int:
         line = "there are no references to take away: name a file made by kgqa references in retrieval.reference_base"
         print_remarks([line], Console())
     return 0
-
-
-def _point(argv: list[str], preset: str) -> Point:
-    overrides = [*argv, f"experiment={preset}"]
-    return Point(tuple(overrides), config.compose(overrides))
 
 
 if __name__ == "__main__":

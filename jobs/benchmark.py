@@ -9,10 +9,11 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from jobs.benchmarks.cluster import cluster
 from jobs.benchmarks.fanout import fanout
 from jobs.benchmarks.graph import graph
 from jobs.benchmarks.overhead import overhead, saturation
-from jobs.benchmarks.scale import scale
+from jobs.benchmarks.scale import scale, sweep_scale
 from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
@@ -29,15 +30,17 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "scale": scale,
     "traces": traces,
     "sweep": sweep,
-    "vllm": vllm,
+    "sweep-scale": sweep_scale,
     "scheduling": scheduling,
+    "cluster": cluster,
+    "vllm": vllm,
 }
 
 
 def main(argv: list[str]) -> int:
     """Run the named benchmarks, or `all`."""
     if wants_help(argv) or not argv:
-        purposes = "\n".join(f"  {name:<12}{(run.__doc__ or '').splitlines()[0]}" for name, run in BENCHMARKS.items())
+        purposes = "\n".join(f"  {name:<13}{(run.__doc__ or '').splitlines()[0]}" for name, run in BENCHMARKS.items())
         print(f"usage: kgqa benchmark NAME … | all\n\n{purposes}")
         return 0
     names = list(BENCHMARKS) if argv == ["all"] else argv

@@ -12,6 +12,11 @@ from pipeline.errors import ServiceError, UserError, nearest
 from pipeline.text import printable
 
 COMMANDS = {
+    "doctor": ("jobs.doctor", "check servers, model, graph, machine and data before a run, each finding with its mend"),
+    "estimate": (
+        "jobs.estimate",
+        "ask a sample of the questions, and project calls, tokens, GPU hours and time of all",
+    ),
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
     "sweep": ("jobs.sweep", "run many configurations as one, every distinct call made once"),
     "ablations": ("jobs.ablations", "run a method without each of its parts, beside what is published"),
@@ -22,6 +27,7 @@ COMMANDS = {
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "llm": ("jobs.llm", "make: a small Llama to try things with; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
+    "simulate": ("jobs.simulate", "project a cluster's wall time, cost and bottleneck from measured service times"),
     "benchmark": ("jobs.benchmark", "measure this installation; `kgqa benchmark --help` lists what can be measured"),
 }
 

@@ -14,18 +14,10 @@ from rich.console import Console
 from jobs.cli import guard
 from jobs.common import help_text, print_remarks, wants_help
 from pipeline import config
-from pipeline.analysis.compare import (
-    Comparison,
-    Correction,
-    Sources,
-    base_and_others,
-    compare,
-    read_flips,
-    read_sources,
-)
+from pipeline.analysis.compare import Comparison, Correction, base_and_others, compare, read_flips
 from pipeline.analysis.comparison_tables import comparison_table, cost_table, flip_tables, noise_lines
 from pipeline.analysis.noise import Noise, measure_noise
-from pipeline.analysis.pairs import RunPoint, read_run_points
+from pipeline.analysis.pairs import RunPoint, Sources, read_points, read_run_points, sources_of
 from pipeline.engine.run import Point, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
@@ -68,7 +60,7 @@ def main(argv: list[str]) -> int:
         raise UserError(f"name the run folders to compare: {USAGE}")
     points = read_run_points(runs, plan.score)
     base, others = base_and_others(points, None if plan.base is None else str(plan.base))
-    sources = read_sources(base, plan.cluster)
+    sources = sources_of(read_points(base.folder, ["meta"])[base.number], plan.cluster)
     noise = _run_again(base, plan) if plan.noise.questions else None
     comparisons = compare(base, others, score=plan.score, correction=plan.correction, sources=sources, noise=noise)
     if plan.json:
@@ -130,6 +122,13 @@ def _print(
     if noise:
         most = max(each.questions for each in comparisons)
         print_remarks(noise_lines(base, noise, score=plan.score, questions=most), console)
+    print_remarks(_unfinished([base, *(each.point for each in comparisons)]), console)
+
+
+def _unfinished(points: Sequence[RunPoint]) -> list[str]:
+    """What to know of runs that have not come to their end: a sentence for each."""
+    folders = [folder for folder in dict.fromkeys(point.folder for point in points) if folder.read_summary() is None]
+    return [f"{folder.path} is not complete: compared are the questions answered so far" for folder in folders]
 
 
 if __name__ == "__main__":

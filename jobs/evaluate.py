@@ -21,15 +21,14 @@ def main(argv: list[str]) -> int:
     if wants_help(argv):
         print(help_text("kgqa evaluate [group=choice] [key=value] … | RUN/run.yaml", argv))
         return 0
-    points = _points(argv)
-    for point in points:
-        config.check(point.config)
+    points = points_of(argv)
     summaries = execute(points, Console(stderr=True))
     report(RunFolder(run_dir(points)), summaries)
     return 0
 
 
-def _points(argv: list[str]) -> list[Point]:
+def points_of(argv: list[str]) -> list[Point]:
+    """The points that the words of a command describe. Raises UserError."""
     for saved in (place(word) / "run.yaml" for word in argv if "=" not in word):
         if saved.is_file():
             raise UserError(f"{saved.parent} is a run folder: name its file, as in kgqa evaluate {saved}")

@@ -27,7 +27,7 @@ from pipeline.analysis.reproduction import (
     rich_table,
     rows_of,
 )
-from pipeline.engine.run import Point, execute, run_dir
+from pipeline.engine.run import compose_points, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.place import write_whole
@@ -64,10 +64,9 @@ def main(argv: list[str]) -> int:
     overrides = list(dict.fromkeys(point for row in rows for point in row.points))
     if not overrides:
         raise UserError("no dataset is at hand: name one by reproduce.datasets, or take scale=smoke")
-    points = [Point(words, config.compose(words)) for words in overrides]
-    for point in points:
-        config.check(point.config)
-    summaries = execute(points, Console(stderr=True))
+    progress = Console(stderr=True)
+    points = compose_points(overrides, progress)
+    summaries = execute(points, progress)
     folder = RunFolder(run_dir(points))
     found = reproduce(rows, folder, overrides, config.build("evaluation", points[0].config))
     differing = circumstances(rows, summaries, folder.read_run() or {}, overrides)

@@ -30,17 +30,22 @@ def main(argv: list[str]) -> int:
     if wants_help(argv):
         print(help_text(USAGE, [word for word in argv if "," not in word]))
         return 0
+    sweep = Sweep(Console(stderr=True))
+    run_points(argv, sweep)
+    _report(sweep)
+    return 0
+
+
+def run_points(argv: Sequence[str], sweep: Sweep) -> None:
+    """Hand the points that the words describe to `sweep`, in one batch or several. Raises UserError."""
     files = [word for word in argv if "=" not in word]
     if len(files) > 1:
         raise UserError(f"{' and '.join(files)}: name one file of points, one point per line")
-    sweep = Sweep(Console(stderr=True))
     if files:
         common = [word for word in argv if "=" in word]
         sweep.run([[*common, *words] for words in _read_points(Path(files[0]))])
     else:
         _multirun(argv, sweep)
-    _report(sweep)
-    return 0
 
 
 def _multirun(argv: Sequence[str], sweep: Sweep) -> None:

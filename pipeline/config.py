@@ -55,6 +55,8 @@ class _Engine(_Keys):
     concurrency: PositiveInt
     shard_size: PositiveInt
     share: bool
+    log: Literal["text", "json"] = "text"
+    metrics_port: PositiveInt | None = None
     workers: PositiveInt = 1
     address: str | None = None
     cpus_per_worker: PositiveFloat = 1

@@ -15,11 +15,16 @@ from pipeline.engine.run import Point, execute
 STEADY = {"_target_": "jobs.benchmarks.steady.SteadyCalls"}
 
 
-def run_steady(folder: Path, overrides: Sequence[str], *, calls: int) -> dict[str, Any]:
-    """Run the steady method in this process; returns the contents of `summary.json`."""
+def run_steady(folder: Path, overrides: Sequence[str], *, calls: int, points: int = 1) -> dict[str, Any]:
+    """Run the steady method in this process; returns the contents of `summary.json`.
+
+    Several points make the same calls under budgets that differ by a second, so that none stands for another.
+    """
     words = ["dataset=sample", "method=cot", f"budget.max_llm_calls={calls + 1}", f"run.dir={folder}", *overrides]
     resolved = config.compose(words)
     resolved["method"] = STEADY | {"calls": calls}
-    execute([Point(tuple(words), resolved)], Console(quiet=True))
+    budget = resolved["budget"]
+    budgets = [{**budget, "max_wall_s": budget["max_wall_s"] + point} for point in range(points)]
+    execute([Point(tuple(words), {**resolved, "budget": each}) for each in budgets], Console(quiet=True))
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary

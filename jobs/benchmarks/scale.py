@@ -12,6 +12,7 @@ import orjson
 from jobs.benchmarks.runs import run_steady
 
 _CALLS = 4
+_POINTS = 100
 
 
 def scale(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> dict[str, float]:
@@ -19,9 +20,20 @@ def scale(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> dict[str, float]
 
     Each size is a process of its own, because peak memory is a process's.
     """
+    return _at_sizes(sizes, calls=_CALLS, points=1)
+
+
+def sweep_scale(sizes: tuple[int, ...] = (1_000, 10_000)) -> dict[str, float]:
+    """As `scale`, with a sweep of a hundred points that each make one call: `rows` are their questions."""
+    figures = _at_sizes(sizes, calls=1, points=_POINTS)
+    rows = {f"{size}_rows_per_s": figures[f"{size}_questions_per_s"] * _POINTS for size in sizes}
+    return figures | rows
+
+
+def _at_sizes(sizes: tuple[int, ...], *, calls: int, points: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     for size in sizes:
-        rate, peak = _measure(size)
+        rate, peak = _measure(size, calls, points)
         figures |= {f"{size}_questions_per_s": rate, f"{size}_peak_mib": peak}
     for size in sizes[1:]:
         figures[f"rate_{size}_to_{sizes[0]}"] = (
@@ -31,9 +43,10 @@ def scale(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -> dict[str, float]
     return figures
 
 
-def _measure(size: int) -> tuple[float, float]:
+def _measure(size: int, calls: int, points: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "jobs.benchmarks.scale", str(Path(folder) / "run"), str(size)]
+        words = [str(Path(folder) / "run"), *map(str, (size, calls, points))]
+        command = [sys.executable, "-m", "jobs.benchmarks.scale", *words]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own words
         summary = orjson.loads(done.stdout)
         return size / (summary["wall_s"] - summary["opening_s"]), summary["peak_mib"]
@@ -46,9 +59,11 @@ def _peak_mib() -> float:
 
 
 if __name__ == "__main__":
-    run_folder, questions = Path(sys.argv[1]), sys.argv[2]
+    run_folder, (questions, calls, points) = Path(sys.argv[1]), map(int, sys.argv[2:])
     overrides = ["llm=oracle", "engine.concurrency=64"]
     # What a process does once, such as importing, takes a fifth of the shortest run: it is done in a run before.
-    run_steady(run_folder / "warm", [*overrides, "dataset.questions=200"], calls=_CALLS)
-    summary = run_steady(run_folder / "measured", [*overrides, f"dataset.questions={questions}"], calls=_CALLS)
+    run_steady(run_folder / "warm", [*overrides, "dataset.questions=200"], calls=calls)
+    summary = run_steady(
+        run_folder / "measured", [*overrides, f"dataset.questions={questions}"], calls=calls, points=points
+    )
     sys.stdout.buffer.write(orjson.dumps(summary | {"peak_mib": _peak_mib()}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 import tempfile
 import time
@@ -34,31 +35,42 @@ cores. A faster one is kept waiting by the work between the calls, of which `cpu
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class BusyOracle(Oracle):
-    """The oracle behind a simulated server of limited capacity."""
+    """The oracle behind a simulated server of limited capacity.
+
+    Like a server in a process of its own, it never waits for this one: calls are served in the order in which they
+    come in, each as soon as a slot is free, and not only once this process has looked at the answer before.
+    """
 
     slots: PositiveInt = _SLOTS
 
     async def __aenter__(self) -> Self:
-        self._free = asyncio.Semaphore(self.slots)
+        self._free_at = [0.0] * self.slots
         return self
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> QuestionOracle:
-        return _Queued(super().for_question(example, kg), self._free)
+        return _Queued(super().for_question(example, kg), self._free_at)
 
 
 class _Queued(QuestionOracle):
-    def __init__(self, oracle: QuestionOracle, free: asyncio.Semaphore) -> None:
+    def __init__(self, oracle: QuestionOracle, free_at: list[float]) -> None:
         self.identity = oracle.identity
         self._inner = oracle
-        self._free = free
+        self._free_at = free_at
 
     async def complete(self, call: Call) -> Completion:
-        async with self._free:
-            return await self._inner.complete(call)
+        await self._served()
+        return await self._inner.complete(call)
 
     async def choose(self, call: Call) -> Completion:
-        async with self._free:
-            return await self._inner.choose(call)
+        await self._served()
+        return await self._inner.choose(call)
+
+    async def _served(self) -> None:
+        """Wait for the next free slot, and for the call's time in it."""
+        now = time.perf_counter()
+        done = max(now, self._free_at[0]) + _LATENCY_S
+        heapq.heapreplace(self._free_at, done)
+        await asyncio.sleep(done - now)
 
 
 def sweep(alone: int = 12) -> dict[str, float]:
@@ -148,5 +160,5 @@ def _grid(method: str, questions: int) -> list[list[str]]:
 
 def _common(method: str, questions: int, slots: int) -> list[str]:
     busy = ["llm=oracle", "llm._target_=jobs.benchmarks.sweep.BusyOracle", f"+llm.slots={slots}"]
-    erring = ["llm.error_rate=0.15", f"llm.latency_s={_LATENCY_S}", "evaluation.bootstrap_resamples=1000"]
+    erring = ["llm.error_rate=0.15", "evaluation.bootstrap_resamples=1000"]
     return [f"method={method}", *busy, *erring, "dataset.triples=2000", f"run.limit={questions}"]

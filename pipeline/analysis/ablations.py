@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.pairs import pair_scores, read_points
+from pipeline.analysis.pairs import difference, pair_scores, read_points, sources_of
 from pipeline.evaluation.ablations import Ablation, published_effects
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.evaluation.statistics import Difference
 from pipeline.evaluation.summary import PointSummary
 from pipeline.evaluation.table import plain_table
 from pipeline.traces.folder import RunFolder
@@ -32,7 +30,7 @@ class Effect:
     base: float
     changed: float
     difference: Difference
-    """Of changed - base, over the same questions."""
+    """Of changed - base, over the same questions; its interval heeds those that share a source."""
     published: Sequence[float]
     """The same difference wherever the papers print one, in percentage points.
 
@@ -60,6 +58,7 @@ def effects(
     """Compare the presets of a finished run with their bases; `points` says which point of it is which preset."""
     published = {ablation: published_effects(ablation) for ablation in ablations}
     scores = read_points(folder, sorted({STRICT}.union(*published.values())))
+    sources = sources_of(read_points(folder, ["meta"])[points[ablations[0].base]])
     found: list[Effect] = []
     for ablation in ablations:
         known = published[ablation]
@@ -70,44 +69,31 @@ def effects(
         there = {score: pair for score, pair in pairs.items() if pair.height}
         for score, pair in there.items():
             lacking = [value for name, values in known.items() if name not in there for value in values]
-            found.append(_effect(ablation, score, pair, known.get(score, lacking), settings))
+            base, changed = (float(pair[name].to_numpy().mean()) for name in ("base", "changed"))
+            change = difference(pair, sources, settings)
+            found.append(Effect(ablation, score, base, changed, change, known.get(score, lacking)))
     return found
 
 
 def effect_table(found: Sequence[Effect], summaries: Sequence[PointSummary], points: Mapping[str, int]) -> Table:
-    """A row per ablation and score: what the base has, what is left, the difference and its interval, the published."""
+    """A row per ablation and score: what the base has, what is left, the difference, the published one."""
     first = summaries[0]
     label = f" ({first.label})" if first.label else ""
     title = f"{first.method}{label} without its parts, on {first.dataset}, {first.questions:,} questions"
     caption = f"percent and points, {first.confidence:.0%} paired bootstrap intervals; published: across its datasets"
     table = plain_table(title, caption)
     table.add_column("ablation", overflow="fold", min_width=16)
-    for heading in ("score", "with → without", "difference", "published"):
+    for heading in ("score", "with → without", "difference"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("direction", overflow="fold")
+    table.add_column("published", overflow="fold")
     calls = {summary.point: summary.counters["llm_calls"] / summary.questions for summary in summaries}
     for ablation, rows in _by_ablation(found):
         costs = f"\n{calls[points[ablation.base]]:.1f} → {calls[points[ablation.preset]]:.1f} calls"
         for place, effect in enumerate(rows):
             part = Text() if place else Text(ablation.part).append(costs, "dim")
-            table.add_row(part, *_cells(effect), effect.verdict)
+            table.add_row(part, *_cells(effect))
         table.add_section()
     return table
-
-
-def _effect(
-    ablation: Ablation, score: str, pair: pl.DataFrame, published: Sequence[float], settings: Evaluation
-) -> Effect:
-    base: npt.NDArray[np.float64] = pair["base"].to_numpy().astype(np.float64)
-    changed = pair["changed"].to_numpy().astype(np.float64)
-    difference = paired_bootstrap(
-        changed,
-        base,
-        resamples=settings.bootstrap_resamples,
-        confidence=settings.confidence,
-        seed=settings.bootstrap_seed,
-    )
-    return Effect(ablation, score, float(base.mean()), float(changed.mean()), difference, published)
 
 
 def _by_ablation(found: Sequence[Effect]) -> Iterator[tuple[Ablation, list[Effect]]]:
@@ -119,9 +105,10 @@ def _cells(effect: Effect) -> tuple[str | Text, ...]:
     change = effect.difference
     interval = f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}"
     extremes = (min(effect.published), max(effect.published)) if effect.published else ()
+    published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
     return (
         effect.score.removeprefix("compat_"),
         f"{100 * effect.base:.1f} → {100 * effect.changed:.1f}",
         Text(f"{100 * change.mean:+.1f}").append(interval, "dim"),
-        " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–",
+        Text(published).append(f"\n{effect.verdict}", "dim"),
     )

@@ -7,31 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-import orjson
 import polars as pl
 
 from pipeline.analysis.noise import Noise
-from pipeline.analysis.pairs import RunPoint, pair_scores, read_points, refuse_other_questions
+from pipeline.analysis.pairs import RunPoint, Sources, difference, pair_scores, read_points, refuse_other_questions
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar, paired_bootstrap
+from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 
 Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
-
-_SOURCE = "source"
-"""The field of `meta` in which CWQ names the WebQSP question that a question was built from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Which questions share a source, and so are no independent evidence."""
-
-    field: str
-    """Of the questions' `meta`."""
-    of: pl.DataFrame
-    """`question_id` and a number for its `source`; a question that names none is a source of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,27 +129,6 @@ def base_and_others(points: Sequence[RunPoint], name: str | None) -> tuple[RunPo
     return base, others
 
 
-def read_sources(base: RunPoint, field: str) -> Sources | None:
-    """What the base's questions name as their source in this field of `meta`; None when they share none.
-
-    `none` is no field, and `auto` is CWQ's where questions have it. Raises UserError for a field that no question has.
-    """
-    if field == "none":
-        return None
-    rows = read_points(base.folder, ["meta"])[base.number]
-    metas: list[dict[str, Any]] = [orjson.loads(meta) for meta in rows["meta"]]
-    name = _SOURCE if field == "auto" else field
-    named = [None if meta.get(name) is None else orjson.dumps(meta[name]).decode() for meta in metas]
-    if not any(named):
-        if field == "auto":
-            return None
-        known = ", ".join(sorted({each for meta in metas for each in meta})) or "nothing"
-        raise UserError(f"cluster={field}: no question has this field of `meta`, which holds {known}")
-    own = ("own " + rows["question_id"]).to_list()
-    sources = pl.Series("source", [given or id for given, id in zip(named, own, strict=True)])
-    return Sources(name, pl.DataFrame([rows["question_id"], sources.cast(pl.Categorical).to_physical()]))
-
-
 def compare(
     base: RunPoint,
     points: Sequence[RunPoint],
@@ -209,15 +173,7 @@ def _compare(base: RunPoint, point: RunPoint, score: str, sources: Sources | Non
     if pair.is_empty():
         raise UserError(f"{base.name} and {point.name} have no question in common that has the score {score}")
     before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
-    clusters = _clusters(pair, sources) if sources else None
-    difference = paired_bootstrap(
-        after,
-        before,
-        clusters=clusters,
-        resamples=settings.bootstrap_resamples,
-        confidence=settings.confidence,
-        seed=settings.bootstrap_seed,
-    )
+    clusters = sources.of_pair(pair) if sources else None
     binary = bool(np.isin([before, after], [0, 1]).all())
     return Comparison(
         point=point,
@@ -225,7 +181,7 @@ def _compare(base: RunPoint, point: RunPoint, score: str, sources: Sources | Non
         sources=pair.height if clusters is None else len(np.unique(clusters)),
         base=float(before.mean()),
         changed=float(after.mean()),
-        difference=difference,
+        difference=difference(pair, sources, settings),
         exact_p=mcnemar(after, before, clusters=clusters).p_value if binary else None,
         won=pair.filter(pl.col("changed") > pl.col("base"))["question_id"].to_list(),
         lost=pair.filter(pl.col("changed") < pl.col("base"))["question_id"].to_list(),
@@ -233,17 +189,6 @@ def _compare(base: RunPoint, point: RunPoint, score: str, sources: Sources | Non
         cost=_cost(point, pair),
         confidence=settings.confidence,
     )
-
-
-def _clusters(pair: pl.DataFrame, sources: Sources) -> npt.NDArray[np.uint32] | None:
-    """The source of each question; None when no two of them share one."""
-    of_pair = pair.join(sources.of, on="question_id", maintain_order="left")["source"]
-    different = of_pair.n_unique()
-    if different == 1 < len(of_pair):
-        raise UserError(
-            f"all {len(of_pair)} common questions have one {sources.field}: cluster=none takes them as they are"
-        )
-    return of_pair.to_numpy() if different < len(of_pair) else None
 
 
 def _cost(point: RunPoint, pair: pl.DataFrame) -> Cost:

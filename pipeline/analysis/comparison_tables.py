@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.compare import Comparison, Cost, Flip, Sources
+from pipeline.analysis.compare import Comparison, Cost, Flip
 from pipeline.analysis.noise import Noise
-from pipeline.analysis.pairs import RunPoint
+from pipeline.analysis.pairs import RunPoint, Sources
 from pipeline.evaluation.table import plain_table
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pipeline.analysis.pairs import RunPoint, pair_scores
+from pipeline.analysis.pairs import RunPoint, difference, pair_scores
 from pipeline.errors import UserError
-from pipeline.evaluation.statistics import Difference, Values, noise_margin, paired_bootstrap
+from pipeline.evaluation.statistics import Difference, Values, noise_margin
 from pipeline.traces.reader import read_completions
 
 
@@ -78,13 +78,7 @@ def measure_noise(first: RunPoint, second: RunPoint, score: str) -> Noise:
     repeated = calls.drop_nulls()
     return Noise(
         differences=after - before,
-        net=paired_bootstrap(
-            after,
-            before,
-            resamples=settings.bootstrap_resamples,
-            confidence=settings.confidence,
-            seed=settings.bootstrap_seed,
-        ),
+        net=difference(pair, None, settings),
         repeated=repeated.height,
         differing=repeated.filter(pl.col("completion") != pl.col("completion_again")).height,
         unrepeated=calls.height - repeated.height,

@@ -6,11 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import orjson
 import polars as pl
 
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.kg.fingerprint import agree
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.place import Place
 from pipeline.traces.reader import read_shards
@@ -18,6 +23,34 @@ from pipeline.traces.reader import read_shards
 _COLUMNS = ("question", "dataset", "split", "method", "llm_calls", "prompt_tokens", "completion_tokens", "wall_s")
 _SCORING = ("strip_accents", "empty_gold")
 """Settings of the evaluation that decide what a row scores."""
+
+
+_SOURCE = "source"
+"""The field of `meta` in which CWQ names the WebQSP question that a question was built from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Which questions share a source, and so are no independent evidence."""
+
+    field: str
+    """Of the questions' `meta`."""
+    of: pl.DataFrame
+    """`question_id` and a number for its `source`; a question that names none is a source of its own."""
+
+    def of_pair(self, pair: pl.DataFrame) -> npt.NDArray[np.uint32] | None:
+        """The source of each question of `pair_scores`; None when no two of them share one.
+
+        Raises UserError when all of them share one.
+        """
+        sources = pair.join(self.of, on="question_id", maintain_order="left")["source"]
+        different = sources.n_unique()
+        if different == 1 < len(sources):
+            raise UserError(
+                f"all {len(sources)} common questions have one {self.field}, and tell nothing of others: "
+                "ask more, or kgqa compare with cluster=none takes them as they are"
+            )
+        return sources.to_numpy() if different < len(sources) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,11 +140,41 @@ def pair_scores(base: pl.DataFrame, changed: pl.DataFrame, score: str) -> pl.Dat
     return of_base.join(of_changed, on="question_id").drop_nulls().sort("question_id")
 
 
+def difference(pair: pl.DataFrame, sources: Sources | None, settings: Evaluation) -> Difference:
+    """Of the second point of `pair_scores` - the first, with an interval that heeds shared sources."""
+    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
+    clusters = None if sources is None else sources.of_pair(pair)
+    return paired_bootstrap(after, before, clusters=clusters, **settings.bootstrap)
+
+
+def sources_of(rows: pl.DataFrame, field: str = "auto") -> Sources | None:
+    """What questions, with `question_id` and `meta`, name as their source in this field of `meta`; None for none.
+
+    `none` is no field, and `auto` is CWQ's where questions have it. Raises UserError for a field that no question has.
+    """
+    if field == "none":
+        return None
+    metas: list[dict[str, Any]] = [orjson.loads(meta) for meta in rows["meta"]]
+    name = _SOURCE if field == "auto" else field
+    named = [None if meta.get(name) is None else orjson.dumps(meta[name]).decode() for meta in metas]
+    if not any(named):
+        if field == "auto":
+            return None
+        known = ", ".join(sorted({each for meta in metas for each in meta})) or "nothing"
+        raise UserError(f"cluster={field}: no question has this field of `meta`, which holds {known}")
+    own = ("own " + rows["question_id"]).to_list()
+    sources = pl.Series("source", [given or id for given, id in zip(named, own, strict=True)])
+    return Sources(name, pl.DataFrame([rows["question_id"], sources.cast(pl.Categorical).to_physical()]))
+
+
 def refuse_other_questions(base: RunPoint, point: RunPoint) -> None:
     """Raise UserError, naming what differs, when a point was not asked the base's questions of the base's graph."""
     here, there = base.circumstances, point.circumstances
-    if differing := [f"{what} is {here[what]} and {there[what]}" for what in here if here[what] != there[what]]:
-        raise UserError(f"{base.name} and {point.name} cannot be compared: {'; '.join(differing)}")
+    same_graph = agree(base.served["graph"], point.served["graph"])
+    differing = [what for what in here if here[what] != there[what] and not (what == "graph" and same_graph)]
+    if differing:
+        listed = "; ".join(f"{what} is {here[what]} and {there[what]}" for what in differing)
+        raise UserError(f"{base.name} and {point.name} cannot be compared: {listed}")
     common = base.rows.join(point.rows, on="question_id", suffix="_there")
     if common.is_empty():
         raise UserError(f"{base.name} and {point.name} have no question in common: name runs over the same ones")

@@ -141,7 +141,7 @@ def circumstances(
             number = number_of[point]
             summary, served = summaries[number], run["served"][number]
             label = f"{served['label']}: no language model" if served["label"] else "a language model"
-            stands = "" if summary.dataset == row.figure.dataset else " (a stand-in)"
+            stands = " (a stand-in)" if row.stood_in else ""
             lines[
                 f"{dataset_key(row.figure)}: ours is {summary.dataset}{stands}, {summary.questions:,} questions, "
                 f"graph {served['graph']}, answered by {served['model']} ({label})"
@@ -195,7 +195,7 @@ def _over_seeds(of_seeds: Sequence[pl.DataFrame], score: str, settings: Evaluati
         return None
     if len(values) > 1:
         return mean_over_seeds([float(of_seed.mean()) for of_seed in values])
-    return bootstrap_mean(values[0], resamples=settings.bootstrap_resamples, confidence=settings.confidence)
+    return bootstrap_mean(values[0], **settings.bootstrap)
 
 
 def _estimate(estimate: Estimate | None) -> str:

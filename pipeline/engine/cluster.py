@@ -35,6 +35,13 @@ def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
         ray.shutdown()
 
 
+def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
+    """CPUs and nodes of the configured cluster. Raises UserError when it does not answer."""
+    with joined(engine):
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        return float(ray.cluster_resources().get("CPU", 0)), nodes
+
+
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if given := address or os.environ.get("RAY_ADDRESS"):
@@ -50,20 +57,6 @@ def _connect(address: str | None, cpus: float) -> None:
             ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
 
 
-def _probe(address: str, named: str) -> None:
-    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
-    host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if not separator:
-        return  # "auto" and "local"
-    try:
-        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
-    except ValueError:
-        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None
-
-
 @contextmanager
 def _loopback_only() -> Iterator[None]:
     """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
@@ -77,3 +70,17 @@ def _loopback_only() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = several_machines
+
+
+def _probe(address: str, named: str) -> None:
+    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator:
+        return  # "auto" and "local"
+    try:
+        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
+    except ValueError:
+        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None

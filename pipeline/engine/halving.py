@@ -8,8 +8,6 @@ sign test over the questions that only one of the two gets right, at a level so 
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
@@ -19,10 +17,10 @@ import numpy.typing as npt
 import polars as pl
 
 from pipeline.datasets.port import Reject
+from pipeline.datasets.sampled import fair_order
 from pipeline.engine.shard import BARRIER, Barrier, Part, Shard
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
-from pipeline.types import Example
 
 DOUBT = 0.05
 """How probable it may be that the best point of some dataset is dropped."""
@@ -77,24 +75,6 @@ class Halving:
             return points
         hits = {point: wide[str(point)].to_numpy() > 0 for point in points}
         return tuple(survivors(hits, level=level))
-
-
-def fair_order(examples: Sequence[Example]) -> list[Example]:
-    """An order that is the same every time, in which each kind of question is spread evenly over the whole.
-
-    The kind is what scores are broken down by: type, level and hops. Within a kind the order is that of a hash.
-    """
-    kinds: defaultdict[tuple[str, ...], list[tuple[bytes, int]]] = defaultdict(list)
-    for place, example in enumerate(examples):
-        meta = example.question.meta
-        kind = tuple(str(meta.get(name)) for name in ("type", "level", "hops"))
-        kinds[kind].append((hashlib.blake2b(example.question.id.encode(), digest_size=8).digest(), place))
-    spread = sorted(
-        ((rank + 0.5) / len(members), key, place)
-        for members in kinds.values()
-        for rank, (key, place) in enumerate(sorted(members))
-    )
-    return [examples[place] for *_, place in spread]
 
 
 def survivors(hits: Mapping[int, npt.NDArray[np.bool_]], *, level: float) -> list[int]:

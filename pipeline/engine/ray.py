@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
 from pipeline.engine.cluster import joined
 from pipeline.engine.leases import Leases
 from pipeline.engine.local import open_shards
+from pipeline.engine.logs import json_lines
+from pipeline.engine.metrics import through_ray
 from pipeline.engine.shard import Barrier, Progress, Shard
 from pipeline.engine.watch import Watch
 from pipeline.engine.worker import Served, Worker
@@ -76,7 +79,10 @@ class QuestionWorker:
 
     def __init__(self, points: Sequence[Mapping[str, Any]], folder: Place) -> None:
         """Take what the worker will open."""
-        self._worker = Worker(points, folder)
+        worker = ray.get_runtime_context().get_worker_id()
+        self._logging = ExitStack()  # for as long as the actor lives
+        self._logging.enter_context(json_lines(points[0]["engine"], run=folder.name, worker=worker))
+        self._worker = Worker(points, folder, through_ray(folder.name))
         self._folder = RunFolder(folder)
 
     async def open(self) -> list[Served]:

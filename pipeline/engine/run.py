@@ -8,7 +8,7 @@ import platform
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from rich.console import Console
 from pipeline import config
 from pipeline.engine.halving import Halving
 from pipeline.engine.local import run_local
+from pipeline.engine.logs import console_of, json_lines
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.services import services
 from pipeline.engine.shard import Barrier, Part, Shard, rows_left, shards
@@ -46,11 +47,24 @@ class Point:
     """Resolved."""
 
 
+def compose_points(of_points: Iterable[Sequence[str]], console: Console) -> list[Point]:
+    """The points that these overrides describe. Raises UserError naming what is wrong with one."""
+    points: list[Point] = []
+    with console.status("") as status:  # of a large sweep this takes a while: about a tenth of a second each
+        for overrides in of_points:
+            points.append(Point(tuple(overrides), config.compose(overrides)))
+            status.update(f"composing the points: {len(points):,}")
+    return points
+
+
 def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
     """Run the points to their end, resuming what is there, and summarise them.
 
-    Raises UserError when the folder holds a run of another configuration.
+    Raises UserError for a wrong value, and when the folder holds a run of another configuration.
     """
+    with console.status("checking the points"):
+        for resolved in {config.canonical(point.config): point.config for point in points}.values():
+            config.check(resolved)
     _check_common(points)
     folder = RunFolder(run_dir(points))
     saved = folder.read_run()
@@ -59,8 +73,10 @@ def execute(points: Sequence[Point], console: Console) -> list[PointSummary]:
     elif folder.finished():
         raise UserError(f"{folder.path} holds traces but no run.yaml that says what of: name another run.dir")
     folder.create()
-    console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
-    with folder.held():
+    engine = points[0].config["engine"]
+    console = console_of(engine, console)
+    with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
+        console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
         ended = asyncio.run(_execute(points, folder, saved, console))
         return summarise(folder, ended)
 

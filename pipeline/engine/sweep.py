@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from rich.console import Console
 
-from pipeline import config
-from pipeline.engine.run import Point, execute, run_dir
+from pipeline.engine.run import Point, compose_points, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import PointSummary
 from pipeline.traces.folder import RunFolder
@@ -29,16 +28,16 @@ class Sweep:
 
     def run(self, batch: Sequence[Sequence[str]]) -> list[PointSummary]:
         """Run the points that these overrides describe. Raises UserError naming what is wrong with one."""
-        points = [Point(tuple(overrides), self._in_place(config.compose(overrides))) for overrides in batch]
-        for resolved in {config.canonical(point.config): point.config for point in points}.values():
-            config.check(resolved)
+        points = [self.in_place(point) for point in compose_points(batch, self._console)]
         summaries = execute(points, self._console)
         self.batches.append((RunFolder(run_dir(points)), summaries))
         return summaries
 
-    def _in_place(self, resolved: dict[str, Any]) -> dict[str, Any]:
+    def in_place(self, point: Point) -> Point:
+        """A point as it is run: where, and with which calls at hand."""
         if not self.batches:
-            return resolved
+            return point
         earlier = [folder.path for folder, _ in self.batches]
-        run, place = resolved["run"], earlier[0] / f"batch-{len(earlier):03d}"
-        return {**resolved, "run": {**run, "dir": str(place), "reuse": [*run["reuse"], *map(str, earlier)]}}
+        run, place = point.config["run"], earlier[0] / f"batch-{len(earlier):03d}"
+        run = {**run, "dir": str(place), "reuse": [*run["reuse"], *map(str, earlier)]}
+        return replace(point, config={**point.config, "run": run})

@@ -30,6 +30,8 @@ _LEADING = 8
 """Points shown while a sweep goes on."""
 _RANKING_S = 0.5
 """Seconds between two rankings of them."""
+_LINE_S = 30.0
+"""Seconds between two lines where there is no terminal to draw a bar on."""
 
 
 class _Bar(Bar):
@@ -44,7 +46,10 @@ class _Bar(Bar):
 
 
 class Watch:
-    """A progress bar with rate, time left and running Hits@1, fed by the executor; of a sweep, the leading points."""
+    """Rate, time left and running Hits@1, fed by the executor; of a sweep, the leading points.
+
+    A bar on a terminal; elsewhere, as in the log of a cluster's job, a plain line now and then.
+    """
 
     def __init__(
         self,
@@ -71,15 +76,17 @@ class Watch:
             TextColumn("Hits@1 {task.fields[hits]}"),
             console=console,
         )
-        self._ranked = -inf
+        self._ranked = self._told = -inf
         self._task = self._bar.add_task("questions", total=total, rate="", hits="–", start=False)
 
     def on_served(self, served: Sequence[Served]) -> None:
         """Check what a worker has opened, and show that the run goes on."""
         self._check(served)
-        if not self._bar.live.is_started:
-            self._bar.start()
+        if not self._bar.tasks[0].started:
+            self._told = time.monotonic()
             self._bar.start_task(self._task)
+            if self._draws:
+                self._bar.start()
 
     def say(self, line: str) -> None:
         """Tell something above the bar."""
@@ -98,9 +105,29 @@ class Watch:
         elapsed = self._bar.tasks[0].elapsed or 0.0
         rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
         self._bar.update(self._task, completed=self.sum.questions, hits=hits, rate=rate)
-        if self._names and time.monotonic() > self._ranked + _RANKING_S:
+        if not self._draws:
+            self._tell_now_and_then()
+        elif self._names and time.monotonic() > self._ranked + _RANKING_S:
             self._ranked = time.monotonic()
             self._bar.standings = standings(self.sum, self._names)
+
+    @property
+    def _draws(self) -> bool:
+        return self._bar.console.is_terminal
+
+    def _tell_now_and_then(self) -> None:
+        if time.monotonic() > self._told + _LINE_S:
+            self._told = time.monotonic()
+            self.say(self._line())
+
+    def _line(self) -> str:
+        task = self._bar.tasks[0]
+        total = "?" if task.total is None else f"{task.total:,.0f}"
+        left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
+        failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
+        hits = f"Hits@1 {task.fields['hits']}"
+        parts = (f"questions {self.sum.questions:,}/{total}", task.fields["rate"], left, hits, failed)
+        return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:
         return self
@@ -111,6 +138,8 @@ class Watch:
         self._bar.standings = None  # the final table follows
         if self._bar.live.is_started:
             self._bar.stop()
+        elif self._bar.tasks[0].started:
+            self.say(self._line())
 
 
 def standings(progress: Progress, names: Sequence[str]) -> Table:

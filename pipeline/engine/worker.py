@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,7 +13,9 @@ from functools import partial
 from typing import Any, Self
 
 from pipeline import config
+from pipeline.engine.logs import shard_of
 from pipeline.engine.memo import Memo
+from pipeline.engine.metrics import Recorder, Tell
 from pipeline.engine.question import Setting, row_of_twin, run_question
 from pipeline.engine.shard import Progress, Shard
 from pipeline.llm.prompt import Completion, Template
@@ -23,9 +26,13 @@ from pipeline.traces.place import Place
 from pipeline.traces.reader import RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.writer import write_shard
+from pipeline.traffic import Connected, Traffic
 from pipeline.types import Example
 
+_log = logging.getLogger(__name__)
+
 _LAG_PERIOD_S = 0.05
+_TELL_PERIOD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,8 @@ class Served:
 class Worker:
     """Opens the components of a run's points and runs shards on them."""
 
-    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Place) -> None:
-        """Take the resolved configuration of each point; nothing is opened yet."""
+    def __init__(self, points: Sequence[Mapping[str, Any]], folder: Place, tell: Tell) -> None:
+        """Take the resolved configuration of each point, and where metrics go; nothing is opened yet."""
         self._points = points
         self._folder = RunFolder(folder)
         self._settings: list[Setting] = []
@@ -55,6 +62,8 @@ class Worker:
         self._share = points[0]["engine"]["share"]
         self._slots = asyncio.Semaphore(points[0]["engine"]["concurrency"])
         self._lag_s = 0.0
+        self._recorder = Recorder(tell)
+        self._traffic: list[Traffic] = []
 
     async def __aenter__(self) -> Self:
         opened: dict[str, Any] = {}
@@ -65,8 +74,9 @@ class Worker:
             await self._stack.aclose()
             raise
         self._earlier = [RecordedCalls(run) for run in self._points[0]["run"]["reuse"]]
-        lag = asyncio.create_task(self._watch_loop())
-        self._stack.callback(lag.cancel)
+        self._traffic = [one for part in opened.values() if isinstance(part, Connected) for one in part.traffic]
+        for watch in (self._watch_loop(), self._keep_telling()):
+            self._stack.callback(asyncio.create_task(watch).cancel)
         gc.freeze()  # what is open stays open: to walk it in every full collection would hold up the loop for 0.1 s
         return self
 
@@ -82,6 +92,8 @@ class Worker:
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard at every point, and commit the shard."""
+        shard_of.set(shard.index)
+        self._recorder.queued += len(shard.examples)
         retried = await asyncio.to_thread(completions_of, self._folder.shard(shard.index))
         async with Draft(self._folder, shard.index) as draft:
             async with asyncio.TaskGroup() as group:
@@ -93,6 +105,8 @@ class Worker:
             await asyncio.gather(*self._templates.values())  # whatever a row names is there before it
             await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows)
             await draft.discard()
+        _log.info("shard committed", extra={"rows": len(rows)})
+        self._tell()
         on_row(Progress(loop_lag_s=self._lag_s))
 
     async def _watch_loop(self) -> None:
@@ -102,6 +116,15 @@ class Worker:
             due = loop.time() + _LAG_PERIOD_S
             await asyncio.sleep(_LAG_PERIOD_S)
             self._lag_s = max(self._lag_s, loop.time() - due)
+
+    async def _keep_telling(self) -> None:
+        """Tell the metrics now and then, also while no shard ends."""
+        while True:
+            await asyncio.sleep(_TELL_PERIOD_S)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._recorder.tell(self._traffic, self._lag_s)
 
     async def _run_points(
         self,
@@ -121,16 +144,21 @@ class Worker:
 
         async def run(setting: Setting, memo: Memo) -> list[TraceRow]:
             row = await run_question(example, setting, memo, self._store_template)
+            if row.error is not None:
+                _log.info("question failed", extra={"question": id, "point": row.point, "error": row.error})
             rows = [row, *(row_of_twin(row, point, name) for point, name in setting.points[1:])]
             for each in rows:
+                self._recorder.add(each)
                 on_row(Progress.of(each))
             return rows
 
         async with self._slots:
+            self._recorder.begin()
             common = memo_of(id)
             asking = [alive for setting in self._settings if (alive := _among(setting, points)).points]
             memos = [common if self._share else memo_of(f"{id} at point {s.points[0][0]}") for s in asking]
             rows = await asyncio.gather(*map(run, asking, memos))
+            self._recorder.in_flight -= 1
             return sorted((row for of_setting in rows for row in of_setting), key=lambda row: row.point)
 
     def _reused(self, question_id: str) -> dict[str, Completion]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -36,8 +35,8 @@ _COUNTERS = (
 COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
 """The trace columns that `tally` reads."""
 _ALIKE = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)
-_AT_ONCE = 64
-"""Tallies that are put together at a time."""
+_WAITING = 20_000
+"""At least so many rows of tallies are put together at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +142,14 @@ def tally(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     Each part needs `COLUMNS`, the counters only where there are any. The tally has one row per kind of row, with
     `questions`, how many there are, and with the sums of their counters.
     """
-    tallies = (_put_together([_as_tally(part)]) for part in parts)
-    total: list[pl.DataFrame] = []
-    while batch := list(islice(tallies, _AT_ONCE)):
-        total = [_put_together([*total, *batch])]
-    return total[0]
+    tallies: list[pl.DataFrame] = []
+    waiting = 0
+    for part in parts:
+        tallies.append(_put_together([_as_tally(part)]))
+        waiting += tallies[-1].height
+        if waiting > max(_WAITING, tallies[0].height):  # with the total growing, a row is put together a few times only
+            tallies, waiting = [_put_together(tallies)], 0
+    return _put_together(tallies)
 
 
 def _as_tally(rows: pl.DataFrame) -> pl.DataFrame:
@@ -198,12 +200,7 @@ def _summarise(rows: pl.DataFrame, point: Point, settings: Evaluation) -> PointS
 
 def _estimates(rows: pl.DataFrame, columns: Sequence[str], settings: Evaluation) -> dict[str, Estimate]:
     return {
-        column: bootstrap_mean(
-            values,
-            resamples=settings.bootstrap_resamples,
-            confidence=settings.confidence,
-            seed=settings.bootstrap_seed,
-        )
+        column: bootstrap_mean(values, **settings.bootstrap)
         for column in columns
         if len(values := _score_per_question(rows, column))
     }

@@ -21,7 +21,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.port import Dataset
 from pipeline.errors import UserError
 from pipeline.kg.candidates import Candidate, keep_first
-from pipeline.kg.fingerprint import fingerprint, rarest
+from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest
 from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
 from pipeline.kg.port import Batch, Hop, Neighbours, batch
 from pipeline.kg.relation_filter import RelationFilter
@@ -127,12 +127,13 @@ class EmbeddedGraph:
             yield ox.Quad(node(head), node(relation), node(tail) if isinstance(tail, str) else _literal(tail))
 
     def _identify(self) -> str:
+        facts = (fact for relation in rarest(self._counts) for fact in self._facts(relation))
+        found = fingerprint(self._counts, map(self._terms.n_triple, facts))
         if self.store is not None:
-            facts = (fact for relation in rarest(self._counts) for fact in self._facts(relation))
-            return fingerprint(self._counts, map(self._terms.n_triple, facts))
+            return found
         # A graph of the user's own may be edited between two runs, so each of its facts counts.
         total = sum(int.from_bytes(hashlib.blake2b(str(quad).encode(), digest_size=8).digest()) for quad in self._store)
-        return f"{sum(self._counts.values())}-{total % 2**64:016x}"
+        return of_every_fact(found, total)
 
     def _facts(self, relation: str) -> Iterator[Triple]:
         for quad in self._match(None, relation, None):

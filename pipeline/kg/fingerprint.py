@@ -7,6 +7,7 @@ the graph. (methods.md §8.8: two loads of the same dump may be different graphs
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 
 _SAMPLE_FACTS = 500
@@ -30,3 +31,14 @@ def fingerprint(counts: Mapping[str, int], lines: Iterable[str]) -> str:
     for part in (*(f"{relation}\t{count}" for relation, count in sorted(counts.items())), *sorted(set(lines))):
         content.update(part.encode("utf-8", errors="surrogatepass") + b"\0")
     return f"{sum(counts.values())}-{content.hexdigest()}"
+
+
+def of_every_fact(found: str, total: int) -> str:
+    """A fingerprint that also holds a sum over every fact, for a graph that is small enough to be read through."""
+    return f"{found}-{total % 2**64:016x}"
+
+
+def agree(one: str, other: str) -> bool:
+    """Whether two fingerprints can be of one graph: they are the same, or one of them knows every fact besides."""
+    shorter, longer = sorted((one, other), key=len)
+    return shorter == longer or re.sub("-[0-9a-f]{16}$", "", longer) == shorter

@@ -25,6 +25,7 @@ import aiohttp
 from pipeline.address import check_address
 from pipeline.errors import ServiceError, UserError
 from pipeline.text import printable
+from pipeline.traffic import Traffic
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Endpoint:
 
     url: str
     slots: asyncio.Semaphore
+    traffic: Traffic
     """One for each request that it may be busy with."""
     outstanding: int = 0
     """Requests under way, those that wait for a slot included."""
@@ -102,7 +104,7 @@ class Pool:
                 example="http://127.0.0.1:8890/sparql",
                 instead="VIRTUOSO_USER and VIRTUOSO_PASSWORD",
             )
-        self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight)) for url in urls]
+        self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight), Traffic("graph", url)) for url in urls]
         self._timeout_s = timeout_s
         self._retries = retries
         self._hedge = hedge
@@ -232,6 +234,7 @@ class Pool:
                 started = time.monotonic()
                 status, headers, body = await self._post(endpoint.url, query, self._timeout_s)
         except TimeoutError:
+            endpoint.traffic.failures += 1
             # Either the query is too slow, which trying again would not change, or the server hangs.
             hangs = await self._probe(endpoint)
             if hangs:
@@ -239,6 +242,7 @@ class Pool:
             message = f"{endpoint.url} did not answer within {self._timeout_s:g} s"
             raise _Unanswered(message, timeout=not hangs) from None
         except aiohttp.ClientError as error:
+            endpoint.traffic.failures += 1
             # A server that is busy, or that closed an idle connection, disconnects as well; that is no sickness.
             if not isinstance(error, aiohttp.ServerDisconnectedError):
                 self._put_aside(endpoint, str(error))
@@ -246,9 +250,12 @@ class Pool:
         finally:
             endpoint.outstanding -= 1
         if status != 200:
+            endpoint.traffic.failures += 1
             self._raise_for(endpoint, status, body)
         endpoint.strikes = 0
-        self._latencies.append(time.monotonic() - started)
+        latency = time.monotonic() - started
+        self._latencies.append(latency)
+        endpoint.traffic.latencies.append(latency)
         return Reply(body, endpoint.url, _CUT in headers, _INTERRUPTED in headers)
 
     async def _post(self, url: str, query: str, within_s: float) -> tuple[int, Mapping[str, str], bytes]:
@@ -279,7 +286,8 @@ class Pool:
     def _put_aside(self, endpoint: Endpoint, reason: str, *, changed: bool = True) -> None:
         """Leave an endpoint out until it answers; `changed` when it may be another server by then."""
         if endpoint.healthy:
-            endpoint.healthy, endpoint.problem = False, reason
+            endpoint.healthy = endpoint.traffic.usable = False
+            endpoint.problem = reason
             _log.warning("graph server %s is put aside: %s", endpoint.url, reason)
             task = asyncio.create_task(self._revive(endpoint, changed))
             self._probes.add(task)
@@ -295,7 +303,8 @@ class Pool:
                 _log.warning("graph server %s answers again, but stays aside: %s", endpoint.url, reason)
                 await asyncio.sleep(_MISFIT_EVERY_S)
                 continue
-            endpoint.healthy, endpoint.strikes = True, 0
+            endpoint.healthy = endpoint.traffic.usable = True
+            endpoint.strikes = 0
             self._revived.set()
             _log.warning("graph server %s answers again", endpoint.url)
             return

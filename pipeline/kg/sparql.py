@@ -26,6 +26,7 @@ from pipeline.kg.reader import Reader, Tally
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.survey import survey
 from pipeline.kg.terms import FREEBASE, Terms
+from pipeline.traffic import Traffic
 from pipeline.types import Direction, EntityId, LiteralNode, Question, Relation
 
 K = TypeVar("K", bound=Hashable)
@@ -91,6 +92,11 @@ class SparqlGraph:
             await lookup.close()
         await self._pool.__aexit__()
 
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Of each endpoint."""
+        return [endpoint.traffic for endpoint in self._pool.endpoints]
+
     def for_question(self, question: Question) -> Self:
         return self
 
@@ -133,7 +139,7 @@ class SparqlGraph:
             hidden=self._filter,
         )
         style = None if self.values_style == "auto" else self.values_style
-        learned = await survey(self._pool, queries, style=style, snapshot=self.snapshot)
+        self.learned = learned = await survey(self._pool, queries, style=style, snapshot=self.snapshot)
         self._pool.admit_by(partial(learned.misfit, self._pool))
         self._queries = learned.queries
         self._reader = Reader(self._pool.ask, learned.row_limit)

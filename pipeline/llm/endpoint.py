@@ -22,6 +22,7 @@ from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.http_pool import Reply, ServerPool, server_message
 from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion, Message
+from pipeline.traffic import Traffic
 from pipeline.types import Example
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class EndpointModel(Calls, OneModel):
         for url in self.base_urls:
             check_address(url, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
         self.label: str | None = "approximate choices" if self.approximate_choices else None
+        self.context_length: int | None = None
+        """The fewest tokens that a server has room for, prompt and reply together, where they tell. Set once opened."""
 
     async def __aenter__(self) -> Self:
         """Connect, and find out what is served. Raises UserError when no server answers or the model is not there."""
@@ -86,6 +89,11 @@ class EndpointModel(Calls, OneModel):
 
     async def __aexit__(self, *exc: object) -> None:
         await self._opened.aclose()
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Of each server."""
+        return self._pool.traffic
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Self:
         return self
@@ -149,16 +157,16 @@ class EndpointModel(Calls, OneModel):
             return self._token_ids[choice]
 
     async def _tokenise(self, choice: str) -> int:
-        tokens = await self._tokens(choice)
+        tokens = await self.tokens(choice)
         if len(tokens) != 1:
             raise UserError(
                 f"'{choice}' is {len(tokens)} tokens for {self._name}, and only single tokens can be weighed: "
                 "serve a model whose tokenizer has it as one token."
             )
-        return int(tokens[0])
+        return tokens[0]
 
-    async def _tokens(self, text: str) -> list[int]:
-        """The ids of a text's tokens, from vLLM's `/tokenize`.
+    async def tokens(self, text: str) -> list[int]:
+        """The ids of a text's tokens, from vLLM's `/tokenize`. Raises UserError where the server is no vLLM.
 
         Ray Serve LLM refuses that for some versions of vLLM; then they are read off a completion of one token.
         """
@@ -242,6 +250,8 @@ class EndpointModel(Calls, OneModel):
         if self.model is None and len(cards) != 1:
             raise UserError(f"{reply.url} serves {len(cards)} models ({names}): set llm.model to one of them.")
         name = self.model if self.model is not None else next(iter(cards))
+        if room := cards[name].get("max_model_len"):
+            self.context_length = min(room, self.context_length or room)
         return name, self._identity(cards[name])
 
     def _identity(self, card: Mapping[str, Any]) -> str:

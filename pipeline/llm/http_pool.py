@@ -24,6 +24,7 @@ from yarl import URL
 
 from pipeline.errors import ServiceError
 from pipeline.text import printable
+from pipeline.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class _Server:
 
     url: str
     """Base address, ending in a slash."""
+    traffic: Traffic
     in_flight: int = 0
     failures: int = 0
     """Consecutive failures; 0 after any answer."""
@@ -85,7 +87,7 @@ class ServerPool:
         breaker_reset_s: float,
     ) -> None:
         """Describe the pool; nothing is connected yet. `conf/llm/endpoint.yaml` explains the values; no key is `""`."""
-        self._servers = [_Server(url.rstrip("/") + "/") for url in urls]
+        self._servers = [_Server(url.rstrip("/") + "/", Traffic("model", url)) for url in urls]
         self._api_key = api_key
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_timeout_s)
         self._survey_timeout = aiohttp.ClientTimeout(total=connect_timeout_s)
@@ -109,6 +111,11 @@ class ServerPool:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._session.close()
+
+    @property
+    def traffic(self) -> list[Traffic]:
+        """Of each server."""
+        return [server.traffic for server in self._servers]
 
     async def post(self, path: str, body: bytes, *, affinity: int = 0) -> Reply:
         """Post JSON to `path`, relative to the base address, on one of the servers.
@@ -170,6 +177,7 @@ class ServerPool:
     async def _send(self, server: _Server, path: str, body: bytes) -> Reply:
         probe = server.probing = bool(server.open_until)
         server.in_flight += 1
+        began = time.monotonic()
         try:
             async with self._session.post(_resolve(server.url, path), data=body, allow_redirects=False) as response:
                 reply = await _read(server, response)
@@ -182,15 +190,18 @@ class ServerPool:
         if reply.status >= 500:
             self._note_failure(server)
         else:
-            server.failures, server.open_until = 0, 0.0
+            server.failures, server.open_until, server.traffic.usable = 0, 0.0, True
+            server.traffic.latencies.append(time.monotonic() - began)
         return reply
 
     def _note_failure(self, server: _Server) -> None:
         server.failures += 1
+        server.traffic.failures += 1
         if server.failures >= self._breaker_failures:
             if not server.open_until:
                 log.warning("%s failed %d times in a row; leaving it alone for a while", server.url, server.failures)
             server.open_until = time.monotonic() + self._breaker_reset_s
+            server.traffic.usable = False
 
     async def _get(self, server: _Server, path: str) -> Reply | str:
         try:

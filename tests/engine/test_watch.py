@@ -29,10 +29,11 @@ from pipeline.types import Rejected
 SERVED = [Served("oracle", "oracle", "graph")]
 
 
-def shown(total: int | None, *progress: Progress) -> str:
-    """The last state of the bar."""
+def shown(total: int | None, *progress: Progress, terminal: bool = True) -> str:
+    """The bar on a terminal, its last state at the end; plain lines elsewhere."""
     text = io.StringIO()
-    watch = Watch(Console(file=text, width=200), total=total, on_served=lambda served: None)
+    console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
+    watch = Watch(console, total=total, on_served=lambda served: None)
     with watch:
         watch.on_served(SERVED)
         for part in progress:
@@ -50,6 +51,18 @@ def test_without_a_total_and_without_gold() -> None:
     text = shown(None, Progress(questions=3))
     assert "3/?" in text
     assert "Hits@1 –" in text
+
+
+def test_where_there_is_no_terminal_plain_lines_say_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1)]
+    assert len(shown(2000, *parts, terminal=False).splitlines()) == 1, "at the end"
+    monkeypatch.setattr("pipeline.engine.watch._LINE_S", 0.0)
+    first, second, last = shown(2000, *parts, terminal=False).splitlines()
+    assert first.startswith("questions 2/2,000 · ")
+    assert first.endswith(("/s · Hits@1 1.000", " s left · Hits@1 1.000"))
+    assert second.endswith(" · Hits@1 0.667 · 1 failed")
+    assert last.startswith("questions 4/2,000 · ")
+    assert shown(None, *parts, terminal=False).startswith("questions 2/? · ")
 
 
 def test_nothing_is_shown_of_a_run_that_never_began() -> None:

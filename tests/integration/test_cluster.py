@@ -124,7 +124,7 @@ def test_a_slow_node_does_less_and_what_it_is_late_with_is_done_by_another(
     local: pl.DataFrame, nodes: Nodes, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    with nodes.joined("slow", latency_s=3), nodes.joined("fast"), running(run, *nodes.ray) as ended:
+    with nodes.joined("slow", latency_s=3, cpus=4), nodes.joined("fast", cpus=4), running(run, *nodes.ray) as ended:
         said = ended()
     slow, fast = nodes.questions("slow"), nodes.questions("fast")
     assert len(fast) > 5 * len(slow) > 0, "workers are spread over the nodes, and pull work as fast as they do it"

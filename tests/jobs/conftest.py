@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -136,13 +135,6 @@ def model_server() -> Iterator[Callable[..., tuple[FixedReply, list[str]]]]:
             return model, ["llm=endpoint", running.enter_context(serving(model))]
 
         yield start
-
-
-@pytest.fixture
-def closed_port() -> int:
-    """A port of this machine on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

@@ -205,6 +205,14 @@ def test_runs_of_different_circumstances_are_refused(words: str, differs: str, r
     assert said.startswith(f"good:0 and other:0 cannot be compared: {differs}")
 
 
+def test_an_unfinished_run_is_said_to_be_one(runs: Path, kgqa: Kgqa) -> None:
+    shutil.copytree(runs / "bad", "bad")
+    assert "not complete" not in kgqa("compare", runs / "good", "bad").out
+    Path("bad", "summary.json").unlink()
+    said = kgqa("compare", runs / "good", "bad").out
+    assert "bad is not complete: compared are the questions answered so far" in said
+
+
 def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> None:
     for run, shards in (("good", "01"), ("bad", "23")):
         shutil.copytree(runs / run, run)

@@ -42,6 +42,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ),
         ("method.judge=maybe", "method.judge='maybe' is wrong: input should be true or false or 'structural'"),
         ("engine.concurrency=x", "engine.concurrency='x' is wrong"),
+        ("engine.log=xml", "engine.log='xml' is wrong: input should be 'text' or 'json'"),
         ("dataset.strict=maybe", "dataset.strict='maybe' is wrong: input should be true or false"),
         ("budget.max_llm_calls=x", "budget.max_llm_calls='x' is wrong"),
         ("budget=3", "budget=3 is wrong: it should be a section with keys of its own"),

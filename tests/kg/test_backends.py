@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.fingerprint import agree
 from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE
 from pipeline.kg.port import KnowledgeGraph, Neighbours, node_order
 from pipeline.kg.sparql import SparqlGraph
@@ -302,6 +303,20 @@ async def test_a_store_and_an_endpoint_over_the_same_facts_share_a_fingerprint(
     endpoint = await oxigraph_endpoint(FACTS)
     async with EmbeddedGraph(store=_store(FACTS, tmp_path / "s")) as one, SparqlGraph(endpoints=(endpoint.url,)) as two:
         assert one.fingerprint == two.fingerprint
+
+
+async def test_a_graph_in_memory_agrees_with_a_store_of_the_same_facts_and_with_no_other(tmp_path: Path) -> None:
+    edited = [*FACTS[:-1], FACTS[-1]._replace(relation="people.person.other")]
+    async with (
+        EmbeddedGraph(store=_store(FACTS, tmp_path / "s")) as store,
+        EmbeddedGraph(dataset=Facts(tuple(FACTS))) as memory,
+        EmbeddedGraph(dataset=Facts(tuple(edited))) as other,
+    ):
+        assert memory.fingerprint != store.fingerprint, "each fact counts where all are read"
+        assert agree(memory.fingerprint, store.fingerprint)
+        assert agree(store.fingerprint, memory.fingerprint)
+        assert not agree(other.fingerprint, store.fingerprint)
+        assert not agree(other.fingerprint, memory.fingerprint)
 
 
 async def test_several_processes_may_open_one_store(tmp_path: Path) -> None:

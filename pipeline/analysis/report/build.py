@@ -12,6 +12,7 @@ from pipeline.analysis.report.table import point_table
 from pipeline.analysis.report.view import BlockView, Kinds, Page, RunView, ScoreView
 from pipeline.analysis.report.words import SCORES, Words, inserted, labelled
 from pipeline.evaluation.summary import Group, PointSummary
+from pipeline.kg.fingerprint import agree
 
 _KIND_SCORES = ("hits_at_1", "f1")
 
@@ -106,13 +107,15 @@ def _warnings(block: Block) -> list[str]:
     unfinished = dict.fromkeys(inserted(point.run.name) for point in block.points if point.run.totals is None)
     left_out = len(block.points) - len(block.comparable)
     failed = sum(point.summary.failed for point in block.points)
-    graphs = {point.served["graph"] for point in block.points}
+    graphs = [point.served["graph"] for point in block.points]
     said = {
         f"{', '.join(unfinished)} is not complete: these are the questions answered so far. "
         "Its command goes on with it.": unfinished,
         f"{left_out} points answered fewer questions than others: they are in the table, but not compared.": left_out,
         f"{failed:,} questions failed and count as wrong: run.retry_failed=true runs them again.": failed,
-        "The points ran on different graphs, which alone can make a difference.": len(graphs) > 1,
+        "The points ran on different graphs, which alone can make a difference.": not all(
+            agree(graphs[0], other) for other in graphs
+        ),
         "The runs were scored anew after they ran: the table has the new scores, recommendations and averaged curves "
         "rest on the old ones.": block.rescored,
     }

@@ -107,13 +107,7 @@ class Answers:
 
     def means(self, columns: npt.ArrayLike) -> list[Estimate]:
         """The means of columns made of the values, shape (questions, columns), with intervals over the questions."""
-        return bootstrap_means(
-            columns,
-            clusters=self.sources,
-            resamples=self.evaluation.bootstrap_resamples,
-            confidence=self.evaluation.confidence,
-            seed=self.evaluation.bootstrap_seed,
-        )
+        return bootstrap_means(columns, clusters=self.sources, **self.evaluation.bootstrap)
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,8 @@ def _without_turning_back(
 
 def _turning_point(instance: Instance, names: Names) -> int | None:
     """The number of hops to the first unnamed node that is left by the very edge it was reached by."""
+    unnamed = [hops for hops in range(1, instance.length) if node_name(instance.steps[hops - 1].node, names) is None]
+    if not unnamed:  # nearly always, and then its facts need not be written out
+        return None
     facts = instance.triples
-    for hops in range(1, instance.length):
-        if facts[hops - 1] == facts[hops] and node_name(instance.nodes[hops], names) is None:
-            return hops
-    return None
+    return next((hops for hops in unnamed if facts[hops - 1] == facts[hops]), None)

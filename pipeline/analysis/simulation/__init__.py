@@ -1,0 +1,1 @@
+"""A cluster on paper: a discrete-event simulation of a run, fed with measured service times."""

@@ -1,0 +1,171 @@
+"""The container images and the compose file: linted, parsed, and held to what is in the project."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+from dockerfile_parse import DockerfileParser
+from packaging.requirements import Requirement
+
+from tests.infra.support import INFRA
+
+ROOT = INFRA.parent
+DOCKERFILES = sorted((INFRA / "docker").glob("Dockerfile.*"))
+VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
+
+
+def instructions(file: Path) -> list[tuple[str, str]]:
+    with file.open("rb") as stream:
+        parsed = DockerfileParser(fileobj=stream).structure
+    return [(each["instruction"], each["value"]) for each in parsed]
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)
+def test_hadolint_has_nothing_to_say(file: Path) -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, "--no-color", file], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_there_is_an_image_for_each_part() -> None:
+    assert [file.suffix for file in DOCKERFILES] == [".cpu", ".gpu", ".virtuoso"]
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)
+def test_images_are_pinned_run_as_a_user_and_copy_what_is_there(file: Path) -> None:
+    lines = instructions(file)
+    bases = [value.split(" AS ")[0] for name, value in lines if name == "FROM"]
+    assert all(re.fullmatch(r"[\w./-]+:\d+\.\d+[\w.-]*", base) for base in bases), "an exact version, not latest"
+    users = [value for name, value in lines if name == "USER"]
+    assert users == ["1000:1000"]
+    copied = [value.split()[:-1] for name, value in lines if name == "COPY" and not value.startswith("--from")]
+    for source in (source for sources in copied for source in sources):
+        assert (ROOT / source).exists(), source
+        assert sent_to_the_engine(source), f".dockerignore leaves out {source}"
+
+
+def sent_to_the_engine(source: str) -> bool:
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    return any(source == each or source.startswith(f"{each}/") for each in kept)
+
+
+def test_nodes_of_one_cluster_have_the_same_python_and_ray() -> None:
+    bases = {value.split(" AS ")[0] for file in DOCKERFILES[:2] for name, value in instructions(file) if name == "FROM"}
+    assert len(bases) == 1
+    pinned = (INFRA / "docker" / "constraints.txt").read_text().splitlines()
+    of_gpu = (INFRA / "docker" / "constraints.gpu.txt").read_text().splitlines()
+    (ray,) = (line for line in pinned if line.startswith("ray=="))
+    assert ray in of_gpu
+    (cluster,) = yaml.safe_load_all((INFRA / "k8s" / "raycluster.yaml").read_text())
+    assert ray == f"ray=={cluster['spec']['rayVersion']}"
+
+
+def test_every_dependency_of_the_cpu_image_is_pinned_to_a_version_that_fits() -> None:
+    lines = (INFRA / "docker" / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in map(Requirement, project["dependencies"]):
+        assert pins[requirement.name.lower()] in requirement.specifier, requirement
+
+
+def compose(**environment: str) -> dict[str, Any]:
+    """The compose file with the variables of the environment filled in, as the command does it."""
+
+    def fill(found: re.Match[str]) -> str:
+        name, rule, default = found.groups()
+        if name in environment:
+            return environment[name]
+        assert rule == "-", f"{name} must be set: {default}"
+        return default
+
+    return yaml.safe_load(VARIABLE.sub(fill, (INFRA / "docker" / "compose.yaml").read_text()))
+
+
+@pytest.fixture
+def composed() -> dict[str, Any]:
+    return compose(RAY_AUTH_TOKEN="token", DATABASE="/graphs/freebase")
+
+
+def test_the_compose_file_keeps_to_the_compose_specification(composed: dict[str, Any]) -> None:
+    services = {"ray-head", "ray-worker", "vllm", "virtuoso-1", "virtuoso-2", "prometheus", "grafana"}
+    assert set(PyCompose.from_yaml(yaml.safe_dump(composed)).service_names()) == services
+    composed["services"]["vllm"]["prots"] = []
+    with pytest.raises(ValueError, match="prots"):
+        PyCompose.from_yaml(yaml.safe_dump(composed))
+
+
+def test_ports_are_published_to_this_machine_alone(composed: dict[str, Any]) -> None:
+    ports = [port for service in composed["services"].values() for port in service.get("ports", [])]
+    assert len(ports) == len(set(ports)) == 6
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_no_secret_has_a_default() -> None:
+    text = (INFRA / "docker" / "compose.yaml").read_text()
+    for name in ("RAY_AUTH_TOKEN", "DATABASE"):
+        assert {rule for variable, rule, _ in VARIABLE.findall(text) if variable == name} == {"?"}
+    assert not re.search(r"(?i)password: *[\"']?\w", text)
+
+
+def test_what_services_mount_build_and_wait_for_is_there(composed: dict[str, Any]) -> None:
+    folder = INFRA / "docker"
+    for service in composed["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (folder / source).resolve().exists(), source
+            elif not source.startswith("/"):
+                assert source in composed["volumes"]
+        if build := service.get("build"):
+            assert ((folder / build["context"]).resolve() / build["dockerfile"]).is_file()
+            assert (folder / build["context"]).resolve() == ROOT
+        assert set(service.get("depends_on", [])) <= composed["services"].keys()
+        assert ":" in service["image"]
+        assert not service["image"].endswith(":latest")
+
+
+def test_prometheus_finds_the_services_by_their_names(composed: dict[str, Any]) -> None:
+    scraped = yaml.safe_load((INFRA / "monitoring" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = {target for job in scraped for each in job.get("static_configs", []) for target in each["targets"]}
+    assert {target.split(":")[0] for target in targets} <= composed["services"].keys()
+    (listed,) = (file for job in scraped for each in job.get("file_sd_configs", []) for file in each["files"])
+    shared = [
+        volume.split(":")[:2]
+        for name in ("ray-head", "prometheus")
+        for volume in composed["services"][name]["volumes"]
+        if volume.split(":")[1] == str(Path(listed).parent)
+    ]
+    assert shared == [["ray", "/tmp/ray"]] * 2
+
+
+def test_the_build_of_the_cpu_image_makes_a_package_from_what_it_copies(tmp_path: Path) -> None:
+    """The steps of its first stage, without the downloads: what is not copied would be missed here."""
+    for sources in (value.split() for name, value in instructions(DOCKERFILES[0]) if name == "COPY"):
+        *copied, to = sources
+        if "--from=build" in copied:
+            continue
+        for source in copied:
+            target = tmp_path / to if len(copied) > 1 or to.endswith("/") else (tmp_path / to).parent
+            target.mkdir(parents=True, exist_ok=True)
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, tmp_path / to, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, target)
+    built = subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=tmp_path, check=False)
+    assert built.returncode == 0
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    listed = subprocess.run(
+        [sys.executable, "-m", "zipfile", "--list", str(wheel)], check=True, capture_output=True, text=True
+    ).stdout
+    assert {"jobs/evaluate.py", "pipeline/conf/config.yaml", "hydra_plugins/"} <= {
+        part for line in listed.splitlines() for part in (line.split()[0], line.split()[0].partition("/")[0] + "/")
+    }
