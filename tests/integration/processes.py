@@ -40,10 +40,10 @@ def _actors(mark: str, name: str) -> list[int]:
     return [int(process.name) for process in marked(mark) if re.match(name, command(process))]
 
 
-def listening(mark: str) -> dict[str, set[str]]:
-    """The addresses that each marked process accepts connections on, by its command."""
+def listening(mark: str) -> dict[str, set[tuple[str, int]]]:
+    """The addresses and ports that each marked process accepts connections on, by its command."""
     addresses = dict(_listening_sockets())
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[tuple[str, int]]] = {}
     for process in marked(mark):
         try:
             sockets = {str(link.readlink()) for link in (process / "fd").iterdir()}
@@ -53,12 +53,13 @@ def listening(mark: str) -> dict[str, set[str]]:
     return {name: on for name, on in found.items() if on}
 
 
-def _listening_sockets() -> Iterator[tuple[str, str]]:
+def _listening_sockets() -> Iterator[tuple[str, tuple[str, int]]]:
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A":
-                yield f"socket:[{inode}]", _address(local.partition(":")[0])
+                address, _, port = local.partition(":")
+                yield f"socket:[{inode}]", (_address(address), int(port, 16))
 
 
 def _address(words: str) -> str:
