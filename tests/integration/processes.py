@@ -12,17 +12,28 @@ MARK = "KGQA_TEST_MARK"
 
 
 def marked(mark: str) -> Iterator[Path]:
-    """The folders below `/proc` of running processes with the mark in their environment."""
+    """The folders below `/proc` of running processes with the mark in their environment, and of those they started.
+
+    A process that gives itself another title, as Ray's do, may write it over its environment.
+    """
+    parents, found = {}, set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
+            parents[folder] = Path("/proc", re.findall(r"PPid:\s*(\d+)", (folder / "status").read_text())[0])
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
-                yield folder
+                found.add(folder)
         except OSError:  # it has just gone
             continue
+    while started := {folder for folder, parent in parents.items() if parent in found} - found:
+        found |= started
+    yield from found
 
 
 def command(process: Path) -> str:
-    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:  # it has just gone
+        return ""
 
 
 def question_workers(mark: str) -> list[int]:
