@@ -51,6 +51,7 @@ HELP = {
     "score": {"dataset", "evaluation", "kg"},
     "simulate": set(),
     "references": set(GROUPS),
+    "collect arg": set(GROUPS),
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
 }
@@ -71,6 +72,7 @@ def test_the_commands() -> None:
             "report",
             "graph",
             "references",
+            "collect",
             "simulate",
             "benchmark",
         ),
