@@ -120,20 +120,23 @@ async def waypoints(kg: GraphLookups, topic: EntityId, path: Sequence[Relation],
 async def draw_walk(
     kg: GraphLookups, topic: EntityId, path: Sequence[Relation], goals: Container[Node], random: Random
 ) -> tuple[Node, ...] | None:
-    """The nodes that a path leads through from `topic` to a goal, drawn at random; none is come to twice.
+    """The nodes that a path leads through from `topic` to a goal, drawn at random; None where there is no such walk.
 
-    None where no such walk is. Lookups as `instantiate`.
+    No node is come to twice, unless goals can only be reached so. Lookups as `instantiate`.
     """
-    return _drawn((topic,), await _leading(kg, topic, path, goals), random)
+    ahead = await _leading(kg, topic, path, goals)
+    return _drawn((topic,), ahead, random, returning=False) or _drawn((topic,), ahead, random, returning=True)
 
 
 def _drawn(
-    walk: tuple[Node, ...], ahead: Sequence[Mapping[Node, Sequence[Node]]], random: Random
+    walk: tuple[Node, ...], ahead: Sequence[Mapping[Node, Sequence[Node]]], random: Random, *, returning: bool
 ) -> tuple[Node, ...] | None:
     if not ahead:
         return walk[1:]
-    onwards = [node for node in ahead[0].get(walk[-1], ()) if node not in walk]
-    tries = (_drawn((*walk, node), ahead[1:], random) for node in random.sample(onwards, len(onwards)))
+    onwards = [node for node in ahead[0].get(walk[-1], ()) if returning or node not in walk]
+    tries = (
+        _drawn((*walk, node), ahead[1:], random, returning=returning) for node in random.sample(onwards, len(onwards))
+    )
     return next(filter(None, tries), None)
 
 

@@ -38,7 +38,7 @@ from pipeline.types import Answer, EntityId, Node, Prediction, Question, Relatio
 
 T = TypeVar("T")
 
-_UNREADABLE = "a name in it looks like a part of the layout"
+_UNREADABLE = "the text would not read back as it was labelled"
 _ANSWERS_OF_A_PATH = 5
 """Answers that the critic is told when it judges a path."""
 
@@ -141,8 +141,8 @@ class ArGCollection:
         kg = case.tools.kg
         goals = await answer_nodes(kg, case.question.gold.answers)
         nodes = await draw_walk(kg, topic, path, goals, case.random)
-        if nodes is None:
-            raise Unfit("the path reaches an answer only by coming to a node twice")
+        if nodes is None:  # the walk was cut at a layer that is too wide
+            raise Unfit("no walk along the path ends in an answer")
         walk = Instance(topic)
         for relation, node in zip(path, nodes, strict=True):
             walk = walk.then(relation, node)
