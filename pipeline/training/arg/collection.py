@@ -177,12 +177,16 @@ class ArGCollection:
             text = _with_tails(reached, hop, None)
 
     async def _offer_relations(self, case: _Case, text: str, so_far: Instance) -> RelationSegment:
-        """The relations nearest to the question and the next hop; that hop's own takes the last place if need be."""
+        """The relations nearest to the question and the next hop, that hop's own among them, in an order drawn.
+
+        The hop's own is what was asked for, so it would stand first in every text.
+        """
         relation, end = so_far.steps[-1].relation.name, node_name(so_far.end, case.names)
         query = " ".join(filter(None, (case.question.text, relation, end)))
         found = await case.tools.retrieval.relations(query, self.retrieve_k)
         before = so_far.first(so_far.length - 1)
         group = _with(relation, found, self.retrieve_k)
+        group = tuple(case.random.sample(group, len(group)))
         return RelationSegment(case.question, prompted=False, before=text, group=group, instances=(before,))
 
     async def _offer_tails(self, case: _Case, text: str, so_far: Instance) -> EntitySegment:
