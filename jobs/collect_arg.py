@@ -27,6 +27,8 @@ def main(argv: list[str]) -> int:
         print(help_text("kgqa collect arg [group=choice] [key=value] …", argv, name=_NAME))
         return 0
     settings = config.compose(argv, name=_NAME)
+    for section in ("material", "collect"):  # a wrong value is told by the key that it was given under
+        config.build(section, settings)
     point = Point(tuple(argv), _as_run(settings))
     (summary,) = execute([point], Console(stderr=True))
     folder, output = RunFolder(run_dir([point])), Path(settings["output"])
@@ -51,8 +53,9 @@ def report_file(output: Path) -> Path:
 def _as_run(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a run whose method is the collection, over solved questions."""
     own = {name: settings[name] for name in config.SECTIONS}
+    material = {**settings["material"], "strict": settings["dataset"]["strict"]}
     choices = {**settings["choices"], "method": settings["collect"]["name"]}
-    return {**own, "dataset": settings["material"], "method": settings["collect"], "choices": choices}
+    return {**own, "dataset": material, "method": settings["collect"], "choices": choices}
 
 
 if __name__ == "__main__":

@@ -319,7 +319,7 @@ def _payload(sample: Sample, names: Names) -> dict[str, Any]:
     """The sample as the trace holds it."""
     return {
         "text": sample.text,
-        "topic": sample.walk.start,
+        "topic": {"id": sample.walk.start, "name": node_name(sample.walk.start, names)},
         "path": [
             {
                 "relation": step.relation.name,
