@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -48,6 +50,7 @@ class Collected:
         replies: Mapping[str, str | Sequence[str]] | None = None,
         *,
         known: Sequence[Relation] | None = None,
+        seed: int = 0,
         **settings: Any,
     ) -> None:
         graph = DictionaryGraph(facts)
@@ -59,6 +62,7 @@ class Collected:
             write=lambda prompt: prompt.write_as_oracle(truth, None),
             retrieval=VocabularyRetrieval(vocabulary=graph.vocabulary()),
         )
+        self.tools.tools = replace(self.tools.tools, rng=lambda role, turn=0, /: Random(f"{role}|{turn}|{seed}"))
         self.answer = asyncio.run(ArGCollection(**settings).answer(question, self.tools.tools))
 
     @property
@@ -143,6 +147,19 @@ def test_only_answers_that_the_text_shows_are_given() -> None:
     gold = ["Book 7", "Book 1", "Book 2", "Book 8"]
     row = Collected(solved(gold, Relation("wrote", "out")), facts, paths="known").row
     assert set(row["answers"]) == set(gold) & set(row["hops"][0]["entities"])
+
+
+def test_an_unnamed_node_is_no_answer_even_where_it_is_gold() -> None:
+    facts: list[Fact] = [("Ann", "wrote", "m.1"), ("Ann", "wrote", "Oak")]
+    gold = Gold((GoldAnswer("m.1", id="m.1"), GoldAnswer("Oak", id="Oak")), {"Ann": ((Relation("wrote", "out"),),)})
+    question = Solved("q", "test", "train", TEXT, (Entity("Ann", "Ann"),), gold=gold)
+    for seed in range(9):
+        collected = Collected(question, facts, paths="known", seed=seed)
+        if collected.tools.payloads("rejected"):
+            assert collected.rejected == "the answer has no name"
+        else:
+            assert collected.row["answers"] == {"Oak": "[Fully Useful]"}
+            assert list(collected.row["hops"][0]["entities"]) == ["Oak", "Unknown Entity"]
 
 
 def test_an_unreasonable_path_ends_the_text_with_what_the_model_is_to_know() -> None:

@@ -236,7 +236,8 @@ class ArGCollection:
         """The gold answers that the text shows, judged; after an early stop, which is to answer from memory, all."""
         gold = case.question.gold.answers
         goals = await answer_nodes(case.tools.kg, gold)
-        shown = [name for name, tails in reached.shown_tails.items() if any(tail.end in goals for tail in tails)]
+        tails = (pair for pair in reached.shown_tails.items() if pair[0] != UNKNOWN_ENTITY)
+        shown = [name for name, of_name in tails if any(tail.end in goals for tail in of_name)]
         named = [one_line(answer.name) for answer in gold] if stopped else shown
         answers = tuple(dict.fromkeys(named))[: self.max_answers]
         return await self._ask(case, Utility(case.question, answers))
