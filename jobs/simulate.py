@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -128,8 +129,9 @@ def _reading() -> str:
 
 def _tables(demands: Demands, plan: Plan) -> Iterator[Table]:
     sizes = [f"{gpus:,} GPU{'s' * (gpus > 1)}" for gpus in plan.gpus]
-    for dataset, methods in demands.items():
-        asked = plan.questions[dataset]
+    for dataset, asked in plan.questions.items():
+        if (methods := demands.get(dataset)) is None:
+            continue
         rows = [[method, *(_cell(rows, asked, gpus, plan) for gpus in plan.gpus)] for method, rows in methods.items()]
         yield Table(f"{dataset}, {asked:,} questions", ["method", *sizes], rows)
     yield Table(
@@ -167,7 +169,7 @@ def _limits(demands: Demands, plan: Plan) -> Iterator[tuple[str, str, str, str]]
             plan.requests_per_s,
             "requests/s",
             calls,
-            "more ingresses, or llm=endpoint straight to the servers",
+            "more ingresses or llm=endpoint straight to the servers",
         ),
         ("question worker", 1000 / plan.cpu_ms_per_call, "calls/s", calls, "more of engine.workers"),
         ("Virtuoso replica", plan.entities_per_s, "entities/s", entities, "more replicas from the same database"),
@@ -196,29 +198,31 @@ def _count(gpus: float) -> str:
 
 
 def _page(tables: Sequence[Table], plan: Plan) -> str:
-    head = [
-        "# A cluster on paper",
-        "",
-        f"Made by `kgqa simulate output={plan.output}`. `conf/simulate.yaml` holds every figure that goes in, with the",
-        "command that measured it on two cores, or the word assumption. `kgqa benchmark cluster` holds the simulation",
-        "against real runs: it gave 0.89 to 0.97 of the time of four of them, on cores that others used as well.",
-        "",
-        "What questions ask was measured on samples of the real questions, over slices of Freebase and over MetaQA,",
-        "answered by an oracle that errs in 15 % of its calls; its tokens are counted at four characters each. A",
-        "served model writes more, and the whole of Freebase has larger hubs: `kgqa simulate RUN …` projects runs of",
-        "your own.",
-        "",
-        f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of",
-        f"its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed).",
-        f"{plan.gpus_per_machine} of them are a machine with one question worker and one ingress of Ray Serve;",
-        f"{plan.gpus_per_replica} share a Virtuoso replica. A cell tells, {_reading()}.",
-        "",
-    ]
+    sources = (
+        f"Made by `kgqa simulate output={plan.output}`. `conf/simulate.yaml` holds every figure that goes in, with the "
+        "command that measured it on two cores, or the word assumption. `kgqa benchmark cluster` holds the simulation "
+        "against real runs: it gave 0.89 to 0.97 of the time of four of them, on cores that others used as well."
+    )
+    demands = (
+        "What questions ask was measured on samples of the real questions, over slices of Freebase and over MetaQA, "
+        "answered by an oracle that errs in 15 % of its calls; its tokens are counted at four characters each. A "
+        "served model writes more, and the whole of Freebase has larger hubs: `kgqa simulate RUN …` projects your own "
+        "runs."
+    )
+    cluster = (
+        f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens a second, writes {plan.reply_tokens_per_s:g} in each of "
+        f"its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} an hour (assumed). "
+        f"{plan.gpus_per_machine} of them are a machine with one question worker and one ingress of Ray Serve, "
+        f"{plan.gpus_per_replica} share a Virtuoso replica. A cell tells, {_reading()}. `requests_per_s=1e6` shows the "
+        "cluster without the ingress, whose workers talk to the model servers themselves."
+    )
+    paragraphs = ("# A cluster on paper", sources, demands, cluster)
+    head = [line for text in paragraphs for line in (textwrap.fill(text, 120, break_on_hyphens=False), "")]
     return "\n".join([*head, *(line for table in tables for line in _markdown(table))])
 
 
 def _markdown(table: Table) -> Iterator[str]:
-    yield f"## {table.title[0].upper()}{table.title[1:]}\n"
+    yield f"## {table.title}\n"
     for cells in (table.headings, ["---"] * len(table.headings), *table.rows):
         yield f"| {' | '.join(cells)} |"
     yield ""

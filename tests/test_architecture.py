@@ -29,6 +29,10 @@ APART = {"methods", "evaluation"}
 
 ONLY_IN = {
     "ray": ("pipeline.engine", "pipeline.llm.serve"),
+    **dict.fromkeys(
+        ("torch", "transformers", "tokenizers", "safetensors"), ("pipeline.training", "pipeline.retrieval.dense")
+    ),
+    "vllm": ("pipeline.llm.serve",),
     "pyarrow": ("pipeline.traces", "pipeline.datasets.rog"),  # RoG's questions are distributed as Parquet
 }
 """Libraries that belong to one place."""
@@ -157,6 +161,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ("pipeline.methods.answering", "from pipeline.methods import srp", "no method imports"),
         ("pipeline.methods.arg.method", "import urllib.request", "a method knows its ports"),
         ("pipeline.kg.load", "import ray", "pipeline.engine and pipeline.llm.serve alone"),
+        ("pipeline.engine.worker", "import torch", "pipeline.training and pipeline.retrieval.dense alone"),
+        ("jobs.llm", "from vllm import LLM", "pipeline.llm.serve alone"),
         ("jobs.score", "import pyarrow.parquet as pq", "pipeline.traces and pipeline.datasets.rog alone"),
     ],
 )

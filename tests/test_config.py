@@ -42,6 +42,8 @@ def changed(composed: dict[str, Any], key: str, value: object) -> dict[str, Any]
     return {**composed, section: changed(inner, rest, value) if rest else value}
 
 
+SERVE = "llm=serve llm.model=llama"
+
 PLACES = [
     ("", "run.dir", "elsewhere"),
     ("", "run.reuse", ["runs/x"]),
@@ -82,6 +84,28 @@ PLACES = [
             "breaker_reset_s": 7,
         }.items()
     ),
+    *(
+        (SERVE, f"llm.{key}", value)
+        for key, value in {
+            "replicas": 7,
+            "autoscale": [1, 7],
+            "tensor_parallel": 7,
+            "prefix_routing": False,
+            "resources": {"CPU": 7},
+            "placement": "SPREAD",
+            "accelerator": "H100",
+            "host": "0.0.0.0",
+            "port": 7,
+            "start_timeout_s": 7,
+            "connect_timeout_s": 7,
+            "timeout_s": 7,
+            "max_retries": 7,
+            "backoff_s": 7,
+            "max_backoff_s": 7,
+            "breaker_failures": 7,
+            "breaker_reset_s": 7,
+        }.items()
+    ),
     ("llm=oracle", "llm.latency_s", 7),
     ("llm=oracle llm.roles={parog.plan:{latency_s:1}}", "llm.roles.parog.plan.latency_s", 7),
 ]
@@ -113,6 +137,19 @@ COMPUTED = [
     ("llm=endpoint llm.extra_body={top_k:1}", "llm.extra_body.top_k", 3),
     ("llm=endpoint", "llm.roles", {"parog.plan": {"model": "planner"}}),
     ("llm=endpoint", "llm.approximate_choices", True),
+    *(
+        (SERVE, f"llm.{key}", value)
+        for key, value in {
+            "model": "other",
+            "adapter": "planner",
+            "dtype": "float16",
+            "max_model_len": 7,
+            "engine_kwargs": {"quantization": "fp8"},
+            "extra_body": {"top_k": 3},
+            "approximate_choices": True,
+            "roles": {"parog.plan": {"adapter": "planner"}},
+        }.items()
+    ),
     ("llm=oracle", "llm.error_rate", 0.5),
     ("llm=oracle llm.roles={parog.plan:{error_rate:1}}", "llm.roles.parog.plan.error_rate", 0.5),
 ]
@@ -147,11 +184,11 @@ def test_what_a_run_computes_is_drift(words: str, key: str, value: object) -> No
     assert config.digest(other) != config.digest(composed)
 
 
-def test_the_keys_of_the_graph_servers_are_each_a_place_or_not() -> None:
+def test_the_keys_of_servers_are_each_a_place_or_not() -> None:
     """A new key has to be put on one of the two lists above."""
-    for words in ("kg=sparql", "llm=endpoint"):
+    for words in ("kg=sparql", "llm=endpoint", SERVE):
         section = words.partition("=")[0]
-        keys = {f"{section}.{key}" for key in config.compose([words])[section]} - {f"{section}._target_"}
+        keys = {f"{section}.{key}" for key in config.compose(words.split())[section]} - {f"{section}._target_"}
         assert keys == {key for used, key, _ in (*PLACES, *COMPUTED) if used == words}
 
 

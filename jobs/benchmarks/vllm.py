@@ -21,7 +21,7 @@ from pipeline.traces.reader import RecordedCall, RecordedCalls
 from pipeline.training.llama import LlamaShape, make_llama
 from pipeline.types import Rejected
 
-_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
+_ARGUMENTS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=4096")
 _TRIPLES = 1_000
 
 

@@ -44,8 +44,8 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
 
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if there := address or os.environ.get("RAY_ADDRESS"):
-        _probe(there, "engine.address" if address else "RAY_ADDRESS")
+    if given := address or os.environ.get("RAY_ADDRESS"):
+        _probe(given, "engine.address" if address else "RAY_ADDRESS")
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:

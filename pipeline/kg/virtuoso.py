@@ -239,16 +239,35 @@ def _copy_database(database: Path, copy: Path) -> None:
     source = database / DATABASE_FILE
     if not source.is_file():
         raise UserError(f"{database} holds no {DATABASE_FILE}; load a graph into it first")
-    stat = source.stat()
-    origin = f"{source.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+    if (pid := _running_over(database)) is not None:
+        raise UserError(
+            f"a Virtuoso server (process {pid}) runs over {database}, which changes meanwhile; stop it first"
+        )
+    # What was loaded since the last checkpoint is in the log of transactions alone, and comes from there at the start.
+    files = [file for file in (source, database / "virtuoso.trx") if file.is_file()]
+    stats = [(file, file.stat()) for file in files]
+    origin = "\n".join(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
     stamp = copy / "copied-from"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == origin:
         return
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
     # `cp` shares the blocks where the file system can, and skips the holes: these files may have tens of gigabytes.
-    subprocess.run(["cp", "--reflink=auto", "--sparse=always", source, copy / DATABASE_FILE], check=True)  # noqa: S603, S607
+    for file in files:
+        words = ["cp", "--reflink=auto", "--sparse=always", str(file), str(copy / file.name)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            raise UserError(f"{database} cannot be copied for a replica: {done.stderr.strip()}")
     stamp.write_text(origin, encoding="utf-8")
+
+
+def _running_over(database: Path) -> int | None:
+    """The process of the server that has the database open, from the lock file that a killed one leaves behind."""
+    lock = database / "virtuoso.lck"
+    pid = re.search(r"VIRT_PID=(\d+)", lock.read_text(encoding="utf-8")) if lock.is_file() else None
+    if pid is None or not Path("/proc", pid[1]).exists():
+        return None
+    return int(pid[1]) if "virtuoso" in Path("/proc", pid[1], "comm").read_text(encoding="utf-8") else None
 
 
 def _free_ports(count: int) -> list[int]:

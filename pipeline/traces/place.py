@@ -95,7 +95,7 @@ def storing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
+        reason = error.strerror or error
         raise StorageError(f"{path} cannot be written: {reason}; mend that and run the same command again") from None
 
 

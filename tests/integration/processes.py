@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +26,18 @@ def command(process: Path) -> str:
 
 
 def question_workers(mark: str) -> list[int]:
+    """The process ids of a run's workers."""
+    return _actors(mark, r"ray::QuestionWorker")
+
+
+def replicas_of_models(mark: str) -> list[int]:
+    """The process ids of Ray Serve's replicas of models, not of the ways in to them."""
+    return _actors(mark, r"ray::ServeReplica:.*:LLMServer")
+
+
+def _actors(mark: str, name: str) -> list[int]:
     """Ray names an actor's process after its class."""
-    return [int(process.name) for process in marked(mark) if command(process).startswith("ray::QuestionWorker")]
+    return [int(process.name) for process in marked(mark) if re.match(name, command(process))]
 
 
 def listening(mark: str) -> dict[str, set[str]]:

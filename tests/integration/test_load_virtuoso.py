@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 import socket
 import subprocess
@@ -13,12 +15,16 @@ import pytest
 
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import UserError
+from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.load import load_graph
-from pipeline.kg.terms import Terms, literal_node
+from pipeline.kg.sparql import SparqlGraph
+from pipeline.kg.terms import XSD, Terms, literal_node
 from pipeline.kg.virtuoso import GRAPH, Server, replicas
 from pipeline.types import LiteralNode, Triple
 from tests.kg.support import HOSTILE_FACTS, Facts
 from tests.support import refuse
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "infra" / "virtuoso"
 
 
 def select(endpoint: str, query: str) -> list[dict[str, dict[str, str]]]:
@@ -74,45 +80,77 @@ def test_bulk_loader_keeps_hostile_names_and_texts(virtuoso_factory):
     assert facts_in(server.endpoint) == set(HOSTILE_FACTS)
 
 
-def test_freebase_scripts_filter_load_and_serve(virtuoso_installed, tmp_path):
-    scripts = Path(__file__).resolve().parents[2] / "infra" / "virtuoso"
-    ns = "http://rdf.freebase.com/ns/"
+FREEBASE = "http://rdf.freebase.com/ns/"
+DROPPED = [
+    f'<{FREEBASE}m.01>\t<{FREEBASE}type.object.name>\t"Anne"@fr\t.\n',
+    f'<{FREEBASE}m.01>\t<http://www.w3.org/2000/01/rdf-schema#label>\t"Ann"@en\t.\n',
+    f"<{FREEBASE}m.01>\t<{FREEBASE}common.topic.official_website>\t<http://a b>\t.\n",
+    f'<{FREEBASE}m.01>\t<{FREEBASE}a.b>\t"bad \\x escape"\t.\n',
+    f'<{FREEBASE}m.01>\t<{FREEBASE}a.b>\t"never closed\t.\n',
+]
+"""Lines as the dump has them that are not for a database."""
+
+
+def test_freebase_scripts_filter_load_and_serve(virtuoso_installed, shared_data, tmp_path):
     kept = [
         Triple("m.01", "type.object.name", LiteralNode('Ann "the\tpro"', lang="en")),
         Triple("m.01", "people.person.sibling_s", "g.11b"),
-        Triple(
-            "m.01", "people.person.date_of_birth", LiteralNode("1957-05", "http://www.w3.org/2001/XMLSchema#gYearMonth")
-        ),
+        Triple("m.01", "people.person.date_of_birth", LiteralNode("1957-05", XSD + "gYearMonth")),
         Triple("m.01", "people.person.height", LiteralNode("1.7")),
+        *slice_of_freebase(shared_data / "freebase-slice"),
     ]
     terms = Terms()
     lines = [terms.n_triple(triple).replace("> ", ">\t", 2).replace(" .\n", "\t.\n") for triple in kept]
-    lines += [
-        f'<{ns}m.01>\t<{ns}type.object.name>\t"Anne"@fr\t.\n',
-        f'<{ns}m.01>\t<http://www.w3.org/2000/01/rdf-schema#label>\t"Ann"@en\t.\n',
-        f"<{ns}m.01>\t<{ns}common.topic.official_website>\t<http://a b>\t.\n",
-        f'<{ns}m.01>\t<{ns}a.b>\t"bad \\x escape"\t.\n',
-        f'<{ns}m.01>\t<{ns}a.b>\t"never closed\t.\n',
-    ]
-    dump = tmp_path / "dump"
-    dump.write_text("".join(lines))
-    subprocess.run(["gzip", dump], check=True)
+    with gzip.open(tmp_path / "dump.gz", "wt", encoding="utf-8") as dump:
+        dump.writelines([*DROPPED, *lines, *DROPPED])
     ports = {"SQL_PORT": str(_free_port()), "HTTP_PORT": str(_free_port())}
-    environment = {"PATH": "/usr/bin:/bin", "MEMORY_GB": "0.1", "LINES_PER_PART": "3", **ports}
+    environment = {"PATH": "/usr/bin:/bin", "MEMORY_GB": "0.1", "LINES_PER_PART": "10000", "LOADERS": "2", **ports}
     for script, source, target in (
         ("filter_freebase.sh", tmp_path / "dump.gz", tmp_path / "parts"),
         ("load_freebase.sh", tmp_path / "parts", tmp_path / "freebase"),
     ):
         done = subprocess.run(
-            [scripts / script, source, target], env=environment, check=True, capture_output=True, text=True
+            [SCRIPTS / script, source, target], env=environment, check=True, capture_output=True, text=True
         )
-    assert len(list((tmp_path / "parts").iterdir())) == 2
-    assert "4 triples" in done.stdout
-    assert "0 names that are not English" in done.stdout
-    with replicas(tmp_path / "freebase", 1, tmp_path) as (server,):
-        assert facts_in(server.endpoint) == set(kept)
+    assert len(list((tmp_path / "parts").iterdir())) == 1 + len(kept) // 10_000
+    facts = set(kept)
+    assert f"\n{len(facts)} triples\n" in f"\n{done.stdout}"
+    assert "\n0 names that are not English\n" in done.stdout
+    of_g = sum(isinstance(fact.head, str) and fact.head.startswith("g.") for fact in facts)
+    assert f"\n{of_g} facts about g. nodes\n" in done.stdout
+    asyncio.run(check_replicas(tmp_path, kept))
+
+
+def slice_of_freebase(folder: Path) -> list[Triple]:
+    """The facts of the slice between ids, and the names that there are for them."""
+    with gzip.open(folder / "triples_mid.tsv.gz", "rt", encoding="utf-8") as file:
+        facts = [Triple(*line.rstrip("\n").split("\t")) for line in list(file)[1:]]
+    nodes = {node for fact in facts for node in (fact.head, fact.tail)}
+    with gzip.open(folder / "entities.tsv.gz", "rt", encoding="utf-8") as file:
+        labels = dict(line.rstrip("\n").split("\t") for line in list(file)[1:])
+    named = [node for node in sorted(nodes) if labels.get(node, "null") != "null"]
+    return [*facts, *(Triple(node, "type.object.name", LiteralNode(labels[node], lang="en")) for node in named)]
+
+
+async def check_replicas(folder: Path, kept: list[Triple]) -> None:
+    """Replicas of the database agree with each other and with a graph of the same facts, and cannot be written to."""
+    ids = sorted({fact.head for fact in kept})[:500]
+    with replicas(folder / "freebase", 2, folder) as servers:
+        endpoints = tuple(server.endpoint for server in servers)
+        async with SparqlGraph(endpoints=endpoints) as graph, EmbeddedGraph(dataset=Facts(tuple(kept))) as known:
+            assert graph.fingerprint.startswith(f"{len(set(kept))}-")
+            assert await graph.labels(ids) == await known.labels(ids)
+            assert await graph.relations(ids) == await known.relations(ids)
         with pytest.raises(UserError, match="refuses to be written to"):
-            load_graph(Facts(kept), "virtuoso", None, endpoints=[server.endpoint], reject=refuse)
+            load_graph(Facts(kept[:1]), "virtuoso", None, endpoints=endpoints, reject=refuse)
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*.sh")))
+def test_a_script_says_what_it_needs(script, tmp_path):
+    done = subprocess.run([SCRIPTS / script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"usage: {script} " in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def _free_port() -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.kg.virtuoso import _free_ports
+from tests.integration.conftest import RayCluster, ServedLlama
 from tests.integration.processes import MARK, listening
 from tests.support import KGQA
 
@@ -60,4 +61,19 @@ def test_servers_listen_on_loopback_only(virtuoso_installed: None, name: str, tm
     sql, http = _free_ports(2)
     with running(command, tmp_path, SQL_PORT=str(sql), HTTP_PORT=str(http), MEMORY_GB="0.1") as mark:
         found = once_all_listen(mark, servers)
-    assert {on for addresses in found.values() for on in addresses if not ipaddress.ip_address(on).is_loopback} == set()
+    assert outside(found) == {}
+
+
+def test_a_model_under_ray_serve_listens_on_loopback_only(served_llama: ServedLlama, ray_cluster: RayCluster) -> None:
+    found = listening(ray_cluster.mark)
+    assert any("ProxyActor" in name for name in found), found
+    assert outside(found) == {}
+
+
+def outside(found: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What can be reached from another machine."""
+    return {
+        name: outer
+        for name, addresses in found.items()
+        if (outer := {on for on in addresses if not ipaddress.ip_address(on).is_loopback})
+    }

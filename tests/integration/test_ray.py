@@ -1,4 +1,4 @@
-"""The Ray executor: the same rows as the local one; of a sweep, also when a worker is killed amid its shards."""
+"""The Ray executor: the same rows as the local one, also when a worker hangs; of a sweep, when one is killed."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.kg.load import post
 from pipeline.kg.virtuoso import GRAPH, Server, build_database, is_healthy, replicas
 from pipeline.types import LiteralNode, Triple
 
@@ -97,6 +98,19 @@ def test_copy_is_reused_until_the_database_changes(virtuoso_installed, tmp_path)
         file.unlink()
     build(4)
     assert serve()[0] == 4
+
+
+def test_a_replica_holds_what_was_loaded_without_a_checkpoint(virtuoso_installed, tmp_path):
+    file = tmp_path / "graph.nt"
+    file.write_text("<urn:1> <urn:r> <urn:o> .\n")
+    build_database([file], tmp_path / "database")
+    with Server(tmp_path / "database") as server:
+        post([b"<urn:2> <urn:r> <urn:o> .\n"], [server.endpoint])
+        running = pytest.raises(UserError, match=f"process {server.pid}.* runs over")
+        with running, replicas(tmp_path / "database", 1, tmp_path):
+            pass
+    with replicas(tmp_path / "database", 1, tmp_path) as (copy,):
+        assert count(copy) == 2
 
 
 def test_unloadable_file_is_named_and_leaves_no_database(virtuoso_installed, tmp_path):

@@ -113,7 +113,6 @@ async def test_text_logprobs_stops_seeds_and_a_full_context(model: EndpointModel
         expected = reference.next_logprobs(CHAT).topk(5)
         assert list(first.values()) == pytest.approx(expected.values.tolist(), abs=1e-4)
         assert list(first) == [tokenizer.decode([id]) for id in expected.indices.tolist()]
-        assert "".join(next(iter(position)) for position in greedy.logprobs or ()) == greedy.text
 
         stop = greedy.text[6:10]
         stopped = await llm.complete(call(CHAT, Sampling(max_tokens=12, stop=(stop,))))

@@ -32,7 +32,7 @@ GROUPS = {
         "srp_structural tog tog_bm25 tog_compat tog_encoder tog_wide"
     ),
     "kg": "embedded grbench sparql subgraph",
-    "llm": "endpoint oracle replay similarity",
+    "llm": "endpoint oracle replay serve similarity",
     "method": "arg cot parog r3 srp tog",
     "retrieval": "dense lexical",
 }
@@ -54,6 +54,8 @@ HELP = {
     "collect arg": set(GROUPS),
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
+    "llm make": {"dataset"},
+    "llm serve": {"llm"},
 }
 """The groups that each command has."""
 
@@ -71,6 +73,7 @@ def test_the_commands() -> None:
             "score",
             "report",
             "graph",
+            "llm",
             "references",
             "collect",
             "simulate",
@@ -101,7 +104,10 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
         assert (f"\n  {group}={'|'.join(choices.split())}\n" in shown.out) == (group in HELP[command])
 
 
-@pytest.mark.parametrize(("command", "names"), [("graph", ["load", "serve"]), ("benchmark", ["overhead", "traces"])])
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("graph", ["load", "serve"]), ("llm", ["make", "serve"]), ("benchmark", ["overhead", "traces"])],
+)
 def test_the_help_of_commands_that_take_a_name(command: str, names: list[str], kgqa: Kgqa) -> None:
     shown = kgqa(command, "--help")
     assert shown.code == 0

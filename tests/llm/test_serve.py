@@ -1,0 +1,82 @@
+"""A model that a job serves itself: its name, and what Ray is told of it. Servers are in `tests/integration`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import config
+from pipeline.errors import UserError
+from pipeline.llm.serve import ServedModel
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def copied(checkpoint: Path, parent: Path, **changed: str) -> Path:
+    folder = parent / checkpoint.name
+    folder.mkdir(parents=True)
+    for file in checkpoint.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    for name, text in changed.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return folder
+
+
+def name(model: Path | str, **keys: Any) -> str:
+    return ServedModel(model=str(model), **keys).name
+
+
+def test_a_checkpoint_is_known_by_what_is_in_it_wherever_it_lies(checkpoint: Path, tmp_path: Path) -> None:
+    assert name(checkpoint).startswith("llama@")
+    assert name(copied(checkpoint, tmp_path / "same", README_md="words")) == name(checkpoint)
+    assert name(copied(checkpoint, tmp_path / "other", model_safetensors="Weights")) != name(checkpoint)
+    assert name(copied(checkpoint, tmp_path / "template", chat_jinja="{{ x }}")) != name(checkpoint)
+
+
+def test_whatever_decides_the_answers_is_in_the_name(checkpoint: Path) -> None:
+    assert name("meta/llama") == name("meta/llama", replicas=4, tensor_parallel=2, port=1) == "meta/llama"
+    assert name("meta/llama", dtype="float16", engine_kwargs={"quantization": "fp8"}) == "meta/llama-fp8-float16"
+    assert name("meta/llama", engine_kwargs={"revision": "abc"}, adapter="planner") == "meta/llama-abc+planner"
+    assert name("meta/llama", adapter=str(checkpoint)) == f"meta/llama+{name(checkpoint)}"
+
+
+def test_the_workers_section_is_that_of_an_endpoint() -> None:
+    served = ServedModel(model="meta/llama", timeout_s=7, extra_body={"top_k": 3})
+    endpoint = config.build("llm", {"llm": served.as_endpoint(["http://127.0.0.1:1/v1"])})
+    assert (endpoint.base_urls, endpoint.model) == (("http://127.0.0.1:1/v1",), "meta/llama")
+    assert (endpoint.timeout_s, endpoint.extra_body) == (7, {"top_k": 3})
+
+
+def test_ray_is_told_of_copies_parts_and_where_they_go() -> None:
+    keys = {"tensor_parallel": 2, "autoscale": (1, 8), "accelerator": "H100", "placement": "STRICT_PACK"}
+    told = ServedModel(model="m", engine_kwargs={"quantization": "fp8"}, **keys).llm_config()
+    assert told["engine_kwargs"] == {"dtype": "auto", "tensor_parallel_size": 2, "quantization": "fp8"}
+    assert told["deployment_config"]["autoscaling_config"] == {"min_replicas": 1, "max_replicas": 8}
+    assert told["placement_group_config"] == {"bundle_per_worker": {"GPU": 1}, "strategy": "STRICT_PACK"}
+    assert ServedModel(model="m", replicas=3, resources={"CPU": 4}).cpus == 3 * (1 + 4) + 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"engine_kwargs": {"max_model_len": 7}}, "llm.engine_kwargs.max_model_len has a key of its own"),
+        ({"autoscale": (8, 1)}, r"llm.autoscale=\[8, 1\] is wrong"),
+    ],
+)
+def test_mistakes_are_one_sentence(keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        ServedModel(model="m", **keys)
+
+
+def test_an_empty_folder_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        name(tmp_path)

@@ -1,0 +1,40 @@
+"""Making a small Llama. What servers make of it is in `tests/integration/test_vllm.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jobs.llm import main
+from pipeline.datasets.sample import SampleWorld
+from pipeline.errors import UserError
+from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, make_llama, training_texts
+from tests.support import refuse
+
+
+def test_the_tokenizer_learns_from_questions_relations_and_prompts() -> None:
+    texts = list(training_texts(SampleWorld(triples=1000, questions=10), refuse))
+    assert len([text for text in texts if text.endswith("?")]) >= 5
+    assert "people.person.place_of_birth" in texts
+    assert any("Topic entities: {{entities}}" in text for text in texts)
+
+
+def test_one_seed_makes_one_checkpoint(tmp_path: Path) -> None:
+    words = ["dataset.triples=1000", "dataset.questions=20", "shape.layers=1", "shape.vocabulary=1024"]
+    for output, seed in (("a", 0), ("b", 0), ("c", 1)):
+        assert main(["make", *words, f"seed={seed}", f"output={tmp_path / output}"]) == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "abc"]
+    assert weights[0] == weights[1] != weights[2]
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "a")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "a")
+    assert len(tokenizer) == model.config.vocab_size == 1024
+    assert all(len(tokenizer.tokenize(token)) == 1 for token in REFLECTION_TOKENS)
+    with pytest.raises(UserError, match="is there already"):
+        main(["make", f"output={tmp_path / 'a'}"])
+
+
+def test_a_shape_that_cannot_be_is_said() -> None:
+    with pytest.raises(UserError, match="hidden_size=128 cannot have heads=3"):
+        make_llama(SampleWorld(triples=1000, questions=1), refuse, LlamaShape(heads=3), seed=0)
