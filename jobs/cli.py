@@ -27,7 +27,7 @@ COMMANDS = {
     "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
     "llm": ("jobs.llm", "make: a small Llama to try things with; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "collect": ("jobs.collect", "parog: make the planner's training pairs from gold SPARQL"),
+    "collect": ("jobs.collect", "arg, parog: what ArG's generator and PARoG's planner are trained on"),
     "simulate": ("jobs.simulate", "project a cluster's wall time, cost and bottleneck from measured service times"),
     "benchmark": ("jobs.benchmark", "measure this installation; `kgqa benchmark --help` lists what can be measured"),
 }

@@ -1,4 +1,4 @@
-"""`kgqa collect parog`: make the material that a learned part is trained on."""
+"""`kgqa collect WORD`: the data that a method's models are trained on."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from importlib import import_module
 from jobs.cli import guard
 from pipeline.errors import UserError, nearest
 
-WHAT = {"parog": "jobs.collect_parog"}
-"""What can be collected, and the module whose `main` does it."""
+_JOBS = {"arg": "jobs.collect_arg", "parog": "jobs.collect_parog"}
+USAGE = "kgqa collect WORD [group=choice] [key=value] …"
 
 
 def main(argv: list[str]) -> int:
-    """Collect what the first word names, with the Hydra overrides that follow."""
+    """Run the collection that the first word names, with the Hydra overrides that follow."""
+    known = ", ".join(_JOBS)
     if not argv or argv[0] in {"-h", "--help"}:
-        words = "|".join(WHAT)
-        print(f"usage: kgqa collect {words} [group=choice] [key=value] …\n\n`kgqa collect WHAT --help` lists its keys.")
+        print(f"usage: {USAGE}\n\nWORD is one of: {known}. `kgqa collect WORD --help` lists the keys of each.")
         return 0
-    word, *rest = argv
-    if word not in WHAT:
-        raise UserError(f"kgqa collect has no '{word}'.{nearest(word, WHAT)} It has {', '.join(WHAT)}.")
-    return int(import_module(WHAT[word]).main(rest))
+    word, *overrides = argv
+    if word not in _JOBS:
+        raise UserError(f"kgqa collect has no '{word}'.{nearest(word, _JOBS)} Known: {known}.")
+    return int(import_module(_JOBS[word]).main(overrides))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,44 +23,29 @@ def main(argv: list[str]) -> int:
         print(help_text("kgqa collect parog [group=choice] [key=value] …", argv, name="collect_parog"))
         return 0
     settings = config.compose(argv, name="collect_parog")
-    _check(settings)
+    for section in ("material", "collect"):  # a wrong value is told by the key that it was given under
+        config.build(section, settings)
     points = [Point(tuple(argv), _as_run(settings))]
     (summary,) = execute(points, Console(stderr=True))
     folder = RunFolder(run_dir(points))
-    report = write_samples(folder, label=summary.label)
+    output = Path(settings["output"])
+    report = write_samples(folder, output, label=summary.label)
     if not report.kept:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
         raise UserError(f"none of {report.questions:,} questions makes a training pair ({reasons})")
-    _print(report, folder)
+    _print(report, folder, output)
     return 0
 
 
-def _check(settings: dict[str, Any]) -> None:
-    """Raise UserError for wrong keys, and for questions that models are measured on."""
-    config.build("collect", settings)
-    config.check(settings, ("dataset",))
-    allowed = settings["allow_test_split"]
-    if not isinstance(allowed, bool):
-        raise UserError(f"allow_test_split={allowed!r} is wrong: input should be true or false")
-    split = config.build("dataset", settings).split
-    if split != "train" and not allowed:
-        raise UserError(
-            f"the questions are of the split '{split}', which models are measured on: name dataset.split=train, "
-            "or say allow_test_split=true if what is trained on them is never measured on them"
-        )
+def _as_run(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a run whose method is the collection, over solved questions."""
+    own = {name: settings[name] for name in config.SECTIONS}
+    material = {**settings["material"], "strict": settings["dataset"]["strict"]}
+    choices = {**settings["choices"], "method": settings["collect"]["name"]}
+    return {**own, "dataset": material, "method": settings["collect"], "choices": choices}
 
 
-def _as_run(settings: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a run whose questions come with their queries, and whose method makes pairs of them."""
-    run = {section: settings[section] for section in (*config.SECTIONS, "choices")}
-    dataset = settings["dataset"]
-    queried = {"_target_": "pipeline.training.parog.questions.Queried", "dataset": dataset, "strict": dataset["strict"]}
-    method = {"name": "parog-data", **settings["collect"]}
-    choices = {**settings["choices"], "method": "parog-data"}
-    return {**run, "dataset": queried, "method": method, "choices": choices}
-
-
-def _print(report: Report, folder: RunFolder) -> None:
+def _print(report: Report, folder: RunFolder, output: Path) -> None:
     console = Console()
     for table in tables(report):
         console.print(table)
@@ -66,11 +53,13 @@ def _print(report: Report, folder: RunFolder) -> None:
     lines = [
         f"{report.executed:,} plans kept were carried out and gave gold answers alone, {report.complete:,} of them all",
         f"{unchecked:,} plans kept were not carried out (collect.execute_where)",
-        f"{report.kept.total():,} pairs in {folder.path / 'samples.jsonl'}",
+        f"{report.kept.total():,} pairs in {output}",
     ]
     if report.label:
         lines.insert(0, f"worded by llm={report.label}: no language model has had a say")
-    if report.split != "train":
-        lines.insert(0, f"from the {report.split} split (allow_test_split): measure nothing there that learned from it")
+    if report.split.lower().startswith("test"):
+        lines.insert(
+            0, f"from the {report.split} split (material.test_split): measure nothing there that learned from it"
+        )
     saved = folder.read_summary() or {}
     print_remarks([*lines, *remarks(saved["rejected"], folder.rejected)], console)

@@ -24,6 +24,7 @@ import pyoxigraph
 
 from pipeline.datasets.port import Dataset, Reject
 from pipeline.errors import UserError
+from pipeline.kg.pool import check_endpoint
 from pipeline.kg.terms import Terms
 from pipeline.kg.virtuoso import GRAPH
 from pipeline.types import Rejected, Triple
@@ -147,6 +148,8 @@ def post(lines: Iterable[bytes], endpoints: Sequence[str]) -> None:
     What a server already has stays; loading the same facts again changes nothing. The account is read from
     `VIRTUOSO_USER` and `VIRTUOSO_PASSWORD` (`dba`/`dba` when unset, as on a fresh server).
     """
+    for endpoint in endpoints:
+        check_endpoint(endpoint)
     for block in _blocks(lines, _REQUEST):
         for endpoint in endpoints:
             _post(block, endpoint)

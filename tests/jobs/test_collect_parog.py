@@ -37,8 +37,13 @@ def slice_words(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def collected(slice_words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("collected") / "pairs"
-    assert main([*slice_words, "llm=oracle", "allow_test_split=true", PART, f"output={output}"]) == 0
+    assert main([*slice_words, "llm=oracle", "material.test_split=true", PART, *into(output)]) == 0
     return output
+
+
+def into(folder: Path) -> tuple[str, str]:
+    """The words that put the run and what is made of it into one folder."""
+    return f"run.dir={folder}", f"output={folder / 'samples.jsonl'}"
 
 
 def samples(folder: Path) -> list[dict[str, Any]]:
@@ -46,7 +51,7 @@ def samples(folder: Path) -> list[dict[str, Any]]:
 
 
 def report(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "report.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads((folder / "samples.report.json").read_text("utf-8"))
     return found
 
 
@@ -102,18 +107,18 @@ def test_the_report_counts_every_question_and_stands_beside_the_paper(collected:
 def test_the_same_command_finds_its_pairs_again(collected: Path, slice_words: list[str], kgqa: Kgqa) -> None:
     before = samples(collected)
     (collected / "samples.jsonl").unlink()
-    said = kgqa("collect", "parog", *slice_words, "llm=oracle", "allow_test_split=true", PART, f"output={collected}")
+    said = kgqa("collect", "parog", *slice_words, "llm=oracle", "material.test_split=true", PART, *into(collected))
     assert said.code == 0
     assert "nothing to run" in said.err
     assert samples(collected) == before
     assert "35.78 %" in said.out
     assert "worded by llm=oracle: no language model has had a say" in said.out
-    assert "from the test split (allow_test_split)" in said.out
+    assert "from the test split (material.test_split)" in said.out
 
 
 def test_a_model_that_errs_costs_pairs_and_makes_no_wrong_ones(slice_words: list[str], kgqa: Kgqa) -> None:
-    words = (*slice_words, "llm=oracle", "llm.error_rate=0.5", "run.limit=20", "allow_test_split=true", PART)
-    assert kgqa("collect", "parog", *words, "output=pairs").code == 0
+    words = (*slice_words, "llm=oracle", "llm.error_rate=0.5", "run.limit=20", "material.test_split=true", PART)
+    assert kgqa("collect", "parog", *words, *into(Path("pairs"))).code == 0
     found = report(Path("pairs"))
     assert found["rejected"].keys() & {
         "the back-translation leaves out a constant",
@@ -124,16 +129,16 @@ def test_a_model_that_errs_costs_pairs_and_makes_no_wrong_ones(slice_words: list
 
 def test_the_sample_world_gives_every_type_and_carries_all_out(kgqa: Kgqa) -> None:
     world = ("dataset.triples=2000", "dataset.split=train", "run.limit=40")
-    assert kgqa("collect", "parog", *world, "llm=oracle", "output=pairs").code == 0
+    assert kgqa("collect", "parog", *world, "llm=oracle", *into(Path("pairs"))).code == 0
     found = report(Path("pairs"))
     assert set(found["kept"]) == set(found["published_shares"])
     assert found["executed"] == found["complete"] == sum(found["kept"].values()) >= 36
 
 
 def test_test_questions_are_no_training_material_unless_it_is_said(slice_words: list[str], kgqa: Kgqa) -> None:
-    said = kgqa("collect", "parog", *slice_words, "llm=oracle", "output=pairs").sentence
-    assert said.startswith("the questions are of the split 'test', which models are measured on")
-    assert "allow_test_split=true" in said
+    said = kgqa("collect", "parog", *slice_words, "llm=oracle", *into(Path("pairs"))).sentence
+    assert said.startswith("dataset.split=test is what models are measured on")
+    assert "material.test_split=true" in said
     assert not Path("pairs").exists()
 
 
@@ -141,14 +146,24 @@ def test_test_questions_are_no_training_material_unless_it_is_said(slice_words: 
     ("words", "sentence"),
     [
         ("collect porag", "kgqa collect has no 'porag'. Did you mean 'parog'?"),
-        ("collect parog dataset.split=test", "the questions are of the split 'test'"),
-        ("collect parog collect.max_subgoals=0 allow_test_split=true", "max_subgoals=0 is wrong"),
+        ("collect parog", "output must be given"),
+        ("collect parog output=x.jsonl dataset.split=train collect.max_subgoals=0", "collect.max_subgoals=0 is wrong"),
         ("collect parog colect.max_subgoals=1", "unknown key 'colect.max_subgoals'"),
-        ("collect parog allow_test_split=maybe", "allow_test_split='maybe' is wrong: input should be true or false"),
+        ("collect parog output=x.jsonl material.test_split=maybe", "material.test_split='maybe' is wrong"),
     ],
 )
 def test_mistakes_are_told(words: str, sentence: str, kgqa: Kgqa) -> None:
     assert sentence in kgqa(*words.split()).sentence
+
+
+def test_held_out_questions_make_no_pair(kgqa: Kgqa) -> None:
+    world = ("dataset.triples=2000", "dataset.split=train", "run.limit=12", "llm=oracle")
+    assert kgqa("collect", "parog", *world, *into(Path("all"))).code == 0
+    out, *others = samples(Path("all"))
+    Path("test.txt").write_text(f"{out['id']}\n", "utf-8")
+    assert kgqa("collect", "parog", *world, "material.held_out=[test.txt]", *into(Path("some"))).code == 0
+    assert samples(Path("some")) == others
+    assert report(Path("some"))["rejected"]["held out"] == 1
 
 
 def test_questions_without_queries_make_no_pair(kgqa: Kgqa) -> None:
@@ -156,10 +171,10 @@ def test_questions_without_queries_make_no_pair(kgqa: Kgqa) -> None:
     Path("questions.jsonl").write_text(json.dumps(question), "utf-8")
     Path("graph.tsv").write_text("Ann\tson\tBob\n", "utf-8")
     words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "dataset.split=train")
-    said = kgqa("collect", "parog", *words, "output=pairs").sentence
+    said = kgqa("collect", "parog", *words, *into(Path("pairs"))).sentence
     assert said == "none of 1 questions makes a training pair (1: no gold query)"
 
 
 def test_help(kgqa: Kgqa) -> None:
-    assert kgqa("collect", "--help").out.startswith("usage: kgqa collect parog")
+    assert "parog" in kgqa("collect", "--help").out
     assert "max_subgoals: 6" in kgqa("collect", "parog", "--help").out

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cli import guard
 from pipeline.datasets.sample import SampleWorld
+from pipeline.errors import ServiceError
 from tests.jobs.support import Kgqa
 from tests.support import KGQA
 
@@ -262,3 +264,11 @@ def test_a_process_of_its_own_says_the_same(environment: dict[str, str], tmp_pat
         )
         said = "kgqa: unknown key 'run.limt'. Did you mean 'run.limit'?\n"
         assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
+
+
+def test_what_a_server_says_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def job(_: list[str]) -> int:
+        raise ServiceError("http://127.0.0.1 answered 500: \x1b]0;mine\x07 [red]no[/red]")
+
+    assert guard(job, []) == 2
+    assert capsys.readouterr().err == "kgqa: http://127.0.0.1 answered 500: \ufffd]0;mine\ufffd [red]no[/red]\n"

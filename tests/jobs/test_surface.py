@@ -51,6 +51,7 @@ HELP = {
     "score": {"dataset", "evaluation", "kg"},
     "simulate": set(),
     "references": set(GROUPS),
+    "collect arg": set(GROUPS),
     "collect parog": set(GROUPS),
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},

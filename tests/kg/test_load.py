@@ -143,3 +143,9 @@ def test_oxigraph_reads_the_stream_to_its_end():
     lines = [b"%d\n" % n for n in range(100_000)]
     stream = io.BufferedReader(load._Stream(lines), buffer_size=7)
     assert stream.read() == b"".join(lines)
+
+
+def test_an_account_in_an_address_is_refused_unseen():
+    with pytest.raises(UserError, match="VIRTUOSO_PASSWORD") as caught:
+        load.post([], ["http://dba:hunter2@127.0.0.1:8890/sparql"])
+    assert "hunter2" not in str(caught.value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.kg.paths import (
     answer_nodes,
+    draw_walk,
     find_paths,
     gold_paths,
     instantiate,
@@ -213,3 +215,26 @@ async def test_waypoints_are_the_nodes_from_which_a_path_goes_on_to_a_goal() -> 
     assert await waypoints(graph, "Scott", path[:1], {"Alien"}) == set(), "neither the start nor the end"
     assert await waypoints(graph, "Scott", path, frozenset()) == set()
     assert await waypoints(graph, "Nobody", path, goals) == set()
+
+
+async def test_a_drawn_walk_ends_in_a_goal_and_comes_to_no_node_twice() -> None:
+    graph = TripleGraph(
+        [
+            *[("Alien", "starred", actor) for actor in ("Weaver", "Holm", "Skerritt")],
+            *[(film, "starred", "Weaver") for film in ("Avatar", "Holes")],
+            *[(film, "year", "1979") for film in ("Alien", "Avatar")],
+            ("Holes", "year", "2003"),
+        ]
+    )
+    path = (out("starred"), into("starred"), out("year"))
+    drawn = {await draw_walk(graph, "Alien", path, {"1979", "2003"}, Random(seed)) for seed in range(20)}
+    assert drawn == {("Weaver", "Avatar", "1979"), ("Weaver", "Holes", "2003")}
+    assert await draw_walk(graph, "Alien", path, {"2003"}, Random(0)) == ("Weaver", "Holes", "2003")
+    assert await draw_walk(graph, "Alien", path, {"1980"}, Random(0)) is None
+    assert await draw_walk(graph, "Nobody", path, {"1979"}, Random(0)) is None
+
+
+async def test_a_drawn_walk_comes_to_a_node_twice_where_there_is_no_other() -> None:
+    graph = TripleGraph([("Alien", "starred", "Weaver"), ("Alien", "year", "1979")])
+    path = (out("starred"), into("starred"), out("year"))
+    assert await draw_walk(graph, "Alien", path, {"1979"}, Random(0)) == ("Weaver", "Alien", "1979")

@@ -55,7 +55,7 @@ class Generator:
                 led_here = {walk.path[-1] for walk in shown.instances if walk.length}
                 return relevant(shown, *(relation for relation in self.follows if relation not in led_here))
             case "arg.entities":
-                names = list(shown._by_name)[: shown.max_shown]
+                names = list(shown.shown_tails)
                 end = self.ends.get(shown.relation, f"{REASONABLE}{ON}")
                 return "".join(f"{name}{FULLY}" for name in names) + end
         return " forced[Fully Useful][Utility:4]"
@@ -276,7 +276,7 @@ async def test_of_many_tails_those_are_shown_from_which_ways_lead_on(order: Any,
     facts = [*(("Ann", NATIONALITY, f"n{n}") for n in range(10)), ("n8", "a", "x"), ("n9", "a", "x")]
     script, _ = await run(ArG(tail_order=order, max_tails_shown=2), facts=facts)
     prompt: Any = next(prompt for prompt in script.model.prompts if prompt.role == "arg.entities")
-    assert list(prompt._by_name)[:2] == shown
+    assert list(prompt.by_name)[:2] == shown
     assert script.graph.lookups["relations"] == 2, "what the order needs is what the next hop begins with"
 
 

@@ -17,9 +17,9 @@ from pipeline.training.parog import PlanningData
 from pipeline.training.parog.back_translation import BackTranslate, JudgeEquivalent
 from pipeline.training.parog.constants import left_out
 from pipeline.training.parog.decompose import Atom
-from pipeline.training.parog.questions import QueriedQuestion
 from pipeline.training.parog.verbalise import Polish, word
-from pipeline.types import Entity, LiteralNode, Relation
+from pipeline.training.solved import Solved
+from pipeline.types import Entity, Gold, LiteralNode, Relation
 from tests.methods.hostile import COMMON, read
 from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, literal, texts, truth
 from tests.training.test_parog_queries import HEAD, query
@@ -54,12 +54,12 @@ SPOKEN = "ns:location.country.languages_spoken"
 SPEAK = "ns:m.orsa ns:people.person.nationality ?c . ?c ns:location.country.languages_spoken ?x ."
 
 
-def asked(sparql: str | None, text: str = "what is it about Tavin Orsa") -> QueriedQuestion:
+def asked(sparql: str | None, text: str = "what is it about Tavin Orsa") -> Solved:
     topics = (Entity("m.orsa", "Tavin Orsa"),)
-    return QueriedQuestion("q", "test", "train", text, topics, sparql=sparql, nodes={"m.orsa": "m.orsa"})
+    return Solved("q", "test", "train", text, topics, gold=Gold(sparql=sparql))
 
 
-def tools(question: QueriedQuestion, **replies: str) -> ScriptedTools:
+def tools(question: Solved, **replies: str) -> ScriptedTools:
     """The oracle's replies, but for the roles that have one of their own (`parog_polish="…"`)."""
     known = truth(question, [], {})
     own = {role.replace("_", ".", 1): reply for role, reply in replies.items()}

@@ -113,8 +113,13 @@ def known_names(instances: Iterable[Instance], names: Names) -> dict[str, str]:
 
 
 def write_answers(texts: Sequence[str], *, utility: int) -> str:
-    """The answers in the layout of §4.3, behind `Answer:`."""
-    return ";".join(f"{one_line(text)}{FULLY_USEFUL}" for text in texts) + f"[Utility:{utility}]"
+    """The answers in the layout of §4.3, behind `Answer:`; all of them fully useful."""
+    return write_judged(dict.fromkeys(texts, FULLY_USEFUL), f"[Utility:{utility}]")
+
+
+def write_judged(usefulness: Mapping[str, str], utility: str) -> str:
+    """Each answer with how useful it is (an empty text where nobody said), and the utility of all."""
+    return ";".join(f"{one_line(text)}{label}" for text, label in usefulness.items()) + utility
 
 
 def write_unknown() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.methods.arg.answers import Answered, known_names, read_answers, write_answers, write_unknown
-from pipeline.methods.arg.layout import Segment, find_name, paragraph, read_labelled
-from pipeline.methods.arg.simulation import next_relations
+from pipeline.methods.arg.layout import Segment, find_name, paragraph, read_labelled, write_labelled
+from pipeline.methods.arg.simulation import has_arrived, next_relations
 from pipeline.methods.arg.tokens import (
     FULLY_REASONABLE,
     FULLY_RELEVANT,
@@ -80,8 +80,14 @@ class EntitySegment(Segment[Reading]):
     @property
     def shown(self) -> str:
         head = self._printer.node(self.source.end)
-        names = list(self._by_name)[: self.max_shown]
+        names = list(self.by_name)[: self.max_shown]
         return self.before + paragraph(f"({one_line(head)}, {self.relation}, {name})" for name in names)
+
+    def written(self, labels: Mapping[str, str], rationality: str, answer: str | None) -> str:
+        """The segment that labels each tail shown and the path, and answers, or goes on where there is no answer."""
+        labelled = write_labelled((name, labels[name]) for name in self.shown_tails)
+        end = RETRIEVE_RELATION if answer is None else f"{NO_RETRIEVAL}Answer: {answer}"
+        return f"{labelled}{rationality}{end}"
 
     def parse(self, text: str) -> Reading:
         return twice(self._read, text)
@@ -95,23 +101,22 @@ class EntitySegment(Segment[Reading]):
 
         A slip calls relevant what is not, and where there is no such tail it ends the walk too early, or too late.
         """
-        going_on = [name for name, tails in self._printed.items() if any(next_relations(tail, truth) for tail in tails)]
         sought = answers_shown(self._named, truth)
-        if going_on:
+        if going_on := self.going_on(truth):
             return self._write_slip(going_on, slip) if slip else self._write(going_on, FULLY_REASONABLE, None)
-        relevant = [name for name, tails in self._printed.items() if any(self._is_sought(t, truth) for t in tails)]
+        relevant = self.sought(truth)
         if slip:
             return self._write_slip(relevant, slip)
         if not relevant:
             return self._write((), UNREASONABLE, write_unknown())
-        on_path = any(self._has_arrived(tail, truth) for name in relevant for tail in self._printed[name])
+        on_path = any(has_arrived(tail, truth) for name in relevant for tail in self.shown_tails[name])
         rationality = FULLY_REASONABLE if on_path else PARTIALLY_REASONABLE
         return self._write(relevant, rationality, write_answers(sought, utility=5) if sought else write_unknown())
 
     def write_by_similarity(self, encoder: LexicalEncoder) -> str:
         """Everything is relevant, and the answer as soon as it has a name: who does not read goes no further."""
-        names = [name for name in self._printed if name != UNKNOWN_ENTITY]
-        return self._write(self._printed, FULLY_REASONABLE, write_answers(names, utility=3) if names else None)
+        names = [name for name in self.shown_tails if name != UNKNOWN_ENTITY]
+        return self._write(self.shown_tails, FULLY_REASONABLE, write_answers(names, utility=3) if names else None)
 
     def _read(self, text: str) -> Reading:
         marks = find_marks(text)
@@ -133,21 +138,26 @@ class EntitySegment(Segment[Reading]):
         )
 
     def _read_relevant(self, text: str) -> tuple[Instance, ...]:
-        fetched = {loose(name): name for name in self._by_name}
+        fetched = {loose(name): name for name in self.by_name}
         named = ((find_name(pair.name, fetched), pair.mark) for pair in read_labelled(text))
         relevant = dict.fromkeys(name for name, mark in named if name is not None and mark.token != UNRELEVANT)
         return tuple(tail for name in relevant for tail in self._stands_for(name))
 
     def _stands_for(self, name: str) -> list[Instance]:
-        tails = self._by_name[name]
+        tails = self.by_name[name]
         return tails[: self.cvt_fanout] if name == UNKNOWN_ENTITY else tails
+
+    @property
+    def shown_tails(self) -> dict[str, list[Instance]]:
+        """What the paragraph shows: the tails of each name."""
+        return {name: self.by_name[name] for name in list(self.by_name)[: self.max_shown]}
 
     @cached_property
     def _printer(self) -> Printer:
         return Printer(self.names, unnamed=UNKNOWN_ENTITY)
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Instance]]:
+    def by_name(self) -> dict[str, list[Instance]]:
         """The tails by their printed names, in the order of the tails."""
         by_name: dict[str, list[Instance]] = {}
         for tail in self.tails:
@@ -156,23 +166,23 @@ class EntitySegment(Segment[Reading]):
 
     # What simulated models write
 
-    @property
-    def _printed(self) -> dict[str, list[Instance]]:
-        """What the paragraph shows."""
-        return {name: self._by_name[name] for name in list(self._by_name)[: self.max_shown]}
+    def going_on(self, truth: Truth) -> list[str]:
+        """The tails shown from which gold paths go on."""
+        return [name for name, tails in self.shown_tails.items() if any(next_relations(tail, truth) for tail in tails)]
+
+    def sought(self, truth: Truth) -> list[str]:
+        """The tails shown that are what is sought."""
+        return [name for name, tails in self.shown_tails.items() if any(self._is_sought(t, truth) for t in tails)]
 
     @property
     def _named(self) -> dict[Node, str]:
-        return {tail.end: name for name, tails in self._printed.items() if name != UNKNOWN_ENTITY for tail in tails}
+        return {tail.end: name for name, tails in self.shown_tails.items() if name != UNKNOWN_ENTITY for tail in tails}
 
     def _is_sought(self, tail: Instance, truth: Truth) -> bool:
         return truth.is_sought(tail.end, node_name(tail.end, self.names))
 
-    def _has_arrived(self, tail: Instance, truth: Truth) -> bool:
-        return tuple(step.relation for step in tail.steps) in truth.paths.get(tail.start, ())
-
     def _write_slip(self, right: list[str], slip: Random) -> str:
-        wrong = [name for name in self._printed if name not in right]
+        wrong = [name for name in self.shown_tails if name not in right]
         if wrong:
             chosen = slip.choice(wrong)
             ends = slip.random() < 0.5 and chosen != UNKNOWN_ENTITY
@@ -180,6 +190,6 @@ class EntitySegment(Segment[Reading]):
         return self._write((), UNREASONABLE, write_unknown())
 
     def _write(self, relevant: Collection[str], rationality: str, answer: str | None) -> str:
-        labels = "".join(f"{name}{FULLY_RELEVANT if name in relevant else UNRELEVANT}" for name in self._printed)
+        labels = "".join(f"{name}{FULLY_RELEVANT if name in relevant else UNRELEVANT}" for name in self.shown_tails)
         end = RETRIEVE_RELATION if answer is None else f"{NO_RETRIEVAL}Answer: {answer}"
         return f"{labels}{rationality}{end}"

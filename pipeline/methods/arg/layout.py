@@ -110,6 +110,11 @@ def paragraph(items: Iterable[str]) -> str:
     return f"{OPEN}{';'.join(items)}{CLOSE}"
 
 
+def write_labelled(labelled: Iterable[tuple[str, str]]) -> str:
+    """Names with their relevance, as `read_labelled` reads them."""
+    return "".join(f"{name}{label}" for name, label in labelled)
+
+
 def read_labelled(text: str) -> list[Labelled]:
     """The `name[relevance]` pairs of a segment, up to its first retrieval token and after a paragraph of its own."""
     marks = find_marks(text)

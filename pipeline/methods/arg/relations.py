@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.arg.layout import Labelled, Segment, find_name, paragraph, read_labelled
+from pipeline.methods.arg.layout import Labelled, Segment, find_name, paragraph, read_labelled, write_labelled
 from pipeline.methods.arg.simulation import all_next, best_next
 from pipeline.methods.arg.tokens import (
     FULLY_RELEVANT,
@@ -92,6 +92,10 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
     def shown(self) -> str:
         return self.before + paragraph(self.group)
 
+    def written(self, labels: Mapping[str, str]) -> str:
+        """The segment that gives each relation of the group its label."""
+        return _write((relation, labels[relation]) for relation in self.group)
+
     def parse(self, text: str) -> tuple[Labelled, ...]:
         return twice(self._read, text)
 
@@ -123,12 +127,11 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
         return tuple(read.values())
 
     def _write(self, fully: Collection[str], partially: Collection[str]) -> str:
-        labels = (
-            FULLY_RELEVANT if relation in fully else PARTIALLY_RELEVANT if relation in partially else UNRELEVANT
-            for relation in self.group
-        )
-        return _write(zip(self.group, labels, strict=True))
+        labels = dict.fromkeys(self.group, UNRELEVANT)
+        labels |= {relation: PARTIALLY_RELEVANT for relation in self.group if relation in partially}
+        labels |= {relation: FULLY_RELEVANT for relation in self.group if relation in fully}
+        return self.written(labels)
 
 
 def _write(labelled: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"{relation}{label}" for relation, label in labelled) + RETRIEVE_ENTITY
+    return write_labelled(labelled) + RETRIEVE_ENTITY

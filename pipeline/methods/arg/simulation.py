@@ -27,3 +27,8 @@ def best_next(instances: tuple[Instance, ...], truth: Truth) -> list[str]:
 def all_next(instances: tuple[Instance, ...], truth: Truth) -> set[str]:
     """The names of all relations by which gold paths go on."""
     return {relation.name for instance in instances for relation in next_relations(instance, truth)}
+
+
+def has_arrived(instance: Instance, truth: Truth) -> bool:
+    """Whether the relations walked are a whole gold path."""
+    return tuple(step.relation for step in instance.steps) in truth.paths.get(instance.start, ())

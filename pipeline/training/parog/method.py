@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.parog.plan import Plan, write_plan
 from pipeline.methods.port import Tools
@@ -16,8 +17,8 @@ from pipeline.training.parog.constants import constants_of, left_out
 from pipeline.training.parog.decompose import Atom, decompose, plan_type
 from pipeline.training.parog.execution import execute_plan, find_mediators
 from pipeline.training.parog.query import Inexpressible, read_query
-from pipeline.training.parog.questions import QueriedQuestion
 from pipeline.training.parog.verbalise import Polish, word
+from pipeline.training.solved import Solved
 from pipeline.types import Answer, Entity, EntityId, Question, Scalar
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class PlanningData:
     to, and every decision is an event: `decomposed`, then `sample` or `rejected`.
     """
 
-    name: str = "parog-data"
+    name: str = "collect-parog"
     temperature: NonNegativeFloat = 0.0
     max_subgoals: PositiveInt = 6
     execute_where: Mapping[str, Scalar] | None = None
@@ -40,18 +41,20 @@ class PlanningData:
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """What the plan of a question comes to; nothing for one that is rejected, or that is not carried out."""
-        assert isinstance(question, QueriedQuestion), "the questions of this method bring their queries"
+        assert isinstance(question, Solved), "only solved questions make training pairs"
         try:
             return await self._make(question, tools)
         except Inexpressible as reason:
             tools.record("rejected", reason=str(reason))
             return Answer()
 
-    async def _make(self, question: QueriedQuestion, tools: Tools) -> Answer:
-        if not question.sparql:
+    async def _make(self, question: Solved, tools: Tools) -> Answer:
+        if question.held_out:
+            raise Inexpressible("held out")
+        if not question.gold.sparql:
             raise Inexpressible("no gold query")
-        asked = read_query(question.sparql)
-        atoms = decompose(asked, await find_mediators(asked, question.nodes, tools.kg))
+        asked = read_query(question.gold.sparql)
+        atoms = decompose(asked, await find_mediators(asked, _nodes(question), tools.kg))
         tools.record("decomposed", type=plan_type(atoms), operations=atoms)
         if len(atoms) > self.max_subgoals:
             raise Inexpressible(f"more than {self.max_subgoals} sub-goals")
@@ -64,7 +67,7 @@ class PlanningData:
         return await execute_plan(_asking(text, question), plan, atoms, topics, tools)
 
     async def _word(
-        self, question: QueriedQuestion, atoms: Sequence[Atom], topics: Mapping[EntityId, Entity], tools: Tools
+        self, question: Solved, atoms: Sequence[Atom], topics: Mapping[EntityId, Entity], tools: Tools
     ) -> tuple[Plan, str]:
         """The plan and the question that it answers. Raises Inexpressible when the two do not hold together."""
         names = {constant: entity.name for constant, entity in topics.items()}
@@ -86,9 +89,10 @@ class PlanningData:
         return all(field in question.meta and question.meta[field] == value for field, value in wanted.items())
 
 
-async def _topics(question: QueriedQuestion, atoms: Sequence[Atom], tools: Tools) -> dict[EntityId, Entity]:
+async def _topics(question: Solved, atoms: Sequence[Atom], tools: Tools) -> dict[EntityId, Entity]:
     """The entity of each constant that a lookup sets out from. Raises Inexpressible for one that has no name."""
-    ids = {atom.start: question.nodes.get(atom.start, atom.start) for atom in atoms if atom.start is not None}
+    nodes = _nodes(question)
+    ids = {atom.start: nodes.get(atom.start, atom.start) for atom in atoms if atom.start is not None}
     known = {entity.id: entity.name for entity in question.topic_entities if entity.name != entity.id}
     looked_up = await tools.kg.labels([id for id in dict.fromkeys(ids.values()) if id not in known])
     names = {**looked_up, **known}
@@ -98,6 +102,12 @@ async def _topics(question: QueriedQuestion, atoms: Sequence[Atom], tools: Tools
     return topics
 
 
-def _asking(text: str, question: QueriedQuestion) -> Question:
-    """The question as the planner will meet it: its own words, and no query."""
+def _nodes(question: Solved) -> Mapping[str, EntityId]:
+    """The id that a topic entity has in the query → its id in the graph."""
+    paths = question.gold.paths
+    return paths.topics if isinstance(paths, SparqlPaths) else {}
+
+
+def _asking(text: str, question: Solved) -> Question:
+    """The question as the planner will meet it: its own words, and no gold."""
     return Question(question.id, question.dataset, question.split, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -50,16 +51,17 @@ class Report:
     """Reason → questions."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For `report.json`."""
+        """For `.report.json`."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return {**own, "shares": _shares(self.kept), "published_shares": dict(PUBLISHED)}
 
 
-def write_samples(folder: RunFolder, *, label: str | None) -> Report:
-    """Write `samples.jsonl`, the pairs that passed every check, and `report.json` beside it. Raises StorageError."""
+def write_samples(folder: RunFolder, output: Path, *, label: str | None) -> Report:
+    """Write the pairs of a finished run that passed every check, and their `.report.json`. Raises StorageError."""
     report = Report(label=label)
-    write_whole(folder.path / "samples.jsonl", b"".join(orjson.dumps(pair) + b"\n" for pair in _pairs(folder, report)))
-    write_whole(folder.path / "report.json", orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(output, b"".join(orjson.dumps(pair) + b"\n" for pair in _pairs(folder, report)))
+    write_whole(output.with_suffix(".report.json"), orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
     return report
 
 

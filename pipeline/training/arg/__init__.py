@@ -1,0 +1,1 @@
+"""What ArG's generator learns from: `collection` labels reference paths for `dataset`, and `critic` is who labels."""

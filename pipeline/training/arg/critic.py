@@ -1,0 +1,420 @@
+"""The critic: a model that labels what a reference path shows, in four calls (methods.md §7.2).
+
+Its labels are the tokens of the text that is made of them. The oracle labels by the gold paths; see
+`pipeline.methods.arg.simulation` for what it knows of a walk.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
+
+from pipeline.errors import ParseError
+from pipeline.llm.prompt import Prompt, Template
+from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
+from pipeline.methods.arg.layout import find_name
+from pipeline.methods.arg.relations import RelationSegment
+from pipeline.methods.arg.simulation import all_next, best_next, has_arrived, next_relations
+from pipeline.methods.arg.tokens import (
+    CLASSES,
+    FULLY_REASONABLE,
+    FULLY_RELEVANT,
+    FULLY_USEFUL,
+    NOT_USEFUL,
+    PARTIALLY_REASONABLE,
+    PARTIALLY_RELEVANT,
+    UNREASONABLE,
+    UNRELEVANT,
+    Kind,
+    find_marks,
+)
+from pipeline.methods.instance import Instance
+from pipeline.methods.parsing import clip, first_line, loose, numbered, twice
+from pipeline.methods.rendering import Names, Printer, as_question, node_name, one_line, print_facts
+from pipeline.methods.simulation import rank_relations
+from pipeline.types import Question
+
+if TYPE_CHECKING:
+    from pipeline.llm.oracle import Truth
+    from pipeline.retrieval.lexical import LexicalEncoder
+
+_SCORE = re.compile(r"\(\s*score\s*:\s*(\[[^\[\]\n]{1,40}\])\s*\)", re.IGNORECASE)
+_NEUTRAL = "[Utility:3]"
+
+RELATIONS = Template(
+    system="""\
+A question is to be answered by a walk through a knowledge graph. You judge the relations that the walk
+could take from the entity that it has reached. Each gets one of these labels:
+[Fully Relevant] - the way to the answer leads along this relation
+[Partially Relevant] - it may help, on a detour or for a part of the question
+[Unrelevant] - it has nothing to do with what is asked
+
+Write one numbered line for each relation, in the order given:
+1. {relation (Score: [label])}: your reason
+
+Example
+
+Question: which films did the director of Nine Lanterns write?
+Entity: Nine Lanterns
+Facts so far: none
+Relations:
+1. film.film.directed_by
+2. film.film.written_by
+3. film.film.runtime
+Judgement:
+1. {film.film.directed_by (Score: [Fully Relevant])}: the question goes by way of the director.
+2. {film.film.written_by (Score: [Partially Relevant])}: writers are asked for, though not those of this film.
+3. {film.film.runtime (Score: [Unrelevant])}: how long it runs says nothing about its director.
+
+Example
+
+Question: what do people speak in the country that Tavin Orsa comes from?
+Entity: Quessland
+Facts so far: [("Tavin Orsa", "people.person.nationality", "Quessland")]
+Relations:
+1. location.country.official_language
+2. location.country.currency_used
+Judgement:
+1. {location.country.official_language (Score: [Fully Relevant])}: it is what people there speak.
+2. {location.country.currency_used (Score: [Unrelevant])}: money is not asked for.""",
+    user="""\
+Question: {{question}}
+Entity: {{entity}}
+Facts so far: {{facts}}
+Relations:
+{{candidates}}
+Judgement:""",
+)
+
+ENTITIES = Template(
+    system="""\
+A question is to be answered by a walk through a knowledge graph. The walk has followed a relation, and
+you judge the entities that it led to. Each gets one of these labels:
+[Fully Relevant] - it is an answer, or the way to the answer leads through it
+[Partially Relevant] - it may help, on a detour or for a part of the question
+[Unrelevant] - it has nothing to do with what is asked
+Unknown Entity stands for nodes without a name that hold a fact of several parts together.
+
+Write one numbered line for each entity, in the order given, and spell it as it is:
+1. {entity (Score: [label])}: your reason
+
+Example
+
+Question: which children of Tavin Orsa became sailors?
+Facts so far: none
+New facts: [("Tavin Orsa", "person.children", "Edda Orsa"), ("Tavin Orsa", "person.children", "Nils Orsa")]
+Entities:
+1. Edda Orsa
+2. Nils Orsa
+Judgement:
+1. {Edda Orsa (Score: [Fully Relevant])}: a child, whose profession is to be looked at next.
+2. {Nils Orsa (Score: [Fully Relevant])}: the same holds for him.
+
+Example
+
+Question: what was the first film of Lirae Dobson?
+Facts so far: [("Lirae Dobson", "film.actor.film", "The Salt Road")]
+New facts: [("The Salt Road", "film.film.release_year", "1961"), ("The Salt Road", "film.film.release_year", "1987")]
+Entities:
+1. 1961
+2. 1987
+Judgement:
+1. {1961 (Score: [Partially Relevant])}: an early year, which helps to tell which film came first.
+2. {1987 (Score: [Unrelevant])}: a later showing, which decides nothing.""",
+    user="""\
+Question: {{question}}
+Facts so far: {{facts}}
+New facts: {{new}}
+Entities:
+{{candidates}}
+Judgement:""",
+)
+
+RATIONALITY = Template(
+    system="""\
+A question is to be answered by a walk through a knowledge graph. You are told the answers, and judge the
+walk as far as it has come: does it make sense as a way to them? Write one of these labels on the first
+line, and your reason on the second:
+[Fully Reasonable] - each step follows what the question says
+[Partially Reasonable] - it leads to the answers or towards them, but not as the question says
+[Unreasonable] - whoever reads the question would not go this way
+
+Example
+
+Question: what do people speak in the country that Tavin Orsa comes from?
+Answers: Orsish
+Walk: [("Tavin Orsa", "people.person.nationality", "Quessland")]
+Judgement: [Fully Reasonable]
+His country is what the question names first, and its language is only one step away.
+
+Example
+
+Question: which films did the director of Nine Lanterns write?
+Answers: The Salt Road
+Walk: [("Nine Lanterns", "film.film.country", "Quessland")]
+Judgement: [Unreasonable]
+The country of a film does not lead to its director.""",
+    user="""\
+Question: {{question}}
+Answers: {{answers}}
+Walk: {{walk}}
+Judgement:""",
+)
+
+UTILITY = Template(
+    system="""\
+You judge how well answers serve a question. Each answer gets one of the labels [Fully Useful],
+[Partially Useful] and [Not Useful]; all of them together get a label from [Utility:1], which does not help
+at all, to [Utility:5], which is a full and precise answer. Write a JSON object and nothing else.
+
+Example
+
+Question: which rivers run through the town where Odo Marrick was born?
+Answers: ["Vell", "Marrick"]
+Judgement: {"answers": {"Vell": "[Fully Useful]", "Marrick": "[Not Useful]"}, "utility": "[Utility:4]"}""",
+    user="""\
+Question: {{question}}
+Answers: {{answers}}
+Judgement:""",
+)
+
+
+class Relevance(Prompt[Mapping[str, str]], ABC):
+    """The relevance of each of some names, by name; empty where the critic's reply cannot be read."""
+
+    @property
+    @abstractmethod
+    def judged(self) -> Sequence[str]:
+        """The names, in the order shown."""
+
+    def parse(self, text: str) -> Mapping[str, str]:
+        return twice(self._read, text)
+
+    def fallback(self, text: str) -> Mapping[str, str]:
+        return {}
+
+    def _read(self, text: str) -> Mapping[str, str]:
+        known = {loose(name): name for name in self.judged}
+        labels: dict[str, str] = {}
+        for _, item in numbered(text):
+            scored = _SCORE.search(item)
+            name = find_name(item[: scored.start()].strip().removeprefix("{"), known) if scored else None
+            if scored and name is not None:
+                labels.setdefault(name, _label(scored[1], "relevance"))
+        if missing := [name for name in self.judged if name not in labels]:
+            raise ParseError(f"no numbered line of the form {{name (Score: [label])}} for {clip(missing[0])}")
+        return {name: labels[name] for name in self.judged}
+
+    def _write(self, fully: Collection[str], partially: Collection[str] = ()) -> str:
+        labels = (
+            FULLY_RELEVANT if name in fully else PARTIALLY_RELEVANT if name in partially else UNRELEVANT
+            for name in self.judged
+        )
+        lines = enumerate(zip(self.judged, labels, strict=True), start=1)
+        return "\n".join(f"{number}. {{{name} (Score: {label})}}: judged" for number, (name, label) in lines)
+
+
+@dataclass(frozen=True)
+class RelationRelevance(Relevance):
+    """How relevant each relation of a group is where a walk has come to."""
+
+    role: ClassVar[str] = "critic.relations"
+
+    segment: RelationSegment
+    """Offered to one walk."""
+    names: Names
+
+    @property
+    def template(self) -> Template:
+        return RELATIONS
+
+    @property
+    def judged(self) -> Sequence[str]:
+        return self.segment.group
+
+    def inputs(self) -> dict[str, str]:
+        (walk,) = self.segment.instances
+        printer = _printer(self.names)
+        return {
+            "question": as_question(self.segment.question.text),
+            "entity": one_line(printer.node(walk.end)),
+            "facts": _facts(walk, printer),
+            "candidates": _listed(self.judged),
+        }
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """Fully relevant is what the best gold path takes next, partially what others do; a slip takes another one."""
+        right, ahead = best_next(self.segment.instances, truth), all_next(self.segment.instances, truth)
+        if slip:
+            wrong = [relation for relation in self.judged if relation not in ahead]
+            return self._write(wrong and [slip.choice(wrong)])
+        return self._write(right, ahead)
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        """The relation most like the question is fully relevant, the next one partially."""
+        ranking = rank_relations(self.judged, self.segment.question.text, encoder)
+        return self._write(ranking[:1], ranking[1:2])
+
+
+@dataclass(frozen=True)
+class EntityRelevance(Relevance):
+    """How relevant each tail is that a relation led to."""
+
+    role: ClassVar[str] = "critic.entities"
+
+    segment: EntitySegment
+
+    @property
+    def template(self) -> Template:
+        return ENTITIES
+
+    @property
+    def judged(self) -> Sequence[str]:
+        return list(self.segment.shown_tails)
+
+    def inputs(self) -> dict[str, str]:
+        segment, printer = self.segment, _printer(self.segment.names)
+        head = one_line(printer.node(segment.source.end))
+        return {
+            "question": as_question(segment.question.text),
+            "facts": _facts(segment.source, printer),
+            "new": print_facts((head, segment.relation, name) for name in self.judged),
+            "candidates": _listed(self.judged),
+        }
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """Relevant is what gold paths go on from, and where none does, what is sought; a slip takes another one."""
+        right = self.segment.going_on(truth) or self.segment.sought(truth)
+        if slip:
+            wrong = [name for name in self.judged if name not in right]
+            return self._write(wrong and [slip.choice(wrong)])
+        return self._write(right)
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        """All of them: who does not read has no reason to prefer one."""
+        return self._write(self.judged)
+
+
+@dataclass(frozen=True)
+class Rationality(Prompt[str | None]):
+    """Whether a walk makes sense so far: a token of that class, or None where the reply cannot be read."""
+
+    role: ClassVar[str] = "critic.rationality"
+
+    question: Question
+    walk: Instance
+    answers: tuple[str, ...]
+    """At most five."""
+    names: Names
+
+    @property
+    def template(self) -> Template:
+        return RATIONALITY
+
+    def inputs(self) -> dict[str, str]:
+        return {
+            "question": as_question(self.question.text),
+            "answers": "; ".join(map(one_line, self.answers)),
+            "walk": _facts(self.walk, _printer(self.names)),
+        }
+
+    def parse(self, text: str) -> str | None:
+        return twice(lambda text: _label(first_line(text), "rationality"), text)
+
+    def fallback(self, text: str) -> str | None:
+        return None
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """Fully reasonable is a gold path or the beginning of one, partially any other way to what is sought."""
+        on_track = bool(next_relations(self.walk, truth)) or has_arrived(self.walk, truth)
+        sought = truth.is_sought(self.walk.end, node_name(self.walk.end, self.names))
+        right = FULLY_REASONABLE if on_track else PARTIALLY_REASONABLE if sought else UNREASONABLE
+        others = [label for label in CLASSES["rationality"] if label != right]
+        return f"{slip.choice(others) if slip else right}\njudged"
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        return f"{FULLY_REASONABLE}\njudged"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How useful answers are."""
+
+    usefulness: Mapping[str, str]
+    """Each answer's label, in their order; an empty text where the critic's reply could not be read."""
+    utility: str
+
+
+@dataclass(frozen=True)
+class Utility(Prompt[Judgement]):
+    """How useful each answer is to the question, and all of them together."""
+
+    role: ClassVar[str] = "critic.utility"
+
+    question: Question
+    answers: tuple[str, ...]
+    """At most ten."""
+
+    @property
+    def template(self) -> Template:
+        return UTILITY
+
+    def inputs(self) -> dict[str, str]:
+        answers = json.dumps(self.answers, ensure_ascii=False)
+        return {"question": as_question(self.question.text), "answers": answers}
+
+    def parse(self, text: str) -> Judgement:
+        return twice(self._read, text)
+
+    def fallback(self, text: str) -> Judgement:
+        """Neither good nor bad."""
+        return Judgement(dict.fromkeys(self.answers, ""), _NEUTRAL)
+
+    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
+        """Gold answers are fully useful, others not at all; a slip says the contrary."""
+        useful = [answer for answer in self.answers if truth.is_answer(answer) != (slip is not None)]
+        return self._write(useful, utility=5 if useful else 1)
+
+    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
+        return self._write(self.answers, utility=3)
+
+    def _read(self, text: str) -> Judgement:
+        begin, end = text.find("{"), text.rfind("}") + 1
+        try:
+            reply = json.loads(text[begin:end] if 0 <= begin < end else text)
+            labels = {loose(answer): label for answer, label in reply["answers"].items()}
+            given = {answer: _label(labels[loose(answer)], "usefulness") for answer in self.answers}
+            return Judgement(given, _label(reply["utility"], "utility"))
+        except KeyError as error:
+            raise ParseError(f"there is no label for {clip(str(error))}") from None
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise ParseError(f"not a JSON object with answers and utility: {clip(text)}") from None
+
+    def _write(self, useful: Collection[str], *, utility: int) -> str:
+        labels = {answer: FULLY_USEFUL if answer in useful else NOT_USEFUL for answer in self.answers}
+        return json.dumps({"answers": labels, "utility": f"[Utility:{utility}]"}, ensure_ascii=False)
+
+
+def _label(text: str, kind: Kind) -> str:
+    """The token of a class that a text holds. Raises ParseError when it holds none."""
+    for mark in find_marks(text):
+        if mark.kind == kind:
+            return mark.token
+    raise ParseError(f"none of {', '.join(CLASSES[kind])}: {clip(text)}")
+
+
+def _printer(names: Names) -> Printer:
+    return Printer(names, unnamed=UNKNOWN_ENTITY)
+
+
+def _facts(walk: Instance, printer: Printer) -> str:
+    return printer.chain(walk.triples) if walk.length else "none"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "\n".join(f"{number}. {name}" for number, name in enumerate(names, start=1))

@@ -1,0 +1,45 @@
+"""`kgqa collect`: what is printed, and what a user may get wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.support import Kgqa
+
+ARG = ("collect", "arg", "dataset.triples=2000", "run.limit=16", "output=texts.jsonl")
+
+
+def test_the_report_is_printed_and_says_where_the_texts_are(kgqa: Kgqa) -> None:
+    shown = kgqa(*ARG, "dataset.split=train")
+    assert shown.code == 0
+    assert "training texts from 16 questions" in shown.out
+    assert "rejected: no path to an answer within 4 hops" in shown.out
+    assert "relevance [Fully Relevant]" in shown.out
+    assert shown.out.splitlines()[-1] == "texts: texts.jsonl"
+    assert Path("texts.report.json").is_file()
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((*ARG,), "dataset.split=test is what models are measured on, not trained: give another dataset.split"),
+        ((*ARG[:-1], "dataset.split=train"), "output must be given, as in output=…"),
+        ((*ARG, "dataset.split=train", "material.held_out=[gone.txt]"), "material.held_out.0='gone.txt' is wrong"),
+        ((*ARG, "dataset.split=train", "collect.paths=long"), "collect.paths='long' is wrong"),
+        ((*ARG, "dataset.split=train", "collect.max_hop=2"), "unknown key 'collect.max_hop'. Did you mean"),
+        (
+            (*ARG, "dataset.split=train", "dataset.types=[count]"),
+            "none of 16 questions gave a training text (16 no path",
+        ),
+        (("collect", "agr"), "kgqa collect has no 'agr'. Did you mean 'arg'? Known: arg, parog."),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], sentence: str, kgqa: Kgqa) -> None:
+    assert kgqa(*words).sentence.startswith(sentence)
+
+
+def test_a_test_split_is_taken_when_it_is_asked_for(kgqa: Kgqa) -> None:
+    assert kgqa(*ARG, "material.test_split=true").code == 0

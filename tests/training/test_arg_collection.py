@@ -1,0 +1,241 @@
+"""Collecting ArG's training data from one question at a time: the path, the labels, the text, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipeline.llm.oracle import Truth
+from pipeline.training.arg.collection import ArGCollection
+from pipeline.training.solved import Solved
+from pipeline.types import Entity, Gold, GoldAnswer, Relation
+from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, VocabularyRetrieval, literal
+from tests.training.support import assert_reads_back
+
+FACTS: list[Fact] = [
+    ("Ann", "played_in", "Tin"),
+    ("Ann", "wrote", "Tin"),
+    ("Ann", "wrote", "Oak"),
+    ("Tin", "directed_by", "Dee"),
+    ("Tin", "edited_by", "Dee"),
+    ("Oak", "directed_by", "Eve"),
+    ("Ann", "born_in", "Rome"),
+    ("Ann", "held", "m.post"),
+    ("m.post", "office", "Mayor"),
+    ("Tin", "year", literal("1961")),
+]
+TEXT = "who directed the films that Ann played in?"
+PLAYED, DIRECTED = Relation("played_in", "out"), Relation("directed_by", "out")
+
+
+def solved(
+    answers: Sequence[str], *path: Relation, text: str = TEXT, topic: str = "Ann", held_out: bool = False
+) -> Solved:
+    gold = Gold(tuple(GoldAnswer(name) for name in answers), {topic: (path,)} if path else {})
+    return Solved("q", "test", "train", text, (Entity(topic, topic),), gold=gold, held_out=held_out)
+
+
+class Collected:
+    """A question collected from a graph in memory, labelled by the oracle, but for the replies given."""
+
+    def __init__(
+        self,
+        question: Solved,
+        facts: Iterable[Fact] = FACTS,
+        replies: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        known: Sequence[Relation] | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        graph = DictionaryGraph(facts)
+        paths = {"Ann": (tuple(known),)} if known else question.gold.paths
+        truth = Truth(question, question.gold, paths)
+        self.tools = ScriptedTools(
+            graph,
+            replies,
+            write=lambda prompt: prompt.write_as_oracle(truth, None),
+            retrieval=VocabularyRetrieval(vocabulary=graph.vocabulary()),
+        )
+        self.tools.tools = replace(self.tools.tools, rng=lambda role, turn=0, /: Random(f"{role}|{turn}|{seed}"))
+        self.answer = asyncio.run(ArGCollection(**settings).answer(question, self.tools.tools))
+
+    @property
+    def rejected(self) -> str:
+        (payload,) = self.tools.payloads("rejected")
+        assert not self.tools.payloads("collected")
+        return str(payload["reason"])
+
+    @property
+    def row(self) -> dict[str, Any]:
+        (payload,) = self.tools.payloads("collected")
+        assert not self.tools.payloads("rejected")
+        row = {"id": "q", "dataset": "test", "split": "train", "question": TEXT, **payload}
+        assert_reads_back(row)
+        return row
+
+
+def test_a_text_tells_the_walk_in_the_layout_of_the_method() -> None:
+    row = Collected(solved(["Dee"], PLAYED, DIRECTED), paths="known", retrieve_k=2).row
+    first, second = row["hops"]
+    assert row["text"] == (
+        f"[Retrieve Relation]<paragraph>{';'.join(first['relations'])}</paragraph>"
+        f"{''.join(map(''.join, first['relations'].items()))}[Retrieve Entity]"
+        "<paragraph>(Ann, played_in, Tin)</paragraph>Tin[Fully Relevant][Fully Reasonable]"
+        f"[Retrieve Relation]<paragraph>{';'.join(second['relations'])}</paragraph>"
+        f"{''.join(map(''.join, second['relations'].items()))}"
+        "[Retrieve Entity]<paragraph>(Tin, directed_by, Dee)</paragraph>Dee[Fully Relevant][Fully Reasonable]"
+        "[No Retrieval]Answer: Dee[Fully Useful][Utility:5]"
+    )
+    assert first["relations"]["played_in"] == second["relations"]["directed_by"] == "[Fully Relevant]"
+    assert len(first["relations"]) == len(second["relations"]) == 2
+
+
+def paths_drawn(question: Solved, facts: Iterable[Fact]) -> set[tuple[Relation, ...]]:
+    """All of them: none gives a text."""
+    pruned = Collected(question, facts, {"critic.relations": "?"}, max_paths=99).tools.payloads("pruned")
+    return {each["path"] for each in pruned}
+
+
+def test_parallel_relations_and_both_directions_are_paths_of_their_own() -> None:
+    """A graph that keeps one edge between two nodes would hide all but one of them."""
+    assert paths_drawn(solved(["Dee"]), FACTS) == {
+        (Relation(first, "out"), Relation(then, "out"))
+        for first in ("played_in", "wrote")
+        for then in ("directed_by", "edited_by")
+    }
+    assert paths_drawn(solved(["Ann"], topic="Tin"), [*FACTS, ("Tin", "wrote", "Ann")]) == {
+        (Relation("played_in", "in"),),
+        (Relation("wrote", "in"),),
+        (Relation("wrote", "out"),),
+    }
+
+
+def test_the_paths_own_relation_is_offered_even_where_the_retriever_does_not_find_it() -> None:
+    row = Collected(solved(["Rome"], Relation("born_in", "out")), paths="known", retrieve_k=1).row
+    assert row["hops"][0]["relations"] == {"born_in": "[Fully Relevant]"}
+
+
+def test_the_paths_own_tail_takes_the_last_place_where_it_is_not_among_the_first() -> None:
+    facts: list[Fact] = [("Ann", "wrote", f"Book {number}") for number in range(9)]
+    row = Collected(solved(["Book 8"], Relation("wrote", "out")), facts, paths="known", max_tails_shown=3).row
+    assert list(row["hops"][0]["entities"]) == ["Book 0", "Book 1", "Book 8"]
+    row = Collected(solved(["Book 8"], Relation("wrote", "out")), facts, paths="known", max_tails_fetched=2).row
+    assert list(row["hops"][0]["entities"]) == ["Book 0", "Book 1", "Book 8"]
+
+
+def test_an_unnamed_tail_needs_no_critic() -> None:
+    path = (Relation("held", "out"), Relation("office", "out"))
+    collected = Collected(solved(["Mayor"], *path), paths="known")
+    assert collected.row["hops"][0]["entities"] == {"Unknown Entity": "[Partially Relevant]"}
+    assert collected.tools.model.roles.count("critic.entities") == 1
+    assert [step["name"] for step in collected.row["path"]] == [None, "Mayor"]
+
+
+def test_a_literal_is_an_answer() -> None:
+    row = Collected(solved(["1961"], PLAYED, Relation("year", "out")), paths="known").row
+    assert row["answers"] == {"1961": "[Fully Useful]"}
+
+
+def test_only_answers_that_the_text_shows_are_given() -> None:
+    facts: list[Fact] = [("Ann", "wrote", f"Book {number}") for number in range(9)]
+    gold = ["Book 7", "Book 1", "Book 2", "Book 8"]
+    row = Collected(solved(gold, Relation("wrote", "out")), facts, paths="known").row
+    assert set(row["answers"]) == set(gold) & set(row["hops"][0]["entities"])
+
+
+def test_an_unnamed_node_is_no_answer_even_where_it_is_gold() -> None:
+    facts: list[Fact] = [("Ann", "wrote", "m.1"), ("Ann", "wrote", "Oak")]
+    gold = Gold((GoldAnswer("m.1", id="m.1"), GoldAnswer("Oak", id="Oak")), {"Ann": ((Relation("wrote", "out"),),)})
+    question = Solved("q", "test", "train", TEXT, (Entity("Ann", "Ann"),), gold=gold)
+    for seed in range(9):
+        collected = Collected(question, facts, paths="known", seed=seed)
+        if collected.tools.payloads("rejected"):
+            assert collected.rejected == "the answer has no name"
+        else:
+            assert collected.row["answers"] == {"Oak": "[Fully Useful]"}
+            assert list(collected.row["hops"][0]["entities"]) == ["Oak", "Unknown Entity"]
+
+
+def test_an_unreasonable_path_ends_the_text_with_what_the_model_is_to_know() -> None:
+    """The shortest way to Dee is none that the question means; the oracle knows that."""
+    facts: list[Fact] = [("Ann", "shuns", "Rome"), ("Rome", "home_of", "Dee"), ("Ann", "a", "x"), ("x", "b", "y")]
+    meant = [Relation("a", "out"), Relation("b", "out"), Relation("c", "out")]
+    collected = Collected(solved(["Dee", "Eve"]), facts, known=meant)
+    row = collected.row
+    assert [hop["rationality"] for hop in row["hops"]] == ["[Unreasonable]"]
+    assert len(row["path"]) == 2
+    assert row["text"].endswith("[Unreasonable][No Retrieval]Answer: Dee[Fully Useful];Eve[Fully Useful][Utility:5]")
+    assert collected.tools.model.roles.count("critic.relations") == 1
+
+
+def test_another_path_is_tried_where_one_gives_no_text() -> None:
+    """A critic that calls a path reasonable and its step unrelevant contradicts itself."""
+    collected = Collected(solved(["Dee"]), known=[PLAYED, DIRECTED], max_paths=9)
+    reasons = {pruned["reason"] for pruned in collected.tools.payloads("pruned")}
+    assert reasons <= {"the critic calls a step unrelevant, and the path reasonable"}
+    assert collected.row
+
+
+@pytest.mark.parametrize(
+    ("role", "reply", "reason"),
+    [
+        ("critic.relations", "no idea", "the critic's relevance of relations cannot be read"),
+        ("critic.entities", "no idea", "the critic's relevance of entities cannot be read"),
+        ("critic.rationality", "no idea", "the critic's rationality cannot be read"),
+    ],
+)
+def test_labels_that_cannot_be_read_reject_the_path(role: str, reply: str, reason: str) -> None:
+    collected = Collected(solved(["Dee"], PLAYED, DIRECTED), replies={role: reply}, paths="known")
+    assert collected.rejected == reason
+    assert collected.tools.model.roles.count(role) == 1 + ArGCollection().parse_retries
+
+
+def test_utility_that_cannot_be_read_is_neither_good_nor_bad() -> None:
+    row = Collected(solved(["Dee"], PLAYED, DIRECTED), replies={"critic.utility": "good"}, paths="known").row
+    assert row["text"].endswith("[No Retrieval]Answer: Dee[Utility:3]")
+    assert row["answers"] == {"Dee": ""}
+
+
+def test_an_answer_that_is_not_useful_is_still_written() -> None:
+    reply = '{"answers": {"Dee": "[Not Useful]"}, "utility": "[Utility:2]"}'
+    row = Collected(solved(["Dee"], PLAYED, DIRECTED), replies={"critic.utility": reply}, paths="known").row
+    assert row["text"].endswith("Answer: Dee[Not Useful][Utility:2]")
+
+
+@pytest.mark.parametrize("name", ["Dee [Relevant] Day", "[No Retrieval]"])
+def test_a_name_that_the_parsers_would_take_for_a_token_is_no_material(name: str) -> None:
+    facts: list[Fact] = [("Ann", "wrote", name), ("Ann", "wrote", "Oak")]
+    assert Collected(solved(["Oak"], Relation("wrote", "out")), facts, paths="known").rejected == (
+        "the text would not read back as it was labelled"
+    )
+
+
+def test_names_with_marks_of_the_layout_are_material_where_they_read_back() -> None:
+    facts: list[Fact] = [("Ann", "wrote", name) for name in ("[REC]", "One; two", "(a, b);(c", "Why?")]
+    row = Collected(solved(["One; two", "[REC]"], Relation("wrote", "out")), facts, paths="known").row
+    assert set(row["answers"]) == {"One; two", "[REC]"}
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        (solved(["Dee"], held_out=True), "held out"),
+        (solved([]), "no answer"),
+        (solved(["Dee"], topic="Nobody"), "no path to an answer within 4 hops"),
+        (Solved("q", "test", "train", TEXT, (), gold=Gold((GoldAnswer("Dee"),))), "no topic entity"),
+    ],
+)
+def test_what_is_no_material_costs_no_call(question: Solved, reason: str) -> None:
+    collected = Collected(question)
+    assert collected.rejected == reason
+    assert collected.tools.model.prompts == []
+
+
+def test_paths_longer_than_allowed_are_none() -> None:
+    assert Collected(solved(["Dee"]), max_hops=1).rejected == "no path to an answer within 1 hops"
