@@ -90,7 +90,7 @@ class BackTranslate(Prompt[str]):
         return ""
 
     def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """The question that the plan was made from, with what it does not mention in brackets; a slip loses a name."""
+        """The question that the plan was made from, with what it does not mention in brackets; a slip asks another."""
         if slip:
             return f"what has nothing to do with {slip.choice(self.constants) if len(self.constants) > 1 else 'it'}?"
         return in_full(truth.question, self.constants)
@@ -139,4 +139,4 @@ def in_full(question: Question, constants: tuple[str, ...]) -> str:
     """A question with the constants that it does not mention behind it: some only its gold query names."""
     text = as_question(question.text)
     missing = left_out(text, constants)
-    return f"{text} ({'; '.join(map(one_line, missing))})" if missing else text
+    return f"{text[:-1].rstrip()} ({'; '.join(map(one_line, missing))})?" if missing else text
