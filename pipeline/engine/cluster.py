@@ -44,7 +44,8 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
 
 def _connect(address: str | None, cpus: float) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if given := address or os.environ.get("RAY_ADDRESS"):
+    given = address or os.environ.get("RAY_ADDRESS")
+    if given and given != "local":
         _probe(given, "engine.address" if address else "RAY_ADDRESS")
         try:
             ray.init(address=address, **quiet)
@@ -74,9 +75,9 @@ def _loopback_only() -> Iterator[None]:
 
 def _probe(address: str, named: str) -> None:
     """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
-    host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if not separator:
-        return  # "auto" and "local"
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
     except ValueError:

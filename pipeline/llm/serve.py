@@ -244,7 +244,13 @@ def _reason(model: ServedModel, error: RayTaskError) -> str:
 def _name(source: str) -> str:
     """What a model or an adapter is called: of a folder, its name and a digest of what is in it."""
     folder = Path(source)
-    return f"{folder.resolve().name}@{_digest(folder)}" if folder.is_dir() else source
+    if folder.is_dir():
+        return f"{folder.resolve().name}@{_digest(folder)}"
+    if "://" not in source and (folder.is_absolute() or source.startswith(".") or source.count("/") > 1):
+        raise UserError(
+            f"{source} is no folder on this machine: name the folder of a checkpoint, or a Hugging Face name"
+        )
+    return source
 
 
 @lru_cache
