@@ -107,7 +107,10 @@ def test_a_dataset_says_what_must_be_given(kgqa: Kgqa) -> None:
         ("dataset=sample run.reuse=[/nowhere]", "/nowhere has no run.yaml: name the folder of an earlier run"),
         ("dataset=sample llm=replay llm.run=/nowhere", "/nowhere has no run.yaml: name the folder of an earlier run"),
         ("dataset=sample retrieval.reference_base=/nowhere", "there is no reference base at /nowhere"),
-        ("dataset=sample llm=serve llm.model=/nowhere", "/nowhere is no folder on this machine: name the folder of a checkpoint"),
+        (
+            "dataset=sample llm=serve llm.model=/nowhere",
+            "/nowhere is no folder on this machine: name the folder of a checkpoint",
+        ),
     ],
 )
 def test_a_missing_file_is_named(words: str, sentence: str, kgqa: Kgqa) -> None:
