@@ -12,24 +12,21 @@ from pipeline.errors import ServiceError, UserError, nearest
 from pipeline.text import printable
 
 COMMANDS = {
-    "doctor": ("jobs.doctor", "check servers, model, graph, machine and data before a run, each finding with its mend"),
-    "estimate": (
-        "jobs.estimate",
-        "ask a sample of the questions, and project calls, tokens, GPU hours and time of all",
-    ),
+    "doctor": ("jobs.doctor", "look at all that a run needs, and say how to mend what is amiss"),
+    "estimate": ("jobs.estimate", "project calls, tokens and hours of a run from a sample of it"),
     "evaluate": ("jobs.evaluate", "run a method on a dataset, score it, print the table"),
     "sweep": ("jobs.sweep", "run many configurations as one, every distinct call made once"),
     "ablations": ("jobs.ablations", "run a method without each of its parts, beside what is published"),
     "reproduce": ("jobs.reproduce", "run every row of the papers' tables, and print ours beside theirs"),
-    "compare": ("jobs.compare", "compare finished runs, question by question: differences, flips, costs, noise"),
-    "score": ("jobs.score", "recompute every metric of a run from its traces, or score a file of predictions"),
-    "report": ("jobs.report", "the points of runs on one HTML page: curves, costs, a recommendation"),
-    "graph": ("jobs.load_graph", "load: convert and load a graph; serve: start local Virtuoso replicas"),
-    "llm": ("jobs.llm", "make: a small Llama to try things with; serve: keep a model up for many jobs"),
+    "compare": ("jobs.compare", "runs question by question: differences, flips, costs, noise"),
+    "score": ("jobs.score", "recompute a run's metrics from its traces, or score predictions"),
+    "report": ("jobs.report", "points of runs on one HTML page: curves, costs, a recommendation"),
+    "graph": ("jobs.load_graph", "load: convert and load one; serve: start local Virtuoso replicas"),
+    "llm": ("jobs.llm", "make: a small Llama; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "collect": ("jobs.collect", "arg, parog: what ArG's generator and PARoG's planner are trained on"),
-    "simulate": ("jobs.simulate", "project a cluster's wall time, cost and bottleneck from measured service times"),
-    "benchmark": ("jobs.benchmark", "measure this installation; `kgqa benchmark --help` lists what can be measured"),
+    "collect": ("jobs.collect", "arg, parog: what ArG's generator and PARoG's planner train on"),
+    "simulate": ("jobs.simulate", "project wall time, cost and bottleneck of clusters never rented"),
+    "benchmark": ("jobs.benchmark", "measure this installation; --help lists what can be measured"),
 }
 
 

@@ -117,7 +117,7 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
         Line("graph queries", total["kg_queries"], "measured"),
         Line("GPU hours", gpu_hours, known, "{:,.2f}"),
         *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour else []),
-        Line("hours", (waiting.or_longer(serving) if serving else waiting).times(1 / 3600), known, "{:,.2f}"),
+        Line("hours", waiting.or_longer(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
     ]
     return lines, list(_basis(plan, rate, in_flight, simulated))
 

@@ -72,7 +72,7 @@ async def _keep_up(settings: Mapping[str, Any]) -> None:
     roles = config.by_role(settings["llm"])
     model, *others = (config.build("llm", {"llm": keys}) for keys in (settings["llm"], *roles.values()))
     console = Console(stderr=True)
-    with joined(settings, sum(each.cpus for each in (model, *others))):
+    with joined(settings, sum(each.cpus for each in (model, *others))) as ours:
         serving = asyncio.current_task()
         assert serving is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)  # after Ray, which has its own
@@ -80,7 +80,7 @@ async def _keep_up(settings: Mapping[str, Any]) -> None:
         status = console.status(f"starting {model.name} …")
         status.start()
         try:
-            async with hosting([model, *others], owner) as sections:
+            async with hosting([model, *others], owner, grows=not ours) as sections:
                 status.stop()
                 print(_words(sections[0], dict(zip(roles, sections[1:], strict=True))), flush=True)
                 print("Ctrl-C stops the server", file=sys.stderr, flush=True)

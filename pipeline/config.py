@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import hydra
 import yaml
@@ -26,7 +26,7 @@ from hydra.errors import (
 )
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from pydantic_core import ErrorDetails
 
 from pipeline.errors import UserError, nearest
@@ -56,7 +56,7 @@ class _Engine(_Keys):
     shard_size: PositiveInt
     share: bool
     log: Literal["text", "json"] = "text"
-    metrics_port: PositiveInt | None = None
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     workers: PositiveInt = 1
     address: str | None = None
     cpus_per_worker: PositiveFloat = 1

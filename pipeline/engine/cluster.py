@@ -19,18 +19,20 @@ _PROBE_S = 5
 
 
 @contextmanager
-def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[None]:
+def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[bool]:
     """Join the configured cluster or the one that this job runs on, else start one here, and leave it at the end.
+
+    Gives whether it is our own, which no node will join.
 
     `cpus` are what the job reserves beside its question workers: a cluster of our own has as many as are asked for.
     Raises UserError when no cluster answers at the address.
     """
     if ray.is_initialized():
-        yield
+        yield False
         return
-    _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus)
+    ours = _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus)
     try:
-        yield
+        yield ours
     finally:
         ray.shutdown()
 
@@ -42,19 +44,22 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
         return float(ray.cluster_resources().get("CPU", 0)), nodes
 
 
-def _connect(address: str | None, cpus: float) -> None:
+def _connect(address: str | None, cpus: float) -> bool:
+    """Join a cluster, or start one; True when it is ours."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if given := address or os.environ.get("RAY_ADDRESS"):
+    given = address or os.environ.get("RAY_ADDRESS")
+    if given and given != "local":
         _probe(given, "engine.address" if address else "RAY_ADDRESS")
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
             raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
-    else:
-        # "local": a cluster that somebody else started on this machine is theirs.
-        most = max(os.cpu_count() or 1, math.ceil(cpus))
-        with _loopback_only():
-            ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        return False
+    # "local": a cluster that somebody else started on this machine is theirs.
+    most = max(os.cpu_count() or 1, math.ceil(cpus))
+    with _loopback_only():
+        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+    return True
 
 
 @contextmanager
@@ -74,9 +79,9 @@ def _loopback_only() -> Iterator[None]:
 
 def _probe(address: str, named: str) -> None:
     """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
-    host, separator, port = address.removeprefix("ray://").rpartition(":")
-    if not separator:
-        return  # "auto" and "local"
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
     except ValueError:

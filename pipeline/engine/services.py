@@ -31,10 +31,13 @@ async def services(
     from pipeline.llm.serve import hosting
 
     models = [config.build("llm", {"llm": keys}) for keys in to_serve.values()]
+    starting = f"starting {', '.join(model.name for model in models)} …"
+    if not console.is_terminal:  # where a status shows nothing
+        console.print(starting, markup=False, soft_wrap=True)
     async with AsyncExitStack() as running:
-        running.enter_context(joined(points[0]["engine"], sum(model.cpus for model in models)))
-        with console.status(f"starting {', '.join(model.name for model in models)} …"):
-            served = await running.enter_async_context(hosting(models, owner=str(folder)))
+        ours = running.enter_context(joined(points[0]["engine"], sum(model.cpus for model in models)))
+        with console.status(starting):
+            served = await running.enter_async_context(hosting(models, owner=str(folder), grows=not ours))
         places = dict(zip(to_serve, served, strict=True))
         yield [{**point, "llm": _placed(point["llm"], places)} for point in points]
 

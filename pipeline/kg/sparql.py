@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.kg.candidates import Candidate, keep_first
 from pipeline.kg.memo import Fetched, Lookup
 from pipeline.kg.naming import ALIAS, NAME, Naming, best_name, find_mediators
-from pipeline.kg.pool import Pool
+from pipeline.kg.pool import Pool, check_endpoint
 from pipeline.kg.port import Batch, Hop, Neighbours, batch
 from pipeline.kg.queries import IN, OUT, TRUE, Queries, Row, Style, node_cells
 from pipeline.kg.reader import Reader, Tally
@@ -58,6 +58,10 @@ class SparqlGraph:
     timeout_s: PositiveFloat = 60.0
     retries: NonNegativeInt = 8
     hedge: Annotated[float, Field(gt=0, lt=1)] | None = 0.99
+
+    def __post_init__(self) -> None:
+        for url in self.endpoints:  # before a run folder is made
+            check_endpoint(url)
 
     async def __aenter__(self) -> Self:
         """Connect and learn what the servers hold. Raises UserError when none answers or they hold different graphs."""

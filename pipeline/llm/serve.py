@@ -76,14 +76,12 @@ class ServedModel(Calls):
         return self.base_name if self.adapter is None else f"{self.base_name}+{_name(self.adapter)}"
 
     @property
-    def lacking(self) -> str:
-        """What the cluster that this process has joined lacks for a copy, as far as that can be seen."""
+    def lacking(self) -> str | None:
+        """What the cluster that this process has joined lacks for a copy; None when all that it takes is there."""
         of_kind = {f"accelerator_type:{self.accelerator}": 0.001} if self.accelerator else {}
         there = ray.cluster_resources()
         short = [kind for kind, amount in {**self._part, **of_kind}.items() if there.get(kind, 0) < amount]
-        if not short:
-            return "allow it more time, or see the logs of Ray Serve"
-        return f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._part}"
+        return f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._part}" if short else None
 
     @property
     def cpus(self) -> float:
@@ -131,15 +129,18 @@ _OWN_KEYS = {
 
 
 @asynccontextmanager
-async def hosting(models: Sequence[ServedModel], owner: str) -> AsyncIterator[list[dict[str, Any]]]:
+async def hosting(models: Sequence[ServedModel], owner: str, *, grows: bool) -> AsyncIterator[list[dict[str, Any]]]:
     """Serve models on the Ray cluster that this process has joined; gives the `llm` section that calls each.
 
     `owner` tells this job's deployments from those of others: the same owner takes over what a killed job left.
+    `grows` says whether nodes may yet join the cluster: then what it lacks is waited for.
     Raises UserError when a model cannot be served, with the reason.
     """
     groups: dict[str, list[ServedModel]] = {}
     for model in models:
         _check_reach(model.host)
+        if not grows and (lacking := model.lacking):
+            raise UserError(f"{model.model} cannot be served: {lacking}; without a GPU, set llm.resources={{CPU: 1}}")
         groups.setdefault(_app(model, owner), []).append(model)
     try:
         urls = {app: await _serve(app, same) for app, same in groups.items()}
@@ -165,7 +166,8 @@ async def _serve(app: str, models: Sequence[ServedModel]) -> list[str]:
             return list(await deploying)
     except TimeoutError:
         raise UserError(
-            f"{base.model} does not answer after llm.start_timeout_s={base.start_timeout_s:g}: {base.lacking}"
+            f"{base.model} does not answer after llm.start_timeout_s={base.start_timeout_s:g}: "
+            f"{base.lacking or 'allow it more time, or see the logs of Ray Serve'}"
         ) from None
     except RayTaskError as error:
         raise UserError(_reason(base, error)) from None
@@ -244,7 +246,13 @@ def _reason(model: ServedModel, error: RayTaskError) -> str:
 def _name(source: str) -> str:
     """What a model or an adapter is called: of a folder, its name and a digest of what is in it."""
     folder = Path(source)
-    return f"{folder.resolve().name}@{_digest(folder)}" if folder.is_dir() else source
+    if folder.is_dir():
+        return f"{folder.resolve().name}@{_digest(folder)}"
+    if "://" not in source and (folder.is_absolute() or source.startswith(".") or source.count("/") > 1):
+        raise UserError(
+            f"{source} is no folder on this machine: name the folder of a checkpoint, or a Hugging Face name"
+        )
+    return source
 
 
 @lru_cache

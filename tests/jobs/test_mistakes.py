@@ -44,6 +44,10 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ),
         ("method.judge=maybe", "method.judge='maybe' is wrong: input should be true or false or 'structural'"),
         ("engine.concurrency=x", "engine.concurrency='x' is wrong"),
+        (
+            "engine.metrics_port=80000",
+            "engine.metrics_port=80000 is wrong: input should be less than or equal to 65535",
+        ),
         ("engine.log=xml", "engine.log='xml' is wrong: input should be 'text' or 'json'"),
         ("dataset.strict=maybe", "dataset.strict='maybe' is wrong: input should be true or false"),
         ("budget.max_llm_calls=x", "budget.max_llm_calls='x' is wrong"),
@@ -103,6 +107,10 @@ def test_a_dataset_says_what_must_be_given(kgqa: Kgqa) -> None:
         ("dataset=sample run.reuse=[/nowhere]", "/nowhere has no run.yaml: name the folder of an earlier run"),
         ("dataset=sample llm=replay llm.run=/nowhere", "/nowhere has no run.yaml: name the folder of an earlier run"),
         ("dataset=sample retrieval.reference_base=/nowhere", "there is no reference base at /nowhere"),
+        (
+            "dataset=sample llm=serve llm.model=/nowhere",
+            "/nowhere is no folder on this machine: name the folder of a checkpoint",
+        ),
     ],
 )
 def test_a_missing_file_is_named(words: str, sentence: str, kgqa: Kgqa) -> None:
@@ -119,6 +127,11 @@ def test_a_model_server_that_is_not_there(evaluate: Kgqa, closed_port: int) -> N
     said = evaluate("llm=endpoint", f"llm.base_urls=[http://127.0.0.1:{closed_port}/v1]").sentence
     assert f"no model server is up: http://127.0.0.1:{closed_port}/v1" in said
     assert "set llm.base_urls" in said
+
+
+def test_a_ray_address_without_a_port(evaluate: Kgqa) -> None:
+    said = evaluate("engine=ray", "engine.address=nonsense").sentence
+    assert said == "the Ray address nonsense is not of the form HOST:PORT: mend engine.address"
 
 
 def test_a_graph_server_that_is_not_there(evaluate: Kgqa, closed_port: int) -> None:

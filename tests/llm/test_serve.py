@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import config
 from pipeline.errors import UserError
-from pipeline.llm.serve import ServedModel
+from pipeline.llm.serve import ServedModel, hosting
 
 
 @pytest.fixture
@@ -75,6 +75,15 @@ def test_ray_is_told_of_copies_parts_and_where_they_go() -> None:
 def test_mistakes_are_one_sentence(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         ServedModel(model="m", **keys)
+
+
+async def test_what_a_cluster_of_our_own_lacks_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.setattr("ray.nodes", lambda: [{"NodeManagerAddress": "127.0.0.1", "Alive": True}])
+    model = ServedModel(model="org/llama")
+    with pytest.raises(UserError, match="org/llama cannot be served: the Ray cluster has too little of GPU"):
+        async with hosting([model], "run", grows=False):
+            pass
 
 
 def test_an_empty_folder_is_no_checkpoint(tmp_path: Path) -> None:

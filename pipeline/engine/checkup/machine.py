@@ -189,6 +189,8 @@ def _count(limit: int) -> str:
 async def gpu(point: Point) -> list[Finding]:
     """The GPUs of this machine, and whether this configuration wants one here."""
     reasons = [f"{key}={value}" for key, value in config.flatten(point.config) if _is_cuda(key, value)]
+    if _serves_here(point) and "GPU" in (point.config["llm"]["resources"] or {"GPU": 1}):
+        reasons.append("llm=serve")
     smi = shutil.which("nvidia-smi")
     cards = await asyncio.to_thread(_cards, smi) if smi else []
     if cards:
@@ -198,10 +200,17 @@ async def gpu(point: Point) -> list[Finding]:
             problem(
                 "GPU",
                 f"there is none here, and {', '.join(reasons)} wants one",
-                "Run this on a machine with a GPU and its driver, or leave the device null for the CPU.",
+                "Run this where a GPU and its driver are, name a cluster with one (engine.address), or take the CPU: "
+                "device=null, llm.resources={CPU: 1}.",
             )
         ]
     return [ok("GPU", "there is none here, and this configuration needs none in this process")]
+
+
+def _serves_here(point: Point) -> bool:
+    """Whether the model is to be served on this machine alone."""
+    elsewhere = point.config["engine"].get("address") or os.environ.get("RAY_ADDRESS")
+    return point.config["choices"]["llm"] == "serve" and not elsewhere
 
 
 def _is_cuda(key: str, value: object) -> bool:
@@ -229,7 +238,7 @@ async def ray_cluster(point: Point) -> list[Finding]:
     """Whether the cluster answers, and has the CPUs that the workers reserve."""
     engine = point.config["engine"]
     if engine["name"] != "ray":
-        return [ok("Ray", "not used: engine=local")]
+        return [ok("Ray", "started here for llm=serve" if _serves_here(point) else "not used: engine=local")]
     wanted = engine["workers"] * engine["cpus_per_worker"]
     address = engine["address"] or os.environ.get("RAY_ADDRESS")
     if not address:

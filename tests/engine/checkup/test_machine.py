@@ -160,8 +160,24 @@ class TestGpu:
         assert worst(await machine.gpu(point(*self.CUDA))) == (
             "problem",
             "there is none here, and retrieval.encoder.device=cuda:0 wants one",
-            "Run this on a machine with a GPU and its driver, or leave the device null for the CPU.",
+            "Run this where a GPU and its driver are, name a cluster with one (engine.address), or take the CPU: "
+            "device=null, llm.resources={CPU: 1}.",
         )
+
+    @pytest.mark.parametrize(
+        ("words", "level"),
+        [
+            ((), "problem"),
+            (("llm.resources={CPU: 1}",), "ok"),
+            (("engine=ray", "engine.address=127.0.0.1:6379"), "ok"),
+        ],
+    )
+    async def test_a_model_that_is_served_here_wants_one(
+        self, words: tuple[str, ...], level: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", "")
+        (finding,) = await machine.gpu(point("llm=serve", "llm.model=org/llama", *words))
+        assert finding.level == level
 
     async def test_the_card_is_shown(self, smi: None) -> None:
         (finding,) = await machine.gpu(point())
