@@ -40,11 +40,11 @@ class TestVersions:
         assert "ray 2." in findings[0].found
 
     async def test_a_package_that_wants_another_torch(self, packages: Path) -> None:
-        pretend(packages, "torch", "2.13.0")
-        pretend(packages, "torchvision", "0.20.1", "torch==2.5.1", "numpy", "gdown>=4.7; extra == 'gdown'")
+        pretend(packages, "torch", "2.13.0+cpu")  # which the vLLM of the tests wants
+        pretend(packages, "torchvision", "0.20.1+cpu", "torch==2.5.1", "numpy", "gdown>=4.7; extra == 'gdown'")
         assert worst(await machine.versions(point())) == (
             "problem",
-            "torchvision 0.20.1 wants torch==2.5.1, and 2.13.0 is installed",
+            "torchvision 0.20.1+cpu wants torch==2.5.1, and 2.13.0+cpu is installed",
             "Install the version it wants: pip install 'torch==2.5.1', or remove torchvision.",
         )
 
