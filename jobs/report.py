@@ -10,7 +10,7 @@ from rich.console import Console
 from jobs.cli import guard
 from jobs.common import print_remarks, wants_help
 from pipeline.analysis.report.page import report
-from pipeline.errors import UserError
+from pipeline.errors import StorageError, UserError
 from pipeline.traces.place import place, write_whole
 
 USAGE = "kgqa report RUN [RUN …] [output=FILE]"
@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
     page = report(runs)
     try:
         write_whole(file, page.encode())
-    except OSError as error:
-        raise UserError(f"{_OUTPUT}{file} cannot be written: {error.strerror}") from None
+    except StorageError as error:
+        raise UserError(f"{_OUTPUT}{error}") from None
     print_remarks([str(file)], Console())
     return 0
 

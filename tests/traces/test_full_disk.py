@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,36 +27,44 @@ def run(tmp_path: Path) -> RunFolder:
     return run
 
 
-@pytest.fixture
-def full(run: RunFolder) -> Iterator[None]:
-    """No file can grow beyond `ROOM` bytes: as on a full disk, the last write that still fits in part is cut short."""
+@contextmanager
+def full() -> Iterator[None]:
+    """No file can grow beyond `ROOM` bytes: as on a full disk, the last write that still fits in part is cut short.
+
+    It holds for this whole process, pytest's own output included: so around as little as can be.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_a_call_is_kept_whole_or_the_run_ends(run: RunFolder, full: None) -> None:
+async def test_a_call_is_kept_whole_or_the_run_ends(run: RunFolder) -> None:
     kept = 0
     async with Draft(run, 0) as draft:
         while run.drafts(0)[0].stat().st_size < ROOM - 200:
             draft.append("q", f"k{kept}", Completion("an answer of some length"))
             kept += 1
-        with pytest.raises(StorageError, match=r"shard-00000\.\w+\.jsonl cannot be written: \w"):
+        with full(), pytest.raises(StorageError, match=r"shard-00000\.\w+\.jsonl cannot be written: \w"):
             draft.append("q", "too much", Completion("x" * ROOM))
     assert run.drafts(0)[0].stat().st_size == ROOM, "the last line is torn"
     async with Draft(run, 0) as taken_over:
         assert set(taken_over.calls("q")) == {f"k{index}" for index in range(kept)}
 
 
-def test_a_shard_that_does_not_fit_leaves_nothing(run: RunFolder, full: None) -> None:
-    with pytest.raises(StorageError, match=r"shard-00003\.parquet cannot be written: File too large; mend that"):
+def test_a_shard_that_does_not_fit_leaves_nothing(run: RunFolder) -> None:
+    with (
+        full(),
+        pytest.raises(StorageError, match=r"shard-00003\.parquet cannot be written: File too large"),
+    ):
         write_shard(run.shard(3), [row(str(number)) for number in range(500)])
     assert list((run.path / "traces").iterdir()) == []
 
 
-def test_a_text_that_does_not_fit_leaves_the_old_one(tmp_path: Path, full: None) -> None:
+def test_a_text_that_does_not_fit_leaves_the_old_one(tmp_path: Path) -> None:
     write_whole(tmp_path / "summary.json", b"old")
-    with pytest.raises(StorageError, match=r"summary\.json cannot be written"):
+    with full(), pytest.raises(StorageError, match=r"summary\.json cannot be written"):
         write_whole(tmp_path / "summary.json", b"new" * ROOM)
     assert [(path.name, path.read_text()) for path in tmp_path.glob("summary*")] == [("summary.json", "old")]
