@@ -141,7 +141,7 @@ def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
     words = [*nodes.ray, "engine.workers=3", "engine.resources={models: 1}"]
     with (
         nodes.joined("elsewhere", cpus=4),
-        nodes.joined("first", latency_s=0.1, cpus=4, models=1),
+        nodes.joined("first", latency_s=1, cpus=4, models=1),  # so slow that there is work left for the one that joins
         running(run, *words, program=(sys.executable, "-c", IMPATIENT)) as ended,
     ):
         wait(lambda: RunFolder(run).finished())
