@@ -153,6 +153,15 @@ def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
     assert table(run).equals(local)
 
 
+def submitted(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """The job's end; a node takes jobs only once its agent has told the head of itself, which Ray lets nobody wait for."""
+    deadline = time.monotonic() + 60
+    while True:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        if "No available agent to submit job" not in done.stderr or time.monotonic() > deadline:
+            return done
+
+
 def test_a_submitted_job_leaves_a_complete_run_folder(local: pl.DataFrame, nodes: Nodes, tmp_path: Path) -> None:
     """The job brings the code along, so that every node runs what was submitted."""
     run = tmp_path / "run"
@@ -160,7 +169,7 @@ def test_a_submitted_job_leaves_a_complete_run_folder(local: pl.DataFrame, nodes
     submit = [f"{Path(sys.executable).parent}/ray", "job", "submit", "--working-dir", str(ROOT)]
     submit += ["--address", f"http://{nodes.cluster.webui_url}", "--", *entry]
     with nodes.joined("one"), nodes.joined("two"):
-        done = subprocess.run(submit, capture_output=True, text=True, timeout=240, check=False)
+        done = submitted(submit)
     assert done.returncode == 0, done.stdout + done.stderr
     assert table(run).equals(local)
     assert RunFolder(run).read_summary() is not None
