@@ -154,7 +154,7 @@ def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
 
 
 def submitted(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """The job's end; a node takes jobs only once its agent has told the head of itself, which Ray lets nobody wait for."""
+    """The job at its end. A node takes jobs only once the head knows of its agent, for which Ray has nothing to wait on."""
     deadline = time.monotonic() + 60
     while True:
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
