@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from pipeline import config
 from pipeline.analysis.reuse import explain_misses
 from pipeline.engine.rejections import remarks
 from pipeline.engine.summary import show
+from pipeline.errors import UserError, nearest
 from pipeline.evaluation.summary import PointSummary
 from pipeline.text import printable
 from pipeline.traces.folder import RunFolder
@@ -27,6 +28,28 @@ def wants_help(argv: list[str]) -> bool:
 def help_text(usage: str, argv: list[str], *, name: str = "config") -> str:
     """A usage line, the groups with their choices, and every key with its default, under the overrides in `argv`."""
     return f"usage: {usage}\n\n{config.describe([word for word in argv if '=' in word], name=name)}"
+
+
+def run_word(argv: list[str], usage: str, jobs: Mapping[str, Callable[[Mapping[str, Any]], None]]) -> int:
+    """Run the job that the first word names with the configuration of that name, under the overrides that follow.
+
+    `usage` begins with `kgqa COMMAND`, then the words with a bar between them; `conf/COMMAND_WORD.yaml` has the keys.
+    Raises UserError for another word.
+    """
+    _, command, words = usage.split()[:3]
+    if not argv or argv[0] in {"-h", "--help"}:
+        helps = " and ".join(f"`kgqa {command} {word} --help`" for word in jobs)
+        print(f"usage: {usage}\n\n{helps} list the keys of each.")
+        return 0
+    word, *overrides = argv
+    if word not in jobs:
+        raise UserError(f"kgqa {command} has no '{word}'.{nearest(word, jobs)} It is {' or '.join(jobs)}.")
+    name = f"{command}_{word}"
+    if wants_help(overrides):
+        print(help_text(usage.replace(words, word), overrides, name=name))
+        return 0
+    jobs[word](config.compose(overrides, name=name))
+    return 0
 
 
 def report(folder: RunFolder, summaries: Sequence[PointSummary]) -> None:

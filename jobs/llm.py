@@ -14,26 +14,16 @@ from typing import Any
 from rich.console import Console
 
 from jobs.cli import guard
-from jobs.common import help_text, wants_help
+from jobs.common import run_word
 from pipeline import config
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 
 USAGE = "kgqa llm make|serve [group=choice] [key=value] …"
 
 
 def main(argv: list[str]) -> int:
     """Run `make` or `serve`, the first word, with the Hydra overrides that follow."""
-    if not argv or argv[0] in {"-h", "--help"}:
-        print(f"usage: {USAGE}\n\n`kgqa llm make --help` and `kgqa llm serve --help` list the keys of each.")
-        return 0
-    word, *overrides = argv
-    if word not in _JOBS:
-        raise UserError(f"kgqa llm has no '{word}'.{nearest(word, _JOBS)} It is make or serve.")
-    if wants_help(overrides):
-        print(help_text(USAGE.replace("make|serve", word), overrides, name=f"llm_{word}"))
-        return 0
-    _JOBS[word](config.compose(overrides, name=f"llm_{word}"))
-    return 0
+    return run_word(argv, USAGE, _JOBS)
 
 
 def make(settings: Mapping[str, Any]) -> None:

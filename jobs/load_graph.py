@@ -19,11 +19,11 @@ from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextCol
 from rich.text import Text
 
 from jobs.cli import guard
-from jobs.common import help_text, wants_help
+from jobs.common import run_word
 from pipeline import config
 from pipeline.datasets.port import Dataset
 from pipeline.engine.rejections import Rejections
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.load import Summary, Target, load_graph
 from pipeline.kg.port import KnowledgeGraph
@@ -39,17 +39,7 @@ USAGE = "kgqa graph load|serve [dataset=NAME] [group=choice] [key=value] …"
 
 def main(argv: list[str]) -> int:
     """Run `load` or `serve`, the first word, with the Hydra overrides that follow."""
-    if not argv or argv[0] in {"-h", "--help"}:
-        print(f"usage: {USAGE}\n\n`kgqa graph load --help` and `kgqa graph serve --help` list the keys of each.")
-        return 0
-    word, *overrides = argv
-    if word not in _JOBS:
-        raise UserError(f"kgqa graph has no '{word}'.{nearest(word, _JOBS)} It is load or serve.")
-    if wants_help(overrides):
-        print(help_text(USAGE.replace("load|serve", word), overrides, name=f"graph_{word}"))
-        return 0
-    _JOBS[word](config.compose(overrides, name=f"graph_{word}"))
-    return 0
+    return run_word(argv, USAGE, _JOBS)
 
 
 def load(settings: Mapping[str, Any]) -> None:
