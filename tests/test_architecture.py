@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 
 LAYERS = (
-    {"types", "errors", "text", "traffic", "address"},
+    {"types", "errors", "text", "traffic", "address", "local_server"},
     {"llm", "kg", "retrieval", "traces", "datasets"},
     {"methods", "evaluation"},
     {"engine", "config"},

@@ -10,30 +10,26 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import pydantic.dataclasses
 from pydantic import ConfigDict, PositiveFloat, PositiveInt
 
 from pipeline.errors import UserError
+from pipeline.local_server import LOOPBACK, LocalServer, answers, free_ports
 
 GRAPH = "urn:kgqa:graph"
 """The named graph that holds the loaded triples. A query without a graph sees the server's system graphs as well."""
 
 DATABASE_FILE = "virtuoso.db"
 
-_HOST = "127.0.0.1"
 _START_SECONDS = 600
-_STOP_SECONDS = 30
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -51,11 +47,8 @@ class ServerSettings:
 
 
 @dataclass(slots=True)
-class Server:
-    """One `virtuoso-t` process over the database in `folder`; a context manager that starts and stops it.
-
-    A stopped server can be started again and keeps its address. Raises UserError when Virtuoso is not installed.
-    """
+class Server(LocalServer):
+    """One `virtuoso-t` process over the database in `folder`. Raises UserError when Virtuoso is not installed."""
 
     folder: Path
     """Holds the database file (made when missing), the generated `virtuoso.ini` and `server.log`."""
@@ -70,25 +63,13 @@ class Server:
     @property
     def endpoint(self) -> str:
         """The SPARQL endpoint, as `kg.endpoints` takes it."""
-        return f"http://{_HOST}:{self.http_port}/sparql"
+        return f"http://{LOOPBACK}:{self.http_port}/sparql"
 
     @property
     def pid(self) -> int:
         """The process id of the running server."""
         assert self.process is not None, "the server is not running"
         return self.process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process lives."""
-        return self.process is not None and self.process.poll() is None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start the server and return once it answers a query.
@@ -100,8 +81,8 @@ class Server:
         first_start = not self.http_port
         for _ in range(5):
             if first_start:
-                self.http_port, self.sql_port = _free_ports(2)
-            self._launch()
+                self.http_port, self.sql_port = free_ports(2)
+            self._serve()
             if self._wait_until_healthy():
                 return
             if "Failed to start listening" not in self._log() or not first_start:
@@ -110,22 +91,6 @@ class Server:
         if running := re.search(r"already runn+ing \(pid (\d+)\)", log):
             raise UserError(f"a Virtuoso server (process {running[1]}) already runs in {self.folder}; stop it first")
         raise UserError(f"Virtuoso did not start; the end of {self.folder / 'server.log'}: {log[-600:]}")
-
-    def stop(self) -> None:
-        """Stop the server without a checkpoint; one that does not end in time is killed."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_STOP_SECONDS)
-        self.kill()
-
-    def kill(self) -> None:
-        """Kill the server at once, as a fault would."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
 
     def load(self, files: Sequence[Path], graph: str = GRAPH) -> None:
         """Bulk load N-Triples files (plain or gzip) and write a checkpoint.
@@ -141,16 +106,10 @@ class Server:
         if failed:
             raise UserError(f"Virtuoso could not load {failed}")
 
-    def _launch(self) -> None:
+    def _serve(self) -> None:
         (self.folder / "virtuoso.ini").write_text(self._ini(), encoding="utf-8")
         command = ["virtuoso-t", "-f", "+configfile", "virtuoso.ini"]
-        if shutil.which("setpriv"):
-            command = ["setpriv", "--pdeathsig", "TERM", *command]
-        with (self.folder / "server.log").open("wb") as log:
-            # A session of its own: Ctrl-C in a terminal must reach the command, which stops its servers in order.
-            self.process = subprocess.Popen(  # noqa: S603 — a fixed command
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        self._launch(command, self.folder / "server.log", cwd=self.folder)
 
     def _wait_until_healthy(self) -> bool:
         assert self.process is not None
@@ -167,7 +126,8 @@ class Server:
         return False
 
     def _isql(self, sql: str) -> str:
-        arguments = [f"{_HOST}:{self.sql_port}", "dba", "dba", "VERBOSE=OFF", "BANNER=OFF", "PROMPT=OFF", f"exec={sql}"]
+        account = [f"{LOOPBACK}:{self.sql_port}", "dba", "dba"]
+        arguments = [*account, "VERBOSE=OFF", "BANNER=OFF", "PROMPT=OFF", f"exec={sql}"]
         done = subprocess.run(["isql-vt", *arguments], capture_output=True, text=True, check=False)  # noqa: S603, S607
         if done.returncode or "*** Error" in done.stdout + done.stderr:
             raise UserError(f"isql-vt failed: {(done.stderr + done.stdout).strip()[:600]}")
@@ -180,8 +140,8 @@ class Server:
         # 85,000 pages of 8 KB per GB of memory is the ratio that Virtuoso's own sample configuration uses.
         buffers = int(85_000 * self.settings.memory_gb)
         return _INI.format(
-            sql=f"{_HOST}:{self.sql_port}",
-            http=f"{_HOST}:{self.http_port}",
+            sql=f"{LOOPBACK}:{self.sql_port}",
+            http=f"{LOOPBACK}:{self.http_port}",
             readable=", ".join(str(folder.resolve()) for folder in self.readable),
             buffers=buffers,
             dirty=buffers * 3 // 4,
@@ -222,11 +182,7 @@ def replicas(
 def is_healthy(endpoint: str, timeout_s: float = 5) -> bool:
     """Whether a SPARQL endpoint answers a trivial query."""
     query = urllib.parse.urlencode({"query": "ASK {}"}).encode()
-    try:
-        with urllib.request.urlopen(endpoint, data=query, timeout=timeout_s) as response:  # noqa: S310 — http
-            return bool(response.status == 200)
-    except OSError:
-        return False
+    return answers(endpoint, query, timeout_s=timeout_s)
 
 
 def _require_virtuoso() -> None:
@@ -268,14 +224,6 @@ def _running_over(database: Path) -> int | None:
     if pid is None or not Path("/proc", pid[1]).exists():
         return None
     return int(pid[1]) if "virtuoso" in Path("/proc", pid[1], "comm").read_text(encoding="utf-8") else None
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((_HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _sql(text: str) -> str:

@@ -26,7 +26,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from pipeline.errors import UserError
 from pipeline.llm.endpoint import Calls
-from pipeline.llm.vllm import free_port
+from pipeline.local_server import free_ports
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DECIDING = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
@@ -159,7 +159,7 @@ async def _serve(app: str, models: Sequence[ServedModel]) -> list[str]:
     """The addresses of models that share their weights, once they answer."""
     base = models[0]
     adapters = {model.name: model.adapter for model in models if model.adapter}
-    place = {"host": base.host, "port": base.port or free_port()}
+    place = {"host": base.host, "port": base.port or free_ports(1)[0]}
     deploying = ray.remote(num_cpus=0, max_retries=0)(_deploy).remote(app, base.llm_config(), adapters, place)
     try:
         async with asyncio.timeout(base.start_timeout_s):

@@ -25,7 +25,8 @@ from pipeline.datasets.sample import SampleWorld
 from pipeline.kg import virtuoso
 from pipeline.kg.terms import Terms
 from pipeline.kg.virtuoso import Server, ServerSettings
-from pipeline.llm.vllm import VllmServer, free_port
+from pipeline.llm.vllm import VllmServer
+from pipeline.local_server import free_ports
 from pipeline.training.llama import LlamaShape, make_llama
 from pipeline.types import Triple
 from tests.integration.processes import MARK
@@ -165,7 +166,7 @@ class RayCluster:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """A Ray cluster for everything that is to run beside each other; it has CPUs in plenty, which are but numbers."""
-    port = free_port()
+    (port,) = free_ports(1)
     # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
     with tempfile.TemporaryDirectory(prefix="ray") as folder:
         node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "temp_dir": folder}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pipeline.local_server import free_ports
 
 SCRIPTS = Path(sys.executable).parent
 KINDS = ("account", "container", "object")
@@ -90,7 +91,7 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
     (folder / "swift.conf").write_text(
         "[swift-hash]\nswift_hash_path_suffix = test\n[storage-policy:0]\nname = only\ndefault = yes\n"
     )
-    ports = dict(zip((*KINDS, "proxy"), _free_ports(4), strict=True))
+    ports = dict(zip((*KINDS, "proxy"), free_ports(4), strict=True))
     (folder / "disk").mkdir()
     for kind in KINDS:
         builder = [f"{SCRIPTS}/swift-ring-builder", str(folder / f"{kind}.builder")]
@@ -119,10 +120,3 @@ def _wait_until_healthy(url: str, log: Path) -> None:
         except (urllib.error.URLError, ConnectionError):
             assert time.monotonic() < until, log.read_text()
             time.sleep(0.05)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together, so that they are different ones."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]

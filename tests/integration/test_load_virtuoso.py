@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -20,6 +19,7 @@ from pipeline.kg.load import load_graph
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.terms import XSD, Terms, literal_node
 from pipeline.kg.virtuoso import GRAPH, Server, replicas
+from pipeline.local_server import free_ports
 from pipeline.types import LiteralNode, Triple
 from tests.kg.support import HOSTILE_FACTS, Facts
 from tests.support import refuse
@@ -103,7 +103,7 @@ def test_freebase_scripts_filter_load_and_serve(virtuoso_installed, shared_data,
     lines = [terms.n_triple(triple).replace("> ", ">\t", 2).replace(" .\n", "\t.\n") for triple in kept]
     with gzip.open(tmp_path / "dump.gz", "wt", encoding="utf-8") as dump:
         dump.writelines([*DROPPED, *lines, *DROPPED])
-    ports = {"SQL_PORT": str(_free_port()), "HTTP_PORT": str(_free_port())}
+    ports = dict(zip(("SQL_PORT", "HTTP_PORT"), map(str, free_ports(2)), strict=True))
     environment = {"PATH": "/usr/bin:/bin", "MEMORY_GB": "0.1", "LINES_PER_PART": "10000", "LOADERS": "2", **ports}
     for script, source, target in (
         ("filter_freebase.sh", tmp_path / "dump.gz", tmp_path / "parts"),
@@ -151,9 +151,3 @@ def test_a_script_says_what_it_needs(script, tmp_path):
     assert done.returncode != 0
     assert f"usage: {script} " in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipeline.kg.virtuoso import _free_ports
+from pipeline.local_server import free_ports
 from tests.integration.conftest import RayCluster, ServedLlama
 from tests.integration.processes import MARK, listening
 from tests.support import KGQA
@@ -59,7 +59,7 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_servers_listen_on_loopback_only(virtuoso_installed: None, name: str, tmp_path: Path) -> None:
     command, servers = COMMANDS[name]
-    sql, http = _free_ports(2)
+    sql, http = free_ports(2)
     with running(command, tmp_path, SQL_PORT=str(sql), HTTP_PORT=str(http), MEMORY_GB="0.1") as mark:
         found = once_all_listen(mark, servers)
     assert {on for addresses in found.values() for on in addresses if not is_loopback(on)} == set()
