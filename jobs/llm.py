@@ -30,13 +30,15 @@ def make(settings: Mapping[str, Any]) -> None:
     """Make a Llama with random weights and write it."""
     from pipeline.engine.rejections import Rejections
     from pipeline.training.llama import make_llama
+    from pipeline.training.sft.texts import read_texts
 
     output = Path(settings["output"])
     if output.exists():
         raise UserError(f"{output} is there already: name another output=")
     dataset = config.build("dataset", settings)
     with Rejections(Path(f"{output}.rejected.jsonl"), strict=settings["dataset"]["strict"]) as rejections:
-        made = make_llama(dataset, rejections.add, config.build("shape", settings), settings["seed"])
+        texts = (part for text in read_texts(map(Path, settings["texts"])) for part in text.parts)
+        made = make_llama(dataset, rejections.add, config.build("shape", settings), settings["seed"], texts)
     made.save(output)
     print(f"{output}: a Llama of {made.model.num_parameters():,} weights and {len(made.tokenizer):,} tokens")
 

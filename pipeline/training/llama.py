@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pydantic.dataclasses
-from pydantic import ConfigDict, Field, PositiveInt
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 
 import pipeline.methods
 from pipeline.datasets.port import Dataset, Reject
@@ -61,6 +61,9 @@ class LlamaShape:
     key_value_heads: PositiveInt = 2
     context: PositiveInt = 8192
     """Tokens of prompt and reply together."""
+    spread: PositiveFloat = 0.1
+    """Standard deviation of the weights. With the usual 0.02, so small a model finds all tokens about equally probable,
+    which is right for one that is to be trained, and wrong for one that stands in for a trained one."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,13 @@ class Checkpoint:
         self.tokenizer.save_pretrained(folder)
 
 
-def make_llama(dataset: Dataset, reject: Reject, shape: LlamaShape, seed: int) -> Checkpoint:
-    """A Llama with random weights whose tokenizer knows the words of a dataset and of our prompts.
+def make_llama(dataset: Dataset, reject: Reject, shape: LlamaShape, seed: int, texts: Iterable[str] = ()) -> Checkpoint:
+    """A Llama with random weights whose tokenizer knows the words of a dataset, of our prompts and of some texts.
 
-    The same dataset, shape and seed give the same checkpoint. Raises UserError without torch and transformers, or for a
-    shape that cannot be.
+    The same dataset, texts, shape and seed give the same checkpoint. Raises UserError without torch and transformers,
+    or for a shape that cannot be.
     """
-    tokenizer = train_tokenizer(training_texts(dataset, reject), shape.vocabulary)
+    tokenizer = train_tokenizer(chain(training_texts(dataset, reject), texts), shape.vocabulary)
     return Checkpoint(new_llama(tokenizer, shape, seed), tokenizer)
 
 
@@ -153,7 +156,7 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        initializer_range=0.1,  # with the usual 0.02, so small a model finds all tokens about equally probable
+        initializer_range=shape.spread,
         tie_word_embeddings=False,
     )
     with torch.random.fork_rng(devices=[]):

@@ -1,0 +1,166 @@
+"""Training on Ray Train: lost workers are replaced, and what was stopped goes on from its last checkpoint."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.util.queue import Empty, Queue
+
+from pipeline.engine.cluster import joined
+from pipeline.errors import ServiceError, UserError
+from pipeline.training.llama import Checkpoint
+from pipeline.training.sft.model import open_base, trained
+from pipeline.training.sft.recipe import Workers
+from pipeline.training.sft.worker import LAST_ONLY, Task, train
+
+if TYPE_CHECKING:
+    from ray.train import Result
+
+_NAME = "checkpoints"
+_TASK = "task.json"
+
+Record = Mapping[str, float]
+"""What is known at a step: `step`, `epoch`, and `loss` and `learning_rate`, or `eval_loss` and `eval_accuracy`."""
+
+
+def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[Record, int], None]) -> Checkpoint:
+    """Train, or go on from the last checkpoint in `storage`, which every node has to see; the trained model.
+
+    `on_record` is told each record with the number of the last step. Raises UserError when `storage` belongs to a
+    training that differs, and ServiceError when workers were lost more often than they are to be replaced.
+    """
+    base = open_base(task.model, task.recipe)  # a model that is not there is told before anything is started
+    _claim(storage, task)
+    cluster = {"address": workers.address, "workers": workers.count, "cpus_per_worker": workers.cpus}
+    with joined(cluster, cpus=1), _listening(on_record) as queue:
+        result = _fit(task, workers, storage, queue)
+    if result.checkpoint is None:
+        raise ServiceError(f"the training ended without a checkpoint: {result.error}")
+    with result.checkpoint.as_directory() as folder:
+        last = Path(folder, _checkpoint_name())
+        _write_curves(last, storage / "metrics.jsonl")
+        return trained(base, last)
+
+
+def _fit(task: Task, workers: Workers, storage: Path, queue: Queue) -> Result:
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.v2.api.exceptions import TrainingFailedError
+
+    trainer = TorchTrainer(
+        _work,
+        train_loop_config={"task": task, "queue": queue},
+        torch_config=TorchConfig(backend="nccl" if workers.gpus else "gloo"),
+        scaling_config=ScalingConfig(
+            num_workers=workers.count,
+            use_gpu=workers.gpus,
+            resources_per_worker={"CPU": workers.cpus} | ({"GPU": 1} if workers.gpus else {}),
+        ),
+        run_config=RunConfig(
+            name=_NAME,
+            storage_path=str(storage.resolve()),
+            failure_config=FailureConfig(max_failures=workers.max_failures),
+            checkpoint_config=CheckpointConfig(num_to_keep=LAST_ONLY),
+        ),
+    )
+    try:
+        return trainer.fit()
+    except TrainingFailedError as error:
+        raise _told(error) from None
+
+
+def _work(config: Mapping[str, Any]) -> None:
+    """One worker of Ray Train."""
+    from ray.train import get_checkpoint, get_context
+    from ray.train.huggingface.transformers import RayTrainReportCallback
+
+    is_first = get_context().get_world_rank() == 0
+    callbacks = [RayTrainReportCallback(), *([_teller(config["queue"])] if is_first else [])]
+    if (checkpoint := get_checkpoint()) is None:
+        train(config["task"], callbacks, None)
+        return
+    with checkpoint.as_directory() as folder:
+        train(config["task"], callbacks, Path(folder, _checkpoint_name()))
+
+
+def _teller(queue: Queue) -> Any:
+    """A callback that tells the job each record."""
+    from transformers import TrainerCallback
+
+    class Teller(TrainerCallback):  # type: ignore[misc]
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            queue.put(({"step": state.global_step, **(logs or {})}, state.max_steps))
+
+    return Teller()
+
+
+@contextmanager
+def _listening(on_record: Callable[[Record, int], None]) -> Iterator[Queue]:
+    """A queue whose records are handed on as they come."""
+    queue, ended = Queue(actor_options={"num_cpus": 0}), threading.Event()
+
+    def listen() -> None:
+        while not ended.is_set():
+            try:
+                on_record(*queue.get(timeout=0.5))
+            except Empty:
+                continue
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield queue
+    finally:
+        ended.set()
+        listener.join()
+        ray.kill(queue.actor)
+
+
+def _claim(storage: Path, task: Task) -> None:
+    """Take a folder for this training. Raises UserError where another one has it."""
+    ours = json.loads(json.dumps(_decides(task)))
+    file = storage / _TASK
+    if not file.exists():
+        storage.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(ours, indent=2) + "\n", encoding="utf-8")
+        return
+    theirs = json.loads(file.read_text(encoding="utf-8"))
+    if differing := sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)):
+        raise UserError(
+            f"{storage} holds checkpoints of a training that differs in {', '.join(differing)}: give another output=, "
+            "or remove the folder"
+        )
+
+
+def _decides(task: Task) -> dict[str, Any]:
+    """Everything that the weights depend on."""
+    return {"model": task.model, "texts": [str(file) for file in task.texts], **asdict(task.recipe)}
+
+
+def _write_curves(checkpoint: Path, file: Path) -> None:
+    """Write the records of all steps; a checkpoint holds those that led to it, each once, whatever was lost between."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    file.write_text("".join(json.dumps(record) + "\n" for record in state["log_history"]), encoding="utf-8")
+
+
+def _checkpoint_name() -> str:
+    from ray.train.huggingface.transformers import RayTrainReportCallback
+
+    return str(RayTrainReportCallback.CHECKPOINT_NAME)
+
+
+def _told(error: Exception) -> ServiceError | UserError:
+    """What ended a training, in one sentence."""
+    failures = getattr(error, "worker_failures", {}) or {}
+    cause: BaseException = next(iter(failures.values()), error)
+    if isinstance(cause, UserError):
+        return cause
+    last = (str(cause).strip() or type(cause).__name__).splitlines()[-1]
+    return ServiceError(f"the training failed: {last}")

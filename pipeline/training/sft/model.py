@@ -1,0 +1,80 @@
+"""The model that is trained: where it begins, and what is written at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import UserError
+from pipeline.training.llama import REFLECTION_TOKENS, Checkpoint
+from pipeline.training.sft.recipe import LoRA, Recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_ADAPTER = "adapter_model.safetensors"
+
+
+def open_base(name: str, recipe: Recipe) -> Checkpoint:
+    """The model to begin from, a folder or a name on the Hub, in single precision, with the tokens it lacks added.
+
+    Raises UserError when there is no such model, or when it has no chat template.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise UserError(f"model={name} cannot be opened: {str(error).splitlines()[0]}") from None
+    if tokenizer.chat_template is None:
+        raise UserError(f"model={name} has no chat template: take an instruction-tuned one")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token  # padding carries no loss, whatever it is
+    if recipe.reflection_tokens:
+        add_tokens(model, tokenizer, REFLECTION_TOKENS)
+    return Checkpoint(model, tokenizer)
+
+
+def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> None:
+    """Have each of some texts be one token. New rows begin as the mean of the others, so that none is certain."""
+    from tokenizers import AddedToken
+
+    missing = [token for token in tokens if len(tokenizer.tokenize(token)) != 1]
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in missing])
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
+
+
+def with_adapter(model: PreTrainedModel, adapter: LoRA, seed: int) -> Any:
+    """A model of which only a low-rank adapter and the rows of the vocabulary are trained."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    tied = bool(model.config.tie_word_embeddings)
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        lora_dropout=adapter.dropout,
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        modules_to_save=["embed_tokens"] if tied else ["embed_tokens", "lm_head"],
+        ensure_weight_tying=tied,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_peft_model(model, config)
+
+
+def trained(base: Checkpoint, folder: Path) -> Checkpoint:
+    """The model of a training checkpoint: its weights, or the base's with its adapter worked in."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    if (folder / _ADAPTER).exists():
+        from peft import PeftModel
+
+        return Checkpoint(PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload(), base.tokenizer)
+    return Checkpoint(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), base.tokenizer)

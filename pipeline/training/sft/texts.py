@@ -1,0 +1,135 @@
+"""Training texts: a prompt, what the model is to say, and which part of that carries loss."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pipeline.datasets.files import lines
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+IGNORED = -100
+"""The label of a token that carries no loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingText:
+    """One exchange."""
+
+    messages: tuple[dict[str, str], ...]
+    """The turns before the model's, each a role and its content."""
+    text: str
+    """The model's turn."""
+    loss: tuple[tuple[int, int], ...]
+    """Where in `text` the characters are that carry loss."""
+
+    @property
+    def parts(self) -> list[str]:
+        """All that is said, turn by turn."""
+        return [*(message["content"] for message in self.messages), self.text]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Texts as token ids with labels; an item is what `transformers.Trainer` takes."""
+
+    items: Sequence[dict[str, list[int]]]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, place: int) -> dict[str, list[int]]:
+        return self.items[place]
+
+    @property
+    def tokens(self) -> int:
+        """Of all texts."""
+        return sum(len(item["input_ids"]) for item in self.items)
+
+
+def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
+    """The texts in JSON Lines files, as `kgqa collect` writes them (docs/training.md).
+
+    A row has either `question` and `text`, or chat `messages` that end with the model's. `loss` holds the spans of the
+    model's turn that carry loss; without it, all does. Raises UserError naming file and line.
+    """
+    for file in files:
+        for number, line in lines(file):
+            try:
+                yield _text(orjson.loads(line))
+            except (KeyError, TypeError, ValueError) as error:
+                problem = f"no {error}" if isinstance(error, KeyError) else error
+                raise UserError(f"{file}, line {number} is no training text: {problem}") from None
+
+
+def split(texts: Sequence[TrainingText], held: int, seed: int) -> tuple[list[TrainingText], list[TrainingText]]:
+    """The texts to train on and `held` to measure on, drawn by the seed; no prompt is in both."""
+    order = list(texts)
+    Random(seed).shuffle(order)
+    asked = {_asked(text) for text in order[:held]}
+    return [text for text in order[held:] if _asked(text) not in asked], order[:held]
+
+
+def encode(
+    texts: Iterable[TrainingText], tokenizer: PreTrainedTokenizerBase, max_tokens: int, dropped: Counter[str]
+) -> Encoded:
+    """Token ids and labels of each text in the tokenizer's chat layout; `dropped` counts those that are too long.
+
+    The end of the model's turn carries loss as well: it has to learn to stop. Raises UserError for a tokenizer whose
+    chat template does not show the model's turn as it is.
+    """
+    items = []
+    for text in texts:
+        item = _encode(text, tokenizer)
+        if len(item["input_ids"]) > max_tokens:
+            dropped[f"longer than {max_tokens:,} tokens"] += 1
+        else:
+            items.append(item)
+    return Encoded(items)
+
+
+def _encode(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
+    prompt = list(text.messages)
+    begun = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    turn = {"role": "assistant", "content": text.text}
+    whole = tokenizer.apply_chat_template([*prompt, turn], tokenize=False)
+    if not whole.startswith(begun + text.text):
+        raise UserError("the chat template of the model changes what its turn begins with: it cannot be trained on")
+    start, end = len(begun), len(begun) + len(text.text)
+    encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+    spans = [(start + begin, start + stop) for begin, stop in text.loss]
+    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+    last = next((place for place, (begin, _) in enumerate(offsets) if begin >= end), None)
+    labels = [
+        token if place == last or any(begin < stop and first < after for first, stop in spans) else IGNORED
+        for place, (token, (begin, after)) in enumerate(zip(ids, offsets, strict=True))
+    ]
+    keep = len(ids) if last is None else last + 1  # what a template adds after the end of the turn is nobody's
+    return {"input_ids": ids[:keep], "labels": labels[:keep]}
+
+
+def _text(row: dict[str, Any]) -> TrainingText:
+    if "messages" in row:
+        *prompt, turn = [{"role": str(one["role"]), "content": str(one["content"])} for one in row["messages"]]
+        if not prompt or turn["role"] != "assistant":
+            raise ValueError("its messages do not end with the assistant's")
+        text = turn["content"]
+    else:
+        prompt, text = [{"role": "user", "content": str(row["question"])}], str(row["text"])
+    loss = tuple((int(begin), int(end)) for begin, end in row.get("loss", [[0, len(text)]]))
+    if not text or any(not 0 <= begin < end <= len(text) for begin, end in loss):
+        raise ValueError("its text is empty, or its loss lies outside of it")
+    return TrainingText(tuple(prompt), text, loss)
+
+
+def _asked(text: TrainingText) -> str:
+    return text.messages[-1]["content"]
