@@ -43,7 +43,7 @@ def train(settings: Mapping[str, Any]) -> None:
     model = str(Path(model).resolve()) if Path(model).exists() else model  # workers have a folder of their own
     task = Task(model, texts, recipe, recipe.share(workers.count), workers.gpus)
     made = fine_tune(task, workers, Path(settings["storage"]), Curve(Console(stderr=True)))
-    made.save(output)
+    made.save(output, recipe.weights)
     print(f"{output}: a Llama of {made.model.num_parameters():,} weights, its curves in {settings['storage']}")
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import pydantic.dataclasses
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 REFLECTION_TOKENS = (*chain.from_iterable(CLASSES.values()), OPEN, CLOSE)
 """What ArG's generator writes as single tokens. They are words like any other: no decoder skips them."""
+
+Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 _BEGIN, _END_OF_TEXT, _END_OF_TURN, _ROLE, _END_OF_ROLE = _CONTROL = (
     "<|begin_of_text|>",
@@ -73,12 +75,13 @@ class Checkpoint:
     model: LlamaForCausalLM
     tokenizer: PreTrainedTokenizerFast
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, precision: Precision = "float32") -> None:
         """Write what any server of Hugging Face models loads: safetensors, configuration, tokenizer, chat template."""
+        import torch
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        self.model.save_pretrained(folder)
+        self.model.to(getattr(torch, precision)).save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
@@ -101,8 +104,10 @@ def training_texts(dataset: Dataset, reject: Reject) -> Iterator[str]:
         yield from filter(None, (template.system, template.user, template.assistant))
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer as Llama 3 has it, with the reflection tokens as single tokens."""
+def train_tokenizer(
+    texts: Iterable[str], vocabulary: int, added: Sequence[str] = REFLECTION_TOKENS
+) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer as Llama 3 has it, with some texts, the reflection tokens, as single tokens."""
     _require()
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -117,13 +122,13 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
         single=f"{_BEGIN} $A", pair=f"{_BEGIN} $A $B", special_tokens=[(_BEGIN, 0)]
     )
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary - len(REFLECTION_TOKENS),
+        vocab_size=vocabulary - len(added),
         special_tokens=list(_CONTROL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in REFLECTION_TOKENS])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in added])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=_BEGIN,

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, Positi
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import UserError
+from pipeline.training.llama import Precision
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -44,8 +45,10 @@ class Recipe:
     """Of AdamW's two decays the slower one."""
     max_tokens: PositiveInt = 2048
     """Longest text with its prompt. Longer ones are left out and counted."""
-    precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    precision: Precision = "bfloat16"
     """Of the arithmetic; the weights are kept in single precision."""
+    weights: Precision = "bfloat16"
+    """Of the weights that are written in the end."""
     gradient_checkpointing: bool = False
     """Compute activations twice rather than keep them."""
     evaluation_texts: NonNegativeInt = 200

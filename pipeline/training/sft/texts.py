@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 IGNORED = -100
 """The label of a token that carries no loss."""
+
+_AT_ONCE = 1000
+"""Texts that the tokenizer takes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,9 @@ class Encoded:
 def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
     """The texts in JSON Lines files, as `kgqa collect` writes them (docs/training.md).
 
-    A row has either `question` and `text`, or chat `messages` that end with the model's. `loss` holds the spans of the
-    model's turn that carry loss; without it, all does. Raises UserError naming file and line.
+    A row has the turns before the model's as chat `messages` or as one `question`, and the model's turn as `text`, or
+    as the last of the messages. `loss` holds the spans of that turn that carry loss; without it, all does. Raises
+    UserError naming file and line.
     """
     for file in files:
         for number, line in lines(file):
@@ -88,46 +93,65 @@ def encode(
     chat template does not show the model's turn as it is.
     """
     items = []
-    for text in texts:
-        item = _encode(text, tokenizer)
-        if len(item["input_ids"]) > max_tokens:
-            dropped[f"longer than {max_tokens:,} tokens"] += 1
-        else:
-            items.append(item)
+    for batch in _batches(texts, _AT_ONCE):
+        laid_out = [_lay_out(text, tokenizer) for text in batch]
+        wholes = [whole for whole, _ in laid_out]
+        encoded = tokenizer(wholes, add_special_tokens=False, return_offsets_mapping=True)
+        for text, (_, start), ids, offsets in zip(
+            batch, laid_out, encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            item = _label(text, start, ids, offsets)
+            if len(item["input_ids"]) > max_tokens:
+                dropped[f"longer than {max_tokens:,} tokens"] += 1
+            else:
+                items.append(item)
     return Encoded(items)
 
 
-def _encode(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
+def _lay_out(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> tuple[str, int]:
+    """The whole exchange as the model sees it, and where its own turn begins."""
     prompt = list(text.messages)
     begun = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
     turn = {"role": "assistant", "content": text.text}
     whole = tokenizer.apply_chat_template([*prompt, turn], tokenize=False)
     if not whole.startswith(begun + text.text):
         raise UserError("the chat template of the model changes what its turn begins with: it cannot be trained on")
-    start, end = len(begun), len(begun) + len(text.text)
-    encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+    return whole, len(begun)
+
+
+def _label(
+    text: TrainingText, start: int, ids: Sequence[int], offsets: Sequence[tuple[int, int]]
+) -> dict[str, list[int]]:
+    """Labels for the tokens that overlap a span with loss, and for the one that ends the turn."""
+    end = start + len(text.text)
     spans = [(start + begin, start + stop) for begin, stop in text.loss]
-    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
     last = next((place for place, (begin, _) in enumerate(offsets) if begin >= end), None)
     labels = [
         token if place == last or any(begin < stop and first < after for first, stop in spans) else IGNORED
         for place, (token, (begin, after)) in enumerate(zip(ids, offsets, strict=True))
     ]
     keep = len(ids) if last is None else last + 1  # what a template adds after the end of the turn is nobody's
-    return {"input_ids": ids[:keep], "labels": labels[:keep]}
+    return {"input_ids": list(ids[:keep]), "labels": labels[:keep]}
+
+
+def _batches(texts: Iterable[TrainingText], size: int) -> Iterator[list[TrainingText]]:
+    remaining = iter(texts)
+    while batch := list(islice(remaining, size)):
+        yield batch
 
 
 def _text(row: dict[str, Any]) -> TrainingText:
-    if "messages" in row:
-        *prompt, turn = [{"role": str(one["role"]), "content": str(one["content"])} for one in row["messages"]]
-        if not prompt or turn["role"] != "assistant":
-            raise ValueError("its messages do not end with the assistant's")
-        text = turn["content"]
+    turns = row["messages"] if "messages" in row else [{"role": "user", "content": row["question"]}]
+    prompt = [{"role": str(one["role"]), "content": str(one["content"])} for one in turns]
+    if "text" in row:
+        text = str(row["text"])
+    elif prompt and prompt[-1]["role"] == "assistant":
+        text = prompt.pop()["content"]
     else:
-        prompt, text = [{"role": "user", "content": str(row["question"])}], str(row["text"])
+        raise ValueError("it has no text, and its messages do not end with the assistant's")
     loss = tuple((int(begin), int(end)) for begin, end in row.get("loss", [[0, len(text)]]))
-    if not text or any(not 0 <= begin < end <= len(text) for begin, end in loss):
-        raise ValueError("its text is empty, or its loss lies outside of it")
+    if not prompt or not text or any(not 0 <= begin < end <= len(text) for begin, end in loss):
+        raise ValueError("its prompt or its text is empty, or its loss lies outside of the text")
     return TrainingText(tuple(prompt), text, loss)
 
 

@@ -1,0 +1,191 @@
+"""Fine-tuning a real Llama with Ray Train, on what the project's own collections give."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jobs.collect import main as collect
+from pipeline.llm.endpoint import EndpointModel
+from pipeline.llm.prompt import Call, Message, Sampling
+from pipeline.llm.vllm import VllmServer
+from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, new_llama, train_tokenizer
+from pipeline.training.sft.texts import read_texts
+from tests.llm.support import Ask
+from tests.support import KGQA
+
+STEPS = 4
+LONGEST = 900
+"""Seconds that a training may take on a machine that is busy otherwise."""
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A few texts of each collection."""
+    folder = tmp_path_factory.mktemp("texts")
+    world = ["dataset.triples=1000", "dataset.questions=40", "dataset.split=train", "llm=oracle"]
+    for word in ("arg", "parog"):
+        words = [word, *world, f"output={folder}/{word}.jsonl", f"run.dir={folder}/{word}"]
+        assert collect(words) == 0
+    return {word: folder / f"{word}.jsonl" for word in ("arg", "parog")}
+
+
+@pytest.fixture(scope="module")
+def base(texts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama that knows nothing, ArG's tokens neither."""
+    parts = [part for text in read_texts(texts.values()) for part in text.parts]
+    tokenizer = train_tokenizer(parts, 1024, added=())
+    folder = tmp_path_factory.mktemp("models") / "base"
+    shape = LlamaShape(vocabulary=1024, layers=2, spread=0.02, context=4096)
+    new_llama(tokenizer, shape, seed=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def words(task: str, texts: Path, base: Path, output: Path, *more: str) -> list[str]:
+    """A training of a few steps in single precision, so that two of them come to the same."""
+    recipe = {
+        "max_steps": STEPS,
+        "batch_size": 8,
+        "learning_rate": 0.003,
+        "checkpoint_steps": 1,
+        "log_steps": 1,
+        "evaluation_texts": 8,
+        "precision": "float32",
+        "weights": "float32",
+    }
+    given = [f"recipe.{key}={value}" for key, value in recipe.items()]
+    return [
+        *KGQA,
+        "train",
+        task,
+        f"texts={texts}",
+        f"model={base}",
+        f"output={output}",
+        "weights=float32",
+        *given,
+        *more,
+    ]
+
+
+def train(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
+
+
+def curves(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(f"{output}.training", "metrics.jsonl").read_text("utf-8").splitlines()]
+
+
+def of_steps(output: Path, figure: str) -> dict[int, float]:
+    """A figure by step; that no step is told of twice is part of what is asked."""
+    records = [(record["step"], record[figure]) for record in curves(output) if figure in record]
+    assert len(dict(records)) == len(records)
+    return dict(records)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(texts: dict[str, Path], base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ArG's generator after a few steps."""
+    output = tmp_path_factory.mktemp("trained") / "arg"
+    train(words("arg", texts["arg"], base, output))
+    return output
+
+
+@pytest.fixture(scope="module")
+def served(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    with VllmServer(str(undisturbed), log, ("--dtype=float32", "--enforce-eager", "--max-model-len=4096")) as server:
+        yield server
+
+
+def test_the_loss_falls(undisturbed: Path) -> None:
+    losses = of_steps(undisturbed, "eval_loss")
+    assert sorted(losses) == [1, 2, 3, 4]
+    assert losses[1] > losses[2] > losses[STEPS]
+    assert sorted(of_steps(undisturbed, "loss")) == [1, 2, 3, 4]
+
+
+def test_arg_has_its_tokens(undisturbed: Path, base: Path) -> None:
+    before, after = (AutoTokenizer.from_pretrained(folder) for folder in (base, undisturbed))
+    assert all(len(after.tokenize(token)) == 1 for token in REFLECTION_TOKENS)
+    assert all(len(before.tokenize(token)) > 1 for token in REFLECTION_TOKENS)
+    assert load_file(undisturbed / "model.safetensors")["lm_head.weight"].shape[0] == len(after)
+
+
+def test_a_killed_training_goes_on(texts: dict[str, Path], base: Path, undisturbed: Path, tmp_path: Path) -> None:
+    command = words("arg", texts["arg"], base, tmp_path / "arg")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as training:
+        wait_for_a_checkpoint(tmp_path / "arg.training", training)
+        os.killpg(training.pid, signal.SIGKILL)
+    first_step_again = min(steps_told(train(command)))
+    assert 1 < first_step_again <= STEPS
+    assert of_steps(tmp_path / "arg", "loss").keys() == {1, 2, 3, 4}
+    expected, got = (load_file(folder / "model.safetensors") for folder in (undisturbed, tmp_path / "arg"))
+    assert max(float((expected[name] - got[name]).abs().max()) for name in expected) < 1e-5
+
+
+def wait_for_a_checkpoint(storage: Path, training: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LONGEST
+    while not list(storage.glob("checkpoints/checkpoint_*/checkpoint/trainer_state.json")):
+        assert training.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(1)
+
+
+def steps_told(said: str) -> list[int]:
+    return [int(line.split()[1].partition("/")[0]) for line in said.splitlines() if line.startswith("step ")]
+
+
+def test_a_training_that_differs_is_refused(texts: dict[str, Path], base: Path, undisturbed: Path) -> None:
+    command = words("arg", texts["arg"], base, Path(f"{undisturbed}-again"), f"storage={undisturbed}.training")
+    done = subprocess.run([*command, "recipe.seed=3"], capture_output=True, text=True, check=False, timeout=LONGEST)
+    assert done.returncode == 2
+    assert "holds checkpoints of a training that differs in seed" in done.stderr
+
+
+def test_parog_with_an_adapter_on_two_workers(texts: dict[str, Path], base: Path, tmp_path: Path) -> None:
+    adapter = "recipe.adapter={_target_: pipeline.training.sft.recipe.LoRA, rank: 4}"
+    train(words("parog", texts["parog"], base, tmp_path / "parog", "workers.count=2", adapter))
+    losses = of_steps(tmp_path / "parog", "eval_loss")
+    assert losses[1] > losses[STEPS]
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "parog"))
+    assert before.keys() == after.keys()
+    inner = "model.layers.0.mlp.up_proj.weight"
+    assert torch.linalg.matrix_rank(after[inner] - before[inner], atol=1e-5) <= 4
+    assert not torch.equal(before[inner], after[inner])
+
+
+async def test_vllm_serves_what_was_trained(served: VllmServer, undisturbed: Path, texts: dict[str, Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(undisturbed)
+    model = AutoModelForCausalLM.from_pretrained(undisturbed, dtype=torch.float32).eval()
+    async with EndpointModel(base_urls=(served.base_url,)) as backend:
+        for text in list(read_texts([texts["arg"]]))[:5]:
+            begun = text.text[: text.text.index("</paragraph>") + len("</paragraph>")]
+            messages = (Message("user", text.messages[0]["content"]), Message("assistant", begun))
+            answer = await backend.complete(
+                Call(Ask("?"), messages, Sampling(max_tokens=1, logprobs=20), key="k", seed=1)
+            )
+            expected = next_logprobs(model, tokenizer, messages).topk(20).values.tolist()
+            assert answer.logprobs is not None
+            assert sorted(answer.logprobs[0].values(), reverse=True)[:20] == pytest.approx(expected, abs=1e-3)
+
+
+def next_logprobs(model: Any, tokenizer: Any, messages: Sequence[Message]) -> torch.Tensor:
+    chat = [message._asdict() for message in messages]
+    ids = tokenizer.apply_chat_template(chat, continue_final_message=True, return_tensors="pt", return_dict=False)
+    with torch.no_grad():
+        return model(ids).logits[0, -1].log_softmax(-1)
