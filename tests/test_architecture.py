@@ -28,9 +28,10 @@ APART = {"methods", "evaluation"}
 """Parts of one layer that know nothing of each other: how a question is answered, and how an answer is measured."""
 
 ONLY_IN = {
-    "ray": ("pipeline.engine", "pipeline.llm.serve"),
+    "ray": ("pipeline.engine", "pipeline.llm.serve", "pipeline.training.sft.job"),
     **dict.fromkeys(
-        ("torch", "transformers", "tokenizers", "safetensors"), ("pipeline.training", "pipeline.retrieval.dense")
+        ("torch", "transformers", "tokenizers", "safetensors", "peft"),
+        ("pipeline.training", "pipeline.retrieval.dense"),
     ),
     "vllm": ("pipeline.llm.serve",),
     "pyarrow": ("pipeline.traces", "pipeline.datasets.rog"),  # RoG's questions are distributed as Parquet

@@ -57,6 +57,8 @@ HELP = {
     "graph serve": {"dataset", "kg"},
     "llm make": {"dataset"},
     "llm serve": {"llm"},
+    "train arg": set(),
+    "train parog": set(),
 }
 """The groups that each command has."""
 
@@ -77,6 +79,7 @@ def test_the_commands() -> None:
             "llm",
             "references",
             "collect",
+            "train",
             "simulate",
             "benchmark",
         ),
@@ -107,7 +110,12 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("graph", ["load", "serve"]), ("llm", ["make", "serve"]), ("benchmark", ["overhead", "traces"])],
+    [
+        ("graph", ["load", "serve"]),
+        ("llm", ["make", "serve"]),
+        ("train", ["arg", "parog"]),
+        ("benchmark", ["overhead", "traces"]),
+    ],
 )
 def test_the_help_of_commands_that_take_a_name(command: str, names: list[str], kgqa: Kgqa) -> None:
     shown = kgqa(command, "--help")
