@@ -1,4 +1,4 @@
-"""`kgqa train arg|parog`: fine-tune a Llama on collected texts, with Ray Train."""
+"""`kgqa train arg|parog|resident`: train a Llama on collected texts, with Ray Train."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from rich.console import Console
 
 from jobs.cli import guard
 from jobs.common import run_word
+from jobs.train_resident import prepare
 from pipeline import config
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from pipeline.training.sft.job import Record
 
-USAGE = "kgqa train arg|parog [key=value] …"
+USAGE = "kgqa train arg|parog|resident [key=value] …"
 
 _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 
 
 def main(argv: list[str]) -> int:
     """Run the training that the first word names, with the Hydra overrides that follow."""
-    return run_word(argv, USAGE, {"arg": train, "parog": train})
+    return run_word(argv, USAGE, {"arg": train, "parog": train, "resident": resident})
+
+
+def resident(settings: Mapping[str, Any]) -> None:
+    """Make the resident Llama: collect its texts, and train it from scratch, or go on with either."""
+    prepare(settings)
+    train(settings)
 
 
 def train(settings: Mapping[str, Any]) -> None:

@@ -59,6 +59,7 @@ HELP = {
     "llm serve": {"llm"},
     "train arg": set(),
     "train parog": set(),
+    "train resident": set(),
 }
 """The groups that each command has."""
 
@@ -113,7 +114,7 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
     [
         ("graph", ["load", "serve"]),
         ("llm", ["make", "serve"]),
-        ("train", ["arg", "parog"]),
+        ("train", ["arg", "parog", "resident"]),
         ("benchmark", ["overhead", "traces"]),
     ],
 )

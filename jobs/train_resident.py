@@ -1,0 +1,111 @@
+"""For `kgqa train resident`: collect what it learns, put it together, and make a Llama to train (docs/resident.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jobs import collect, evaluate, llm
+from pipeline.errors import UserError
+from pipeline.training.mixture import Part, write_mixture
+
+_HOPS = (1, 2, 3)
+_ALL = {"": 1.0}
+
+_KNOWN = {1: {"": 0.5}, 2: _ALL, 3: {"": 0.78}}
+_SHORTEST = {1: {"": 0.34}, 2: {"": 0.5}, 3: _ALL}
+"""Of ArG's texts, by hops. What three hops hold is also what one and two do, so the short ones may be fewer."""
+
+_WORLDS = (101, 102)
+"""Seeds of the sample worlds that ArG's texts tell of. None is the one that runs are measured on."""
+_WORLD_SIZES = (3000, 20000)
+_WORLD_OF_CALLS = 2024
+
+_METHODS = {"srp": ["method.num_references=0"], "parog": [], "r3": []}
+"""Methods whose calls are learned, and what is left out of their prompts."""
+_OF_METAQA = {"srp": 1.0, "parog": 0.4, "r3.thought": 0.2, "r3.action": 0.35, "r3.verify": 1.0}
+_OF_WORLD = {"srp": 1.0, "parog": 0.6, "r3.thought": 0.2, "r3.action": 0.6, "r3.verify": 1.0}
+"""Of the calls, by role: those that say the same each time are soon learned."""
+
+
+def prepare(settings: Mapping[str, Any]) -> None:
+    """Make the texts, and the Llama that is to be trained on them, where they are missing. Raises UserError."""
+    folder = Path(settings["material"])
+    texts, untrained = Path(settings["texts"]), Path(settings["model"])
+    if not texts.exists():
+        parts = [*_walks(Path(settings["metaqa"]), folder), *_calls(Path(settings["metaqa"]), folder)]
+        taken = write_mixture(parts, texts)
+        print(f"{texts}: {taken.total():,} texts ({', '.join(f'{n:,} {role}' for role, n in taken.items())})")
+    if not untrained.exists():
+        shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
+        seed = settings["recipe"]["seed"]
+        _succeed(llm.main(["make", f"texts=[{texts}]", f"output={untrained}", f"seed={seed}", *shape]))
+
+
+class _Collection(NamedTuple):
+    """A file of texts, and the words of the command that makes it."""
+
+    name: str
+    words: list[str]
+    shares: Mapping[str, float]
+
+
+def _walks(metaqa: Path, folder: Path) -> Iterator[Part]:
+    """ArG's texts."""
+    for collection in (*_metaqa_walks(metaqa), *_sample_walks()):
+        output = folder / f"{collection.name}.jsonl"
+        if not output.exists():
+            words = [*collection.words, f"output={output}", f"run.dir={folder}/runs/{collection.name}"]
+            _succeed(collect.main(["arg", *words]))
+        yield Part(output, collection.shares)
+
+
+def _metaqa_walks(metaqa: Path) -> Iterator[_Collection]:
+    for paths, shares, more in (("known", _KNOWN, []), ("shortest", _SHORTEST, ["run.limit=3000"])):
+        for hops in _HOPS:
+            words = [*_dev(metaqa, hops), f"collect.paths={paths}", _held_out(metaqa), *more]
+            yield _Collection(f"walks-{paths}-{hops}", words, shares[hops])
+
+
+def _sample_walks() -> Iterator[_Collection]:
+    for seed in _WORLDS:
+        for triples in _WORLD_SIZES:
+            world = ["dataset=sample", f"dataset.seed={seed}", f"dataset.triples={triples}"]
+            train = [*world, "dataset.split=train", "dataset.questions=1500", "collect.paths=known"]
+            yield _Collection(f"walks-sample-{seed}-{triples}", train, _ALL)
+            dev = [*world, "dataset.split=dev", "dataset.questions=500", "collect.paths=shortest"]
+            yield _Collection(f"walks-sample-short-{seed}-{triples}", dev, _ALL)
+
+
+def _calls(metaqa: Path, folder: Path) -> Iterator[Part]:
+    """The calls of the other methods, in the wording that the model will be sent."""
+    sample = ["dataset=sample", "dataset.split=train", f"dataset.seed={_WORLD_OF_CALLS}"]
+    sources = [(f"metaqa-{hops}", _dev(metaqa, hops), _OF_METAQA) for hops in _HOPS] + [("sample", sample, _OF_WORLD)]
+    for method, more in _METHODS.items():
+        for source, words, shares in sources:
+            name = f"calls-{method}-{source}"
+            run, output = folder / "runs" / name, folder / f"{name}.jsonl"
+            if not output.exists():
+                asked = [f"method={method}", *more, *words, "llm=oracle", "llm.prompts=compact", "run.limit=700"]
+                _succeed(evaluate.main([*asked, f"run.dir={run}"]))
+                held_out = [_held_out(metaqa)] if source != "sample" else []
+                _succeed(collect.main(["calls", str(run), *held_out, f"output={output}"]))
+            yield Part(output, shares)
+
+
+def _dev(metaqa: Path, hops: int) -> list[str]:
+    return ["dataset=metaqa", f"dataset.path={metaqa}", f"dataset.hops={hops}", "dataset.split=dev"]
+
+
+def _held_out(metaqa: Path) -> str:
+    """The test questions of all hops: a few of the dev questions are among them."""
+    files = [file for hops in _HOPS for file in metaqa.glob(f"{hops}-hop/qa_test.txt*")]
+    if len(files) != len(_HOPS):
+        raise UserError(f"metaqa={metaqa} lacks the test questions that are to be held out: 1-hop/qa_test.txt …")
+    return f"material.held_out=[{','.join(map(str, files))}]"
+
+
+def _succeed(code: int) -> None:
+    if code:
+        raise UserError("the material could not be collected; the reason stands above")
