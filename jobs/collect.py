@@ -8,7 +8,7 @@ from importlib import import_module
 from jobs.cli import guard
 from pipeline.errors import UserError, nearest
 
-_JOBS = {"arg": "jobs.collect_arg", "parog": "jobs.collect_parog"}
+_JOBS = {"arg": "jobs.collect_arg", "calls": "jobs.collect_calls", "parog": "jobs.collect_parog"}
 USAGE = "kgqa collect WORD [group=choice] [key=value] …"
 
 

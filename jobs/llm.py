@@ -61,8 +61,8 @@ async def _keep_up(settings: Mapping[str, Any]) -> None:
     from pipeline.engine.cluster import joined  # Ray takes a second to import
     from pipeline.llm.serve import hosting
 
-    roles = config.by_role(settings["llm"])
-    model, *others = (config.build("llm", {"llm": keys}) for keys in (settings["llm"], *roles.values()))
+    roles = config.models(settings["llm"])
+    model, *others = (config.build("llm", {"llm": keys}) for keys in roles.values())
     console = Console(stderr=True)
     with joined(settings, sum(each.cpus for each in (model, *others))) as ours:
         serving = asyncio.current_task()
@@ -74,21 +74,27 @@ async def _keep_up(settings: Mapping[str, Any]) -> None:
         try:
             async with hosting([model, *others], owner, grows=not ours) as sections:
                 status.stop()
-                print(_words(sections[0], dict(zip(roles, sections[1:], strict=True))), flush=True)
+                print(_words(dict(zip(roles, sections, strict=True)), config.prompts(settings["llm"])), flush=True)
                 print("Ctrl-C stops the server", file=sys.stderr, flush=True)
                 await asyncio.Event().wait()
         finally:
             status.stop()
 
 
-def _words(section: Mapping[str, Any], roles: Mapping[str, Mapping[str, Any]]) -> str:
-    """What a job is told to use the server."""
+def _words(sections: Mapping[str | None, Mapping[str, Any]], prompts: Mapping[str | None, str]) -> str:
+    """What a job is told to use the server: the section and the wording of each role, and under None of all others."""
 
     def urls(keys: Mapping[str, Any]) -> str:
         return f"[{','.join(keys['base_urls'])}]"
 
-    words = ["llm=endpoint", f"llm.base_urls={urls(section)}", f"llm.model={section['model']}"]
-    own = [f"{role}: {{model: {keys['model']}, base_urls: {urls(keys)}}}" for role, keys in roles.items()]
+    default = sections[None]
+    words = ["llm=endpoint", f"llm.base_urls={urls(default)}", f"llm.model={default['model']}"]
+    words += [f"llm.prompts={prompts[None]}"] if prompts[None] != "full" else []
+    own = [
+        f"{role}: {{model: {keys['model']}, base_urls: {urls(keys)}, prompts: {prompts[role]}}}"
+        for role, keys in sections.items()
+        if role is not None
+    ]
     return " ".join([*words, *([f"'llm.roles={{{', '.join(own)}}}'"] if own else [])])
 
 

@@ -86,6 +86,8 @@ class _OfModel(_Keys):
 
     roles: dict[str, dict[str, Any]] | None = None
     """Role → the keys by which its model differs from that of all other roles."""
+    prompts: Literal["full", "compact"] = "full"
+    """Whether prompts come with their instructions and worked examples (`compact` of pipeline/llm/prompt.py)."""
 
 
 _RUNNER_KEYS: Mapping[str, type[_Keys]] = {
@@ -166,17 +168,22 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
                 raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
             build(section, config)
-    for role, keys in by_role(config["llm"]).items() if "llm" in sections else ():
-        _construct(keys, "llm", f"llm.roles.{role}")
+    if "llm" in sections:
+        _check_roles(config["llm"])
 
 
-def by_role(llm: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The whole `llm` section of each role that has one of its own (`llm.roles`)."""
-    sections: dict[str, dict[str, Any]] = {}
-    for role, keys in (llm.get("roles") or {}).items():
-        inherited = {} if "_target_" in keys else llm  # another kind of model has other keys
-        sections[role] = {**inherited, **keys, "roles": None}
-    return sections
+def models(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """The section that builds the model of each role that has one of its own (`llm.roles`), and of None for all others.
+
+    The runner's own keys are left out: roles that differ in these alone share a model.
+    """
+    own = _OfModel.model_fields
+    return {role: {key: keys[key] for key in keys if key not in own} for role, keys in _by_role(llm).items()}
+
+
+def prompts(llm: Mapping[str, Any]) -> dict[str | None, str]:
+    """`full` or `compact` for each of the roles of `models`."""
+    return {role: _OfModel.model_validate(keys).prompts for role, keys in _by_role(llm).items()}
 
 
 def canonical(value: object) -> str:
@@ -254,6 +261,28 @@ def _plain(composed: DictConfig, *, resolve: bool = False) -> dict[str, Any]:
     plain = OmegaConf.to_container(composed, resolve=resolve)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def _by_role(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """The whole `llm` section of each role that has one of its own, and of None for all others."""
+    sections: dict[str | None, dict[str, Any]] = {None: {**llm, "roles": None}}
+    for role, keys in (llm.get("roles") or {}).items():
+        inherited = {} if "_target_" in keys else llm  # another kind of model has other keys
+        sections[role] = {**inherited, **keys, "roles": None}
+    return sections
+
+
+def _check_roles(llm: Mapping[str, Any]) -> None:
+    """Raise UserError naming the first key of a role that is wrong."""
+    for role, keys in _by_role(llm).items():
+        if role is None:
+            continue
+        path = f"llm.roles.{role}"
+        try:
+            _OfModel.model_validate(keys)
+        except ValidationError as error:
+            raise UserError(_wrong_value(error, path, keys)) from None
+        _construct(keys, "llm", path)
 
 
 def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:

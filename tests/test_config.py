@@ -137,6 +137,7 @@ COMPUTED = [
     ("llm=endpoint llm.extra_body={top_k:1}", "llm.extra_body.top_k", 3),
     ("llm=endpoint", "llm.roles", {"parog.plan": {"model": "planner"}}),
     ("llm=endpoint", "llm.approximate_choices", True),
+    ("llm=endpoint", "llm.prompts", "compact"),
     *(
         (SERVE, f"llm.{key}", value)
         for key, value in {
@@ -148,10 +149,12 @@ COMPUTED = [
             "extra_body": {"top_k": 3},
             "approximate_choices": True,
             "roles": {"parog.plan": {"adapter": "planner"}},
+            "prompts": "compact",
         }.items()
     ),
     ("llm=oracle", "llm.error_rate", 0.5),
     ("llm=oracle llm.roles={parog.plan:{error_rate:1}}", "llm.roles.parog.plan.error_rate", 0.5),
+    ("llm=oracle llm.roles={srp.judge:{prompts:full}}", "llm.roles.srp.judge.prompts", "compact"),
 ]
 
 

@@ -19,6 +19,7 @@ from pipeline.errors import ParseError, ServiceError
 from pipeline.kg.port import AttributedGraph, Batch, Hop, KnowledgeGraph, Neighbours
 from pipeline.llm.port import Model
 from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
+from pipeline.llm.roles import FULL, Wording
 from pipeline.traces.schema import Step
 from pipeline.types import EntityId, Relation
 
@@ -34,13 +35,24 @@ class QuestionModel:
     """`LanguageModel` for one question at one point."""
 
     def __init__(
-        self, model: Model, memo: Memo, ledger: Ledger, *, seed: int, on_template: Callable[[str, Template], None]
+        self,
+        model: Model,
+        memo: Memo,
+        ledger: Ledger,
+        *,
+        seed: int,
+        wording: Wording = FULL,
+        on_template: Callable[[str, Template], None],
     ) -> None:
-        """Bind a model to the question's memo and ledger; `on_template` is told of every template used."""
+        """Bind a model to the question's memo and ledger.
+
+        `wording` says what a role's model is sent of a prompt's fixed text; `on_template` is told of all that is sent.
+        """
         self._model = model
         self._memo = memo
         self._ledger = ledger
         self._seed = seed
+        self._wording = wording
         self._on_template = on_template
         self._ordinals: Counter[bytes] = Counter()
 
@@ -103,7 +115,7 @@ class QuestionModel:
         self, prompt: Prompt[Any], sampling: Sampling, choices: tuple[str, ...], complaint: str | None, step: Step
     ) -> Call:
         """Render the prompt once, derive its key, and note in the step what both are made of."""
-        template, inputs = prompt.template, prompt.inputs()
+        template, inputs = self._wording(prompt.role, prompt.template), prompt.inputs()
         if complaint is not None:
             inputs["complaint"] = complaint
         self._on_template(prompt.role, template)
@@ -117,7 +129,7 @@ class QuestionModel:
         step.sampling = to_json({"sampling": sampling, "choices": choices, "ordinal": ordinal})
         seed = int.from_bytes(digest.digest()[:4], "big") >> 1
         nonce = f"{_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
-        return Call(prompt, messages, sampling, step.key, seed, choices, nonce)
+        return Call(prompt, messages, sampling, step.key, seed, choices, nonce, template)
 
     async def _send(self, call: Call) -> Completion:
         return await (self._model.choose(call) if call.choices else self._model.complete(call))

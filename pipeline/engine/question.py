@@ -18,7 +18,7 @@ from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.settings import Evaluation
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.prompt import Template
-from pipeline.llm.roles import ByRole
+from pipeline.llm.roles import FULL, ByRole, Wording
 from pipeline.methods.port import Method, Refereed, Tools, Verdict
 from pipeline.retrieval.port import RetrievalBackend
 from pipeline.traces.schema import TraceRow
@@ -38,6 +38,7 @@ class Setting:
     evaluation: Evaluation
     budget: Budget
     seed: int
+    wording: Wording = FULL
 
 
 async def run_question(
@@ -82,7 +83,7 @@ def _tools(
     lookups = QuestionGraph(graph, ledger)
     refereed = isinstance(setting.method, Refereed) and setting.method.refereed
     return Tools(
-        llm=QuestionModel(model, memo, ledger, seed=setting.seed, on_template=on_template),
+        llm=QuestionModel(model, memo, ledger, seed=setting.seed, wording=setting.wording, on_template=on_template),
         kg=lookups,
         retrieval=setting.retrieval.for_graph(graph),
         record=ledger.record,

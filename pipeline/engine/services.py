@@ -22,7 +22,7 @@ async def services(
 
     Nothing that names a run or a call depends on the replacement. Raises UserError when a model cannot be served.
     """
-    sections = {config.canonical(keys): keys for point in points for keys in _models(point["llm"]).values()}
+    sections = {config.canonical(keys): keys for point in points for keys in config.models(point["llm"]).values()}
     to_serve = {text: keys for text, keys in sections.items() if keys["_target_"] == _SERVED}
     if not to_serve:
         yield points
@@ -39,16 +39,15 @@ async def services(
         with console.status(starting):
             served = await running.enter_async_context(hosting(models, owner=str(folder), grows=not ours))
         places = dict(zip(to_serve, served, strict=True))
-        yield [{**point, "llm": _placed(point["llm"], places)} for point in points]
+        yield [{**point, "llm": placed(point["llm"], places)} for point in points]
 
 
-def _models(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
-    """The section of each role's model; that of None answers all other roles."""
-    models: dict[str | None, dict[str, Any]] = {None: {**llm, "roles": None}}
-    return models | dict(config.by_role(llm).items())
-
-
-def _placed(llm: Mapping[str, Any], places: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    placed = {role: places.get(config.canonical(keys), keys) for role, keys in _models(llm).items()}
-    default = placed.pop(None)
-    return {**default, "roles": placed or None}
+def placed(llm: Mapping[str, Any], places: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """An `llm` section with each model where it is served: `places`, by the canonical text of the model's section."""
+    prompts = config.prompts(llm)
+    sections = {
+        role: {**places.get(config.canonical(keys), keys), "prompts": prompts[role]}
+        for role, keys in config.models(llm).items()
+    }
+    default = sections.pop(None)
+    return {**default, "roles": sections or None}

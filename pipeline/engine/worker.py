@@ -19,7 +19,7 @@ from pipeline.engine.metrics import Recorder, Tell
 from pipeline.engine.question import Setting, row_of_twin, run_question
 from pipeline.engine.shard import Progress, Shard
 from pipeline.llm.prompt import Completion, Template
-from pipeline.llm.roles import ByRole, check_roles
+from pipeline.llm.roles import ByRole, Wording, check_roles
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.place import Place
@@ -187,20 +187,20 @@ class Worker:
             return opened[key]
 
         methods = [config.build("method", self._points[index]) for index in points]
-        roles = config.by_role(point["llm"])
+        sections = config.models(point["llm"])
+        default = sections.pop(None)
+        roles = {role: keys for role, keys in sections.items() if role is not None}
         check_roles(roles)
         return Setting(
             points=[(index, method.name) for index, method in zip(points, methods, strict=True)],
             method=methods[0],
-            model=ByRole(
-                await enter("llm", {**point["llm"], "roles": None}),
-                {role: await enter("llm", keys) for role, keys in roles.items()},
-            ),
+            model=ByRole(await enter("llm", default), {role: await enter("llm", keys) for role, keys in roles.items()}),
             graph=await enter("kg", point["kg"]),
             retrieval=await enter("retrieval", point["retrieval"]),
             evaluation=config.build("evaluation", point),
             budget=config.build("budget", point),
             seed=point["run"]["seed"],
+            wording=Wording(config.prompts(point["llm"])),
         )
 
 

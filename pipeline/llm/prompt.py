@@ -12,6 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -58,6 +59,15 @@ class Template:
             asked = -2 if self.assistant else -1
             messages[asked] = Message(messages[asked].role, f"{messages[asked].content}\n\n{line}")
         return tuple(messages)
+
+
+@lru_cache(1024)
+def compact(role: str, template: Template) -> Template:
+    """What a model fine-tuned on a role's own calls is sent: the role's name for the instructions and worked examples.
+
+    A template without a system text was written for such a model, and stays as it is.
+    """
+    return Template(system=role, user=template.user, assistant=template.assistant) if template.system else template
 
 
 def _fill(pieces: list[str], inputs: Mapping[str, str]) -> str:
@@ -146,3 +156,5 @@ class Call:
     """For `choose`: the texts to weigh; empty for a completion."""
     nonce: str = ""
     """Tells calls of one prompt apart: the run's seed where something is drawn, the ordinal, a complaint."""
+    template: Template | None = None
+    """The fixed text that the messages were rendered from, where that need not be the prompt's own."""

@@ -67,7 +67,7 @@ def _as_recorded(call: Call) -> RecordedCall:
     return RecordedCall(
         key=call.key,
         role=call.prompt.role,
-        template=call.prompt.template.digest,
+        template=(call.template or call.prompt.template).digest,
         inputs=orjson.dumps(call.prompt.inputs()).decode(),
         sampling=orjson.dumps({"sampling": call.sampling, "choices": call.choices}).decode(),
         completion=Completion(""),

@@ -1,4 +1,4 @@
-"""A model of its own for some roles, such as a planner beside the model that does all else (methods.md §2.3)."""
+"""A model or a wording of its own for some roles: a planner beside the model that does all else (methods.md §2.3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.errors import UserError, nearest
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.llm.port import Model, ModelBackend
-from pipeline.llm.prompt import Call, Completion, Prompt
+from pipeline.llm.prompt import Call, Completion, Prompt, Template, compact
 from pipeline.types import Example
 
 
@@ -57,6 +57,22 @@ class _QuestionByRole:
 
     async def choose(self, call: Call) -> Completion:
         return await self._roles.get(call.prompt.role, self._default).choose(call)
+
+
+class Wording:
+    """What the model of each role is sent of a prompt's fixed text: all of it, or as little as `compact` leaves."""
+
+    def __init__(self, prompts: Mapping[str | None, str]) -> None:
+        """`prompts` says `full` or `compact` of the roles named, and under None of all others."""
+        self._prompts = prompts
+
+    def __call__(self, role: str, template: Template) -> Template:
+        """The template to render."""
+        prompts = self._prompts.get(role, self._prompts[None])
+        return compact(role, template) if prompts == "compact" else template
+
+
+FULL = Wording({None: "full"})
 
 
 def check_roles(named: Iterable[str]) -> None:

@@ -93,7 +93,7 @@ class ServedModel(Calls):
         """The `llm` section that calls this model where it is served."""
         calls = {field.name: getattr(self, field.name) for field in fields(Calls)}
         target = {"_target_": "pipeline.llm.endpoint.EndpointModel", "base_urls": list(base_urls), "model": self.name}
-        return {**target, **calls, "roles": None}
+        return {**target, **calls}
 
     def llm_config(self) -> dict[str, Any]:
         """The base model as Ray's `LLMConfig` describes it."""

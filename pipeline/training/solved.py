@@ -29,25 +29,35 @@ class Solved(Question):
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class SolvedQuestions:
+class Material:
+    """What must not be trained on."""
+
+    held_out: tuple[FilePath, ...] = ()
+    """Files of questions that must not be trained on, as `read_held_out` reads them."""
+    test_split: bool = False
+    """Take a test split for training material."""
+
+    def refuse_test(self, split: str, *, given: str, instead: str) -> None:
+        """Raise UserError for a test split, unless it is asked for: `given` says where it was, `instead` the mend."""
+        if split.lower().startswith("test") and not self.test_split:
+            raise UserError(
+                f"{given} is what models are measured on, not trained: {instead}, "
+                "or material.test_split=true if that is what you want"
+            )
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class SolvedQuestions(Material):
     """Another dataset's questions, each with its gold; the graph is its own.
 
     Raises UserError for a test split, unless it is asked for.
     """
 
     dataset: Any
-    held_out: tuple[FilePath, ...] = ()
-    """Files of questions that must not be trained on, as `read_held_out` reads them."""
-    test_split: bool = False
-    """Take a test split for training material."""
 
     @model_validator(mode="after")
     def _refuse_test(self) -> SolvedQuestions:
-        if self.split.lower().startswith("test") and not self.test_split:
-            raise UserError(
-                f"dataset.split={self.split} is what models are measured on, not trained: give another dataset.split, "
-                "or material.test_split=true if that is what you want"
-            )
+        self.refuse_test(self.split, given=f"dataset.split={self.split}", instead="give another dataset.split")
         return self
 
     @property
@@ -65,8 +75,8 @@ class SolvedQuestions:
         for example in self.dataset.examples(reject):
             question = example.question
             known = {field.name: getattr(question, field.name) for field in fields(question)}
-            is_held_out = question.id in held_out or normalise(question.text) in held_out
-            yield replace(example, question=Solved(**known, gold=example.gold, held_out=is_held_out))
+            held = is_held_out(question.id, question.text, held_out)
+            yield replace(example, question=Solved(**known, gold=example.gold, held_out=held))
 
     def triples(self) -> Iterator[Triple]:
         """The other one's graph."""
@@ -91,6 +101,11 @@ def read_held_out(files: Iterable[Path]) -> frozenset[str]:
             except (UnicodeDecodeError, json.JSONDecodeError):
                 raise UserError(f"{file}, line {number}: neither a question nor a JSON object") from None
     return frozenset(found - {""})
+
+
+def is_held_out(id: str, text: str, held_out: frozenset[str]) -> bool:
+    """Whether a question is among those that `read_held_out` has read: by its id, or by its text in any form."""
+    return id in held_out or normalise(text) in held_out
 
 
 def _named(line: str) -> set[str]:

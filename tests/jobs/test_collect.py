@@ -34,10 +34,51 @@ def test_the_report_is_printed_and_says_where_the_texts_are(kgqa: Kgqa) -> None:
             (*ARG, "dataset.split=train", "dataset.types=[count]"),
             "none of 16 questions gave a training text (16 no path",
         ),
-        (("collect", "agr"), "kgqa collect has no 'agr'. Did you mean 'arg'? Known: arg, parog."),
+        (("collect", "agr"), "kgqa collect has no 'agr'. Did you mean 'arg'? Known: arg, calls, parog."),
     ],
 )
 def test_mistakes(words: tuple[str, ...], sentence: str, kgqa: Kgqa) -> None:
+    assert kgqa(*words).sentence.startswith(sentence)
+
+
+RUN = ("evaluate", "method=cot", "llm=oracle", "dataset.triples=2000", "run.limit=8", "run.dir=run")
+CALLS = ("collect", "calls", "run", "output=calls.jsonl")
+
+
+def test_the_calls_of_a_run(kgqa: Kgqa) -> None:
+    assert kgqa(*RUN, "dataset.split=dev").code == 0
+    shown = kgqa(*CALLS)
+    assert shown.code == 0
+    assert "8 of 8 calls of 8 questions" in shown.out
+    assert max(map(len, shown.out.splitlines()[:-2])) <= 80
+    assert shown.out.splitlines()[-2:] == [
+        "run was answered by oracle: nothing of it is a language model's",
+        "rows: calls.jsonl",
+    ]
+    Path("run/summary.json").unlink()
+    assert "run is not finished: what it has committed so far was read" in kgqa(*CALLS).out
+
+
+def test_a_run_of_a_test_split_is_refused_unless_asked_for(kgqa: Kgqa) -> None:
+    assert kgqa(*RUN).code == 0
+    assert kgqa(*CALLS).sentence.startswith("the test split of run is what models are measured on, not trained")
+    assert not Path("calls.jsonl").exists()
+    assert kgqa(*CALLS, "material.test_split=true").code == 0
+    assert len(Path("calls.jsonl").read_text().splitlines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("collect", "calls", "output=x.jsonl"), "name the run folders to read: kgqa collect calls RUN"),
+        (("collect", "calls", "nowhere", "output=x.jsonl"), "nowhere holds no finished shard"),
+        (("collect", "calls", "nowhere"), "output must be given"),
+        ((*CALLS, "collect.right=false"), "unknown key 'collect.right'"),
+        ((*CALLS, "collect.right_only=perhaps"), "collect.right_only='perhaps' is wrong"),
+        ((*CALLS, "material.held_out=[gone.txt]"), "material.held_out.0='gone.txt' is wrong"),
+    ],
+)
+def test_mistakes_with_calls(words: tuple[str, ...], sentence: str, kgqa: Kgqa) -> None:
     assert kgqa(*words).sentence.startswith(sentence)
 
 

@@ -52,6 +52,7 @@ HELP = {
     "simulate": set(),
     "references": set(GROUPS),
     "collect arg": set(GROUPS),
+    "collect calls": set(),
     "collect parog": set(GROUPS),
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},

@@ -452,7 +452,7 @@ def test_every_key_of_the_configuration_is_the_default_and_explained(name: str, 
     text = (Path(__file__).parents[2] / "conf" / "llm" / f"{name}.yaml").read_text()
     keys = yaml.safe_load(text)
     assert keys.pop("_target_") == f"{model_class.__module__}.{model_class.__name__}"
-    assert keys.pop("roles") is None, "the runner's own key"
+    assert (keys.pop("roles"), keys.pop("prompts")) == (None, "full"), "the runner's own keys"
     assert keys.keys() == {field.name for field in dataclasses.fields(model_class)}
     required = {key: keys[key] for key in ("base_urls",) if key in keys}
     assert model_class(**keys) == model_class(**required)

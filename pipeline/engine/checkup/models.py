@@ -58,11 +58,12 @@ class _Trivial(Prompt[str]):
 async def models(point: Point) -> list[Finding]:
     """What answers each role, server by server."""
     llm = point.config["llm"]
-    sections = {"model": {**llm, "roles": None}} | {
-        f"model of {role}": keys for role, keys in config.by_role(llm).items()
-    }
     method = config.build("method", point.config)
-    return [finding for name, keys in sections.items() for finding in await _model(name, keys, method)]
+    return [
+        finding
+        for role, keys in config.models(llm).items()
+        for finding in await _model(f"model of {role}" if role else "model", keys, method)
+    ]
 
 
 async def _model(name: str, keys: dict[str, Any], method: object) -> list[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ from pipeline.evaluation.table import plain_table
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN, UNREASONABLE, Kind, find_marks
 from pipeline.methods.rendering import one_line
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import TMP, storing
+from pipeline.traces.place import storing
 from pipeline.traces.reader import read_shards
+from pipeline.training.rows import write_rows
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
 
@@ -86,27 +86,20 @@ class Report:
 def write_texts(folder: RunFolder, output: Path) -> Report:
     """Write a finished collection's texts as JSON Lines, in the order of the questions. Raises StorageError."""
     report = Report()
-    beside = output.with_name(f"{output.name}{TMP}")
-    with storing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            for row in read_texts(folder, report):
-                report.add(row)
-                file.write(orjson.dumps(row) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(output)
+    write_rows(read_texts(folder, report), output)
     return report
 
 
 def read_texts(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
-    """The training texts in a collection's traces; of every other question the report learns why it gave none."""
+    """The training texts in a collection's traces; the report counts them, and why every other question gave none."""
     for shard in read_shards(folder, _COLUMNS):
         for trace in shard.iter_rows(named=True):
             report.questions += 1
             decided = dict(_decisions(trace, report))
             if (collected := decided.get("collected")) is not None:
-                yield _row(trace, collected)
+                row = _row(trace, collected)
+                report.add(row)
+                yield row
             elif (rejected := decided.get("rejected")) is not None:
                 report.rejected[rejected["reason"]] += 1
             else:
