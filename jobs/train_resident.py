@@ -22,8 +22,8 @@ _WORLDS = (101, 102)
 _WORLD_SIZES = (3000, 20000)
 _WORLD_OF_CALLS = 2024
 
-_METHODS = {"srp": ["method.num_references=0"], "parog": [], "r3": []}
-"""Methods whose calls are learned, and what is left out of their prompts."""
+_METHODS = {"srp": ["method.num_references=0"], "parog": ["method.planner=prompted"], "r3": []}
+"""Methods whose calls are learned. A finetuned planner is asked the question alone, as ArG's generator is."""
 _OF_METAQA = {"srp": 1.0, "parog": 0.4, "r3.thought": 0.2, "r3.action": 0.35, "r3.verify": 1.0}
 _OF_WORLD = {"srp": 1.0, "parog": 0.6, "r3.thought": 0.2, "r3.action": 0.6, "r3.verify": 1.0}
 """Of the calls, by role: those that say the same each time are soon learned."""
@@ -34,7 +34,8 @@ def prepare(settings: Mapping[str, Any]) -> None:
     folder = Path(settings["material"])
     texts, untrained = Path(settings["texts"]), Path(settings["model"])
     if not texts.exists():
-        parts = [*_walks(Path(settings["metaqa"]), folder), *_calls(Path(settings["metaqa"]), folder)]
+        sources = Path(settings["metaqa"]), folder, settings["limit"]
+        parts = [*_walks(*sources), *_calls(*sources)]
         taken = write_mixture(parts, texts)
         print(f"{texts}: {taken.total():,} texts ({', '.join(f'{n:,} {role}' for role, n in taken.items())})")
     if not untrained.exists():
@@ -51,9 +52,9 @@ class _Collection(NamedTuple):
     shares: Mapping[str, float]
 
 
-def _walks(metaqa: Path, folder: Path) -> Iterator[Part]:
+def _walks(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
     """ArG's texts."""
-    for collection in (*_metaqa_walks(metaqa), *_sample_walks()):
+    for collection in (*_metaqa_walks(metaqa, limit), *_sample_walks(limit)):
         output = folder / f"{collection.name}.jsonl"
         if not output.exists():
             words = [*collection.words, f"output={output}", f"run.dir={folder}/runs/{collection.name}"]
@@ -61,24 +62,24 @@ def _walks(metaqa: Path, folder: Path) -> Iterator[Part]:
         yield Part(output, collection.shares)
 
 
-def _metaqa_walks(metaqa: Path) -> Iterator[_Collection]:
-    for paths, shares, more in (("known", _KNOWN, []), ("shortest", _SHORTEST, ["run.limit=3000"])):
+def _metaqa_walks(metaqa: Path, limit: int | None) -> Iterator[_Collection]:
+    for paths, shares, most in (("known", _KNOWN, None), ("shortest", _SHORTEST, 3000)):
         for hops in _HOPS:
-            words = [*_dev(metaqa, hops), f"collect.paths={paths}", _held_out(metaqa), *more]
+            words = [*_dev(metaqa, hops), f"collect.paths={paths}", _held_out(metaqa), _at_most(most, limit)]
             yield _Collection(f"walks-{paths}-{hops}", words, shares[hops])
 
 
-def _sample_walks() -> Iterator[_Collection]:
+def _sample_walks(limit: int | None) -> Iterator[_Collection]:
     for seed in _WORLDS:
         for triples in _WORLD_SIZES:
             world = ["dataset=sample", f"dataset.seed={seed}", f"dataset.triples={triples}"]
-            train = [*world, "dataset.split=train", "dataset.questions=1500", "collect.paths=known"]
+            train = [*world, "dataset.split=train", "collect.paths=known", _at_most(1000, limit)]
             yield _Collection(f"walks-sample-{seed}-{triples}", train, _ALL)
-            dev = [*world, "dataset.split=dev", "dataset.questions=500", "collect.paths=shortest"]
+            dev = [*world, "dataset.split=dev", "collect.paths=shortest", _at_most(500, limit)]
             yield _Collection(f"walks-sample-short-{seed}-{triples}", dev, _ALL)
 
 
-def _calls(metaqa: Path, folder: Path) -> Iterator[Part]:
+def _calls(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
     """The calls of the other methods, in the wording that the model will be sent."""
     sample = ["dataset=sample", "dataset.split=train", f"dataset.seed={_WORLD_OF_CALLS}"]
     sources = [(f"metaqa-{hops}", _dev(metaqa, hops), _OF_METAQA) for hops in _HOPS] + [("sample", sample, _OF_WORLD)]
@@ -87,11 +88,16 @@ def _calls(metaqa: Path, folder: Path) -> Iterator[Part]:
             name = f"calls-{method}-{source}"
             run, output = folder / "runs" / name, folder / f"{name}.jsonl"
             if not output.exists():
-                asked = [f"method={method}", *more, *words, "llm=oracle", "llm.prompts=compact", "run.limit=700"]
+                asked = [f"method={method}", *more, *words, "llm=oracle", "llm.prompts=compact", _at_most(700, limit)]
                 _succeed(evaluate.main([*asked, f"run.dir={run}"]))
                 held_out = [_held_out(metaqa)] if source != "sample" else []
                 _succeed(collect.main(["calls", str(run), *held_out, f"output={output}"]))
             yield Part(output, shares)
+
+
+def _at_most(questions: int | None, limit: int | None) -> str:
+    fewest = min((number for number in (questions, limit) if number is not None), default="null")
+    return f"run.limit={fewest}"
 
 
 def _dev(metaqa: Path, hops: int) -> list[str]:

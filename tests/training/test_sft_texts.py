@@ -26,7 +26,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def carried(text: TrainingText, tokenizer: PreTrainedTokenizerFast) -> str:
     """The text of the tokens that carry loss."""
-    (item,) = encode([text], tokenizer, 1000, Counter()).items
+    (item,) = encode([text], tokenizer, 1000, Counter())
     assert [label for label in item["labels"] if label != IGNORED] == [
         token for token, label in zip(item["input_ids"], item["labels"], strict=True) if label != IGNORED
     ]
@@ -53,7 +53,7 @@ def test_what_is_begun_for_the_model_carries_no_loss(tokenizer: PreTrainedTokeni
 
 
 def test_a_text_is_the_prompt_that_a_server_would_render(tokenizer: PreTrainedTokenizerFast) -> None:
-    (item,) = encode([text(WALK)], tokenizer, 1000, Counter()).items
+    (item,) = encode([text(WALK)], tokenizer, 1000, Counter())
     messages = [*text(WALK).messages, {"role": "assistant", "content": WALK}]
     assert item["input_ids"] == tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
 
 from pipeline.datasets.files import lines
@@ -46,18 +47,15 @@ class TrainingText:
 class Encoded:
     """Texts as token ids with labels; an item is what `transformers.Trainer` takes."""
 
-    items: Sequence[dict[str, list[int]]]
+    items: Sequence[np.ndarray]
+    """Per text an array of int32 of shape [2, tokens]: ids above labels."""
 
     def __len__(self) -> int:
         return len(self.items)
 
     def __getitem__(self, place: int) -> dict[str, list[int]]:
-        return self.items[place]
-
-    @property
-    def tokens(self) -> int:
-        """Of all texts."""
-        return sum(len(item["input_ids"]) for item in self.items)
+        ids, labels = self.items[place].tolist()
+        return {"input_ids": ids, "labels": labels}
 
 
 def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
@@ -101,7 +99,7 @@ def encode(
             batch, laid_out, encoded["input_ids"], encoded["offset_mapping"], strict=True
         ):
             item = _label(text, start, ids, offsets)
-            if len(item["input_ids"]) > max_tokens:
+            if item.shape[1] > max_tokens:
                 dropped[f"longer than {max_tokens:,} tokens"] += 1
             else:
                 items.append(item)
@@ -119,9 +117,7 @@ def _lay_out(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> tuple[st
     return whole, len(begun)
 
 
-def _label(
-    text: TrainingText, start: int, ids: Sequence[int], offsets: Sequence[tuple[int, int]]
-) -> dict[str, list[int]]:
+def _label(text: TrainingText, start: int, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
     """Labels for the tokens that overlap a span with loss, and for the one that ends the turn."""
     end = start + len(text.text)
     spans = [(start + begin, start + stop) for begin, stop in text.loss]
@@ -131,7 +127,7 @@ def _label(
         for place, (token, (begin, after)) in enumerate(zip(ids, offsets, strict=True))
     ]
     keep = len(ids) if last is None else last + 1  # what a template adds after the end of the turn is nobody's
-    return {"input_ids": list(ids[:keep]), "labels": labels[:keep]}
+    return np.array([ids[:keep], labels[:keep]], dtype=np.int32)
 
 
 def _batches(texts: Iterable[TrainingText], size: int) -> Iterator[list[TrainingText]]:
