@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
-from random import Random
 
 import aiohttp
 from aiohttp import web
 
-from pipeline.datasets.sample import SampleWorld
-from pipeline.kg.load import load_graph
+from jobs.benchmarks.world import served_world
 from pipeline.kg.port import KnowledgeGraph
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.kg.virtuoso import Server, build_database, replicas
-from pipeline.types import EntityId, Rejected, Relation
+from pipeline.kg.virtuoso import Server
+from pipeline.types import EntityId, Relation
 
 _TRIPLES = 50_000
 _SERVICE_S = 0.05
@@ -34,19 +30,8 @@ _PER_QUERY = 20
 
 def fanout() -> dict[str, float]:
     """Lookups per second of two replicas against one, each with a fixed service time; answers lost with one of them."""
-    world = SampleWorld(triples=_TRIPLES)
-    with tempfile.TemporaryDirectory() as scratch:
-        file, database = Path(scratch) / "graph.nt", Path(scratch) / "database"
-        load_graph(world, "ntriples", file, reject=_refuse)
-        build_database([file], database)
-        ids = sorted({triple.head for triple in world.triples() if isinstance(triple.head, str)})
-        Random(0).shuffle(ids)
-        with replicas(database, 2, Path(scratch)) as servers:
-            return asyncio.run(measure(servers, ids))
-
-
-def _refuse(row: Rejected) -> None:
-    raise ValueError(row.reason)
+    with served_world(_TRIPLES, 2) as (servers, ids):
+        return asyncio.run(measure(servers, ids))
 
 
 async def measure(

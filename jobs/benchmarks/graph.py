@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from pathlib import Path
-from random import Random
 
 from SPARQLWrapper import JSON, SPARQLWrapper
 
-from pipeline.datasets.sample import SampleWorld
-from pipeline.kg.load import load_graph
+from jobs.benchmarks.world import served_world
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.terms import FREEBASE, Terms
-from pipeline.kg.virtuoso import GRAPH, build_database, replicas
-from pipeline.types import EntityId, Rejected
+from pipeline.kg.virtuoso import GRAPH
+from pipeline.types import EntityId
 
 _TRIPLES = 200_000
 _POOL_BATCH = 4_000
@@ -31,19 +27,8 @@ _POOL_BATCH = 4_000
 
 def graph() -> dict[str, float]:
     """Entities expanded per second by the pool and by SPARQLWrapper one by one, on one Virtuoso started for it."""
-    world = SampleWorld(triples=_TRIPLES)
-    with tempfile.TemporaryDirectory() as scratch:
-        file, database = Path(scratch) / "graph.nt", Path(scratch) / "database"
-        load_graph(world, "ntriples", file, reject=_refuse)
-        build_database([file], database)
-        ids = sorted({triple.head for triple in world.triples() if isinstance(triple.head, str)})
-        Random(0).shuffle(ids)
-        with replicas(database, 1, Path(scratch)) as (server,):
-            return asyncio.run(measure([server.endpoint], ids, default_graph=GRAPH))
-
-
-def _refuse(row: Rejected) -> None:
-    raise ValueError(row.reason)
+    with served_world(_TRIPLES, 1) as ((server,), ids):
+        return asyncio.run(measure([server.endpoint], ids, default_graph=GRAPH))
 
 
 async def measure(

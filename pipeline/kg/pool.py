@@ -103,8 +103,6 @@ class Pool:
 
         `hedge` is the quantile of the latencies after which a request is sent twice; None never does so.
         """
-        for url in urls:
-            check_endpoint(url)
         self.endpoints = [Endpoint(url, asyncio.Semaphore(max_inflight), Traffic("graph", url)) for url in urls]
         self._timeout_s = timeout_s
         self._retries = retries
