@@ -23,8 +23,8 @@ from pipeline.training.llama import LlamaShape, make_llama
 
 _ARGUMENTS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=4096")
 _MODEL = LlamaShape(hidden_size=512, layers=8, heads=8, key_value_heads=4)
-"""Large enough for the model to be what keeps a server of two cores busy, as it does on a GPU. Calls to the tests' Llama
-take so little that clients and server contend for the cores, and whoever computes less per call wins."""
+"""Large enough for the model to be what keeps a server of two cores busy, as it does on a GPU. Calls to the tests'
+Llama cost so little that clients and server contend for the cores, and whoever computes less per call wins."""
 _TRIPLES = 1_000
 
 

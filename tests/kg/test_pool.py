@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import pool as pool_module
-from pipeline.kg.pool import Endpoint, Pool
+from pipeline.kg.pool import Endpoint, Pool, check_endpoint
 from tests.support import until
 
 RESULT = '"x"\n1\n'
@@ -286,7 +286,7 @@ async def test_no_server_at_all_is_the_users_mistake() -> None:
 )
 def test_addresses_are_checked(url: str, mend: str) -> None:
     with pytest.raises(UserError, match=mend) as error:
-        pool(url)
+        check_endpoint(url)
     assert "secret" not in str(error.value)
 
 
