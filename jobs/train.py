@@ -48,7 +48,7 @@ def train(settings: Mapping[str, Any]) -> None:
 
     model = settings["model"]
     model = str(Path(model).resolve()) if Path(model).exists() else model  # workers have a folder of their own
-    task = Task(model, texts, recipe, recipe.share(workers.count), workers.gpus)
+    task = Task(model, texts, recipe, recipe.share(workers.count), workers.gpus, workers.sharded)
     made = fine_tune(task, workers, Path(settings["storage"]), Curve(Console(stderr=True)))
     made.save(output, recipe.weights)
     print(f"{output}: a Llama of {made.model.num_parameters():,} weights, its curves in {settings['storage']}")

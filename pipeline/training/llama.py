@@ -63,6 +63,9 @@ class LlamaShape:
     key_value_heads: PositiveInt = 2
     context: PositiveInt = 8192
     """Tokens of prompt and reply together."""
+    tied: bool = False
+    """Whether tokens are written by the same rows that they are read by. What a model of few weights has to copy, names
+    above all, it learns to copy far sooner so: for each token the way from reading to writing it is there already."""
     spread: PositiveFloat = 0.1
     """Standard deviation of the weights. With the usual 0.02, so small a model finds all tokens about equally probable,
     which is right for one that is to be trained, and wrong for one that stands in for a trained one."""
@@ -162,7 +165,7 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         initializer_range=shape.spread,
-        tie_word_embeddings=False,
+        tie_word_embeddings=shape.tied,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -73,7 +73,6 @@ def words(task: str, texts: Path, base: Path, output: Path, *more: str) -> list[
         f"texts={texts}",
         f"model={base}",
         f"output={output}",
-        "weights=float32",
         *given,
         *more,
     ]
@@ -132,9 +131,8 @@ def test_a_killed_training_goes_on(texts: dict[str, Path], base: Path, undisturb
         os.killpg(training.pid, signal.SIGKILL)
     first_step_again = min(steps_told(train(command)))
     assert 1 < first_step_again <= STEPS
-    assert of_steps(tmp_path / "arg", "loss").keys() == {1, 2, 3, 4}
-    expected, got = (load_file(folder / "model.safetensors") for folder in (undisturbed, tmp_path / "arg"))
-    assert max(float((expected[name] - got[name]).abs().max()) for name in expected) < 1e-5
+    for figure in ("loss", "eval_loss"):
+        assert of_steps(tmp_path / "arg", figure) == pytest.approx(of_steps(undisturbed, figure), rel=1e-4)
 
 
 def wait_for_a_checkpoint(storage: Path, training: subprocess.Popen[str]) -> None:

@@ -79,13 +79,15 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Workers:
-    """Who trains: processes of Ray Train, each with a whole copy of the model and a part of every batch."""
+    """Who trains: processes of Ray Train, each with a part of every batch."""
 
     count: PositiveInt = 1
     gpus: bool = False
     """Give each worker a GPU; otherwise it trains on CPUs."""
     cpus: PositiveInt = 1
     """CPUs of each worker."""
+    sharded: bool = False
+    """Each worker holds a part of weights, gradients and optimiser state, where a whole copy does not fit."""
     address: str | None = None
     """The Ray cluster, HOST:PORT; null joins the one that the job runs on, or starts one here."""
     max_failures: NonNegativeInt = 3

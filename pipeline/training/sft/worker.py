@@ -31,6 +31,7 @@ class Task:
     share: int
     """Texts that this worker takes at once."""
     gpus: bool
+    sharded: bool
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def _arguments(task: Task, folder: str, *, evaluate: bool) -> Any:
         report_to="none",
         disable_tqdm=True,
         use_cpu=not task.gpus,
+        fsdp=task.sharded,
         dataloader_pin_memory=task.gpus,
         remove_unused_columns=False,
         seed=recipe.seed,
