@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobs import collect, evaluate, llm
+from pipeline.datasets.files import find
 from pipeline.errors import UserError
 from pipeline.training.mixture import Part, write_mixture
 
@@ -111,9 +112,8 @@ def _dev(metaqa: Path, hops: int) -> list[str]:
 
 def _held_out(metaqa: Path) -> str:
     """The test questions of all hops: a few of the dev questions are among them."""
-    files = [file for hops in _HOPS for file in metaqa.glob(f"{hops}-hop/qa_test.txt*")]
-    if len(files) != len(_HOPS):
-        raise UserError(f"metaqa={metaqa} lacks the test questions that are to be held out: 1-hop/qa_test.txt …")
+    places = [(f"{hops}-hop/qa_test.txt", f"{hops}-hop/vanilla/qa_test.txt") for hops in _HOPS]
+    files = [file for place in places for file in find(metaqa, place, what="MetaQA test questions, to be held out,")]
     return f"material.held_out=[{','.join(map(str, files))}]"
 
 

@@ -1,0 +1,73 @@
+"""What the resident Llama is trained on; its training is any other's (tests/integration/test_fine_tuning.py)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from jobs.train_resident import prepare
+from pipeline import config
+from pipeline.errors import UserError
+
+FACTS = """\
+Nine Lanterns|directed_by|Ada Orsa
+Nine Lanterns|starred_actors|Bo Vask
+Nine Lanterns|release_year|1994
+The Salt Road|directed_by|Ada Orsa
+The Salt Road|starred_actors|Cy Thorn
+The Salt Road|release_year|2001
+"""
+QUESTIONS = {
+    1: ("who directed [Nine Lanterns]\tAda Orsa", "movie_to_director"),
+    2: ("when did the films of [Ada Orsa] come out\t1994|2001", "director_to_movie_to_year"),
+    3: ("who acts in films of the director of [Nine Lanterns]\tCy Thorn", "movie_to_director_to_movie_to_actor"),
+}
+HELD_OUT = "which film has [Bo Vask]\tNine Lanterns"
+
+
+@pytest.fixture
+def metaqa(tmp_path: Path) -> Path:
+    """A MetaQA of two films, one of its dev questions a test question too."""
+    folder = tmp_path / "MetaQA"
+    for hops, (question, type) in QUESTIONS.items():
+        vanilla = folder / f"{hops}-hop" / "vanilla"
+        vanilla.mkdir(parents=True)
+        dev = [question, HELD_OUT] if hops == 1 else [question]
+        (vanilla / "qa_dev.txt").write_text("\n".join(dev) + "\n", encoding="utf-8")
+        (vanilla / "qa_test.txt").write_text(HELD_OUT + "\n", encoding="utf-8")
+        types = [type, "actor_to_movie"] if hops == 1 else [type]
+        (folder / f"{hops}-hop" / "qa_dev_qtype.txt").write_text("\n".join(types) + "\n", encoding="utf-8")
+    (folder / "kb.txt").write_text(FACTS, encoding="utf-8")
+    return folder
+
+
+def test_texts_and_an_untrained_llama(metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_of_each_offer = {hops: {"": 4.0} for hops in QUESTIONS}
+    monkeypatch.setattr("jobs.train_resident._KNOWN", all_of_each_offer)
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'resident'}", "limit=3", "shape.vocabulary=700"]
+    settings = config.compose(words, name="train_resident")
+    prepare(settings)
+    rows = [json.loads(line) for line in Path(settings["texts"]).read_text("utf-8").splitlines()]
+    roles = Counter(row.get("role", "arg") for row in rows)
+    assert {"arg", "srp.judge", "parog.plan", "r3.action"} <= roles.keys()
+    assert all(row["messages"][0] == {"role": "system", "content": row["role"]} for row in rows if "messages" in row)
+    assert {row["split"] for row in rows} == {"dev", "train"}
+    asked = {row["question"] for row in rows if "question" in row}
+    assert "who acts in films of the director of Nine Lanterns" in asked
+    assert not any("which film has Bo Vask" in json.dumps(row) for row in rows)
+    model = AutoModelForCausalLM.from_pretrained(settings["model"])
+    assert model.config.tie_word_embeddings
+    before = Path(settings["texts"]).stat().st_mtime_ns
+    prepare(settings)
+    assert Path(settings["texts"]).stat().st_mtime_ns == before
+
+
+def test_test_questions_that_are_not_there_are_named(metaqa: Path, tmp_path: Path) -> None:
+    (metaqa / "2-hop" / "vanilla" / "qa_test.txt").unlink()
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'resident'}"]
+    with pytest.raises(UserError, match="MetaQA test questions, to be held out"):
+        prepare(config.compose(words, name="train_resident"))
