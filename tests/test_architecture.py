@@ -29,9 +29,9 @@ APART = {"methods", "evaluation"}
 
 ONLY_IN = {
     "ray": ("pipeline.engine", "pipeline.llm.serve"),
-    **dict.fromkeys(
-        ("torch", "transformers", "tokenizers", "safetensors"), ("pipeline.training", "pipeline.retrieval.dense")
-    ),
+    **dict.fromkeys(("torch", "transformers", "safetensors"), ("pipeline.training", "pipeline.retrieval.dense")),
+    "tokenizers": ("pipeline.training", "pipeline.llm.embedded"),
+    "ctranslate2": ("pipeline.llm.embedded",),
     "vllm": ("pipeline.llm.serve",),
     "pyarrow": ("pipeline.traces", "pipeline.datasets.rog"),  # RoG's questions are distributed as Parquet
 }
