@@ -123,10 +123,13 @@ class Reply:
     def _draw(self, logprobs: Array) -> int:
         """A token by its probability at the temperature, among the fewest that have `top_p` of it together."""
         weights = np.exp((logprobs - logprobs.max()).astype(np.float64) / self._sampling.temperature)
-        order = np.argsort(-weights, kind="stable")
-        reached = np.cumsum(weights[order]) / weights.sum()
-        kept = int(np.searchsorted(reached, self._sampling.top_p)) + 1
-        return int(order[np.searchsorted(reached, self._random.random() * reached[:kept][-1])])
+        if self._sampling.top_p < 1:
+            order = np.argsort(-weights)
+            kept = int(np.searchsorted(np.cumsum(weights[order]), self._sampling.top_p * weights.sum())) + 1
+            weights[order[kept:]] = 0
+        # In the order of ids: in that of weights, a token could take another's place by the noise of a batch.
+        reached = np.cumsum(weights)
+        return int(np.searchsorted(reached, self._random.random() * reached[-1], side="right"))
 
     def _report(self, taken: int, logprobs: Array) -> dict[int, float]:
         count = self._sampling.logprobs or 0
