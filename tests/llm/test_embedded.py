@@ -7,6 +7,8 @@ import json
 import math
 import pickle
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -297,6 +299,23 @@ class TestCheckpoints:
             async with embedded(other) as changed:
                 assert changed.identity != model.identity
 
+    def test_nothing_of_torch_is_needed(self, llama: Path) -> None:
+        program = """
+import asyncio, sys
+sys.modules |= dict.fromkeys(("torch", "transformers", "safetensors"))  # as if they were not installed
+from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.prompt import Call, Message, Sampling
+
+async def main():
+    async with EmbeddedModel(model=sys.argv[1]) as model:
+        call = Call(None, (Message("user", "Who?"),), Sampling(max_tokens=3), key="k", seed=1)
+        print((await model.complete(call)).completion_tokens)
+
+asyncio.run(main())
+"""
+        done = subprocess.run([sys.executable, "-c", program, llama], capture_output=True, text=True, check=False)
+        assert done.stdout == "3\n", done.stderr
+
     def test_pickles(self, llama: Path) -> None:
         assert pickle.loads(pickle.dumps(embedded(llama))) == embedded(llama)
 
@@ -431,6 +450,11 @@ class TestMistakes:
 
 
 class TestManyCalls:
+    async def test_one_call_after_the_other_on_one_thread(self, llama: Path) -> None:
+        async with EmbeddedModel(model=str(llama), threads=1) as model, asyncio.timeout(60):
+            for messages in asked(20):
+                await model.complete(call(messages))
+
     async def test_calls_that_are_given_up_leave_the_others_alone(self, llama: Path) -> None:
         prompts = asked(40)
         async with embedded(llama) as model:

@@ -37,9 +37,7 @@ class Batches:
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(reply, done))
         if len(self._working) < self._threads:
-            working = asyncio.create_task(self._work())
-            self._working.add(working)
-            working.add_done_callback(self._working.discard)
+            self._working.add(asyncio.create_task(self._work()))
         await done
 
     async def close(self) -> None:
@@ -52,19 +50,23 @@ class Batches:
         """Write until nothing waits."""
         await asyncio.sleep(0)  # calls that are made together come together
         while batch := self._next():
-            replies = [waiting.reply for waiting in batch]
             try:
+                replies = [waiting.reply for waiting in batch]
                 await asyncio.get_running_loop().run_in_executor(self._pool, self._write, replies)
             except Exception as error:  # noqa: BLE001 — whatever it is, each of them has to be told
                 for waiting in batch:
                     if not waiting.done.done():
                         waiting.done.set_exception(error)
-                continue
-            for waiting in batch:
-                if waiting.reply.finish_reason is None:
-                    self._waiting.append(waiting)
-                elif not waiting.done.done():
-                    waiting.done.set_result(None)
+            else:
+                self._settle(batch)
+        self._working -= {asyncio.current_task()}  # at once: a call that comes now has to find a place free
+
+    def _settle(self, batch: Sequence[_Waiting]) -> None:
+        for waiting in batch:
+            if waiting.reply.finish_reason is None:
+                self._waiting.append(waiting)
+            elif not waiting.done.done():
+                waiting.done.set_result(None)
 
     def _next(self) -> list[_Waiting]:
         """The one that has waited longest, and those that are most like it; those that were cancelled are dropped."""
