@@ -106,7 +106,7 @@ _PLACES = (
     *("llm.base_urls", "llm.api_key_env", "llm.connect_timeout_s", "llm.timeout_s", "llm.max_retries", "llm.backoff_s"),
     *("llm.max_backoff_s", "llm.breaker_failures", "llm.breaker_reset_s", "llm.latency_s"),
     *("llm.replicas", "llm.autoscale", "llm.tensor_parallel", "llm.prefix_routing", "llm.resources", "llm.placement"),
-    *("llm.accelerator", "llm.host", "llm.port", "llm.start_timeout_s"),
+    *("llm.accelerator", "llm.host", "llm.port", "llm.start_timeout_s", "llm.threads"),
 )
 """Keys that say where and how fast a run happens, not what it computes: a resume may change them."""
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.datasets.sample import SampleWorld
+from tests.support import refuse
+
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -20,6 +23,16 @@ def shared_data() -> Path:
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small Llama with random weights, as `kgqa llm make` makes it."""
+    from pipeline.training.llama import LlamaShape, make_llama  # which imports all methods
+
+    folder = tmp_path_factory.mktemp("models") / "llama"
+    make_llama(SampleWorld(), refuse, LlamaShape(), seed=0).save(folder)
     return folder
 
 

@@ -30,9 +30,10 @@ APART = {"methods", "evaluation"}
 ONLY_IN = {
     "ray": ("pipeline.engine", "pipeline.llm.serve", "pipeline.training.sft.job"),
     **dict.fromkeys(
-        ("torch", "transformers", "tokenizers", "safetensors", "peft"),
-        ("pipeline.training", "pipeline.retrieval.dense"),
+        ("torch", "transformers", "safetensors", "peft"), ("pipeline.training", "pipeline.retrieval.dense")
     ),
+    "tokenizers": ("pipeline.training", "pipeline.llm.embedded"),
+    "ctranslate2": ("pipeline.llm.embedded",),
     "vllm": ("pipeline.llm.serve",),
     "pyarrow": ("pipeline.traces", "pipeline.datasets.rog"),  # RoG's questions are distributed as Parquet
 }

@@ -120,15 +120,10 @@ class EndpointModel(Calls, OneModel):
         """
         weigh = self._weigh_reported if self.approximate_choices else self._weigh_exactly
         logprobs, payload = await weigh(call)
-        highest = max(logprobs.values())
-        weights = {choice: math.exp(logprob - highest) for choice, logprob in logprobs.items()}
-        total = sum(weights.values())
-        probabilities = {choice: weight / total for choice, weight in weights.items()}
-        return Completion(
-            text=max(probabilities, key=probabilities.__getitem__),
+        return Completion.of_choices(
+            logprobs,
             prompt_tokens=_usage(payload, "prompt_tokens"),
             completion_tokens=_usage(payload, "completion_tokens"),
-            probabilities=probabilities,
         )
 
     async def _weigh_exactly(self, call: Call) -> tuple[dict[str, float], dict[str, Any]]:

@@ -8,6 +8,7 @@ through the same `parse`.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,20 @@ class Completion:
     """Per generated token, the natural log-probabilities reported there, its own first; None when not asked for."""
     probabilities: Mapping[str, float] | None = None
     """For `choose`: the probability of each choice, summing to 1. None for a plain completion."""
+
+    @classmethod
+    def of_choices(cls, logprobs: Mapping[str, float], *, prompt_tokens: int, completion_tokens: int) -> Completion:
+        """The softmax over choices of the log-probabilities that a model has for them (methods.md §4.6)."""
+        highest = max(logprobs.values())
+        weights = {choice: math.exp(logprob - highest) for choice, logprob in logprobs.items()}
+        total = sum(weights.values())
+        probabilities = {choice: weight / total for choice, weight in weights.items()}
+        return cls(
+            text=max(probabilities, key=probabilities.__getitem__),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            probabilities=probabilities,
+        )
 
 
 class Prompt(ABC, Generic[T]):

@@ -12,10 +12,9 @@ import contextlib
 import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import fields
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,12 +24,11 @@ from pydantic.dataclasses import dataclass
 from ray.exceptions import RayError, RayTaskError
 
 from pipeline.errors import UserError
+from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.endpoint import Calls
 from pipeline.local_server import free_ports
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_DECIDING = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
-"""What decides the answers of a checkpoint: weights, configuration, tokenizer and chat template."""
 _EXTRAS = "kgqa-pipeline[gpu], or kgqa-pipeline[cpu-server] without a GPU"
 
 
@@ -247,27 +245,9 @@ def _name(source: str) -> str:
     """What a model or an adapter is called: of a folder, its name and a digest of what is in it."""
     folder = Path(source)
     if folder.is_dir():
-        return f"{folder.resolve().name}@{_digest(folder)}"
+        return f"{folder.resolve().name}@{digest_of(folder)}"
     if "://" not in source and (folder.is_absolute() or source.startswith(".") or source.count("/") > 1):
         raise UserError(
             f"{source} is no folder on this machine: name the folder of a checkpoint, or a Hugging Face name"
         )
     return source
-
-
-@lru_cache
-def _digest(folder: Path) -> str:
-    """Digest of the files that decide what a checkpoint answers. It reads them whole: weights may differ anywhere."""
-    files = sorted({file for pattern in _DECIDING for file in folder.glob(pattern)})
-    if not files:
-        raise UserError(f"{folder} holds no checkpoint: there is no config.json and no file of weights in it")
-    whole = hashlib.blake2b(digest_size=4)
-    with ThreadPoolExecutor() as pool:
-        for file, digest in zip(files, pool.map(_digest_of_file, files), strict=True):
-            whole.update(file.name.encode() + digest)
-    return whole.hexdigest()
-
-
-def _digest_of_file(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").digest()

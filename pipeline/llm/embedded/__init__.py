@@ -1,0 +1,1 @@
+"""A Llama in this process, on the CPU: `llm=embedded`."""

@@ -1,0 +1,113 @@
+"""A Llama in this process and the same one on a real vLLM answer alike; on Ray, each worker has one of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline.errors import ContextOverflow
+from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.endpoint import EndpointModel
+from pipeline.llm.prompt import Completion, Message, Sampling
+from pipeline.llm.vllm import VllmServer
+from pipeline.methods.arg.tokens import CLASSES, OPEN, RETRIEVE_ENTITY
+from tests.integration.conftest import CONTEXT, RayCluster
+from tests.integration.test_vllm import kgqa
+from tests.llm.reference import BEGUN, CHAT, call
+
+PROMPTS: list[Sequence[Message]] = [
+    CHAT,
+    BEGUN,
+    (*CHAT, Message("assistant", "")),
+    (*CHAT, Message("assistant", "à 漢 \n")),
+    (Message("user", "Write<|eot_id|> <paragraph> à 漢字 🙂\t[Utility:5]"),),
+    *[(Message("user", f"Where was the wife of number {n} born?"),) for n in range(15)],
+]
+
+
+@pytest.fixture
+async def served(vllm_server: VllmServer) -> AsyncIterator[EndpointModel]:
+    async with EndpointModel(base_urls=(vllm_server.base_url,)) as model:
+        yield model
+
+
+@pytest.fixture
+async def embedded(llama: Path) -> AsyncIterator[EmbeddedModel]:
+    async with EmbeddedModel(model=str(llama), threads=1) as model:
+        yield model
+
+
+def assert_alike(ours: Completion, theirs: Completion) -> None:
+    """The same but for the noise of floats, down to what tokens are called."""
+    assert ours.text == theirs.text
+    assert ours.finish_reason == theirs.finish_reason
+    assert (ours.prompt_tokens, ours.completion_tokens) == (theirs.prompt_tokens, theirs.completion_tokens)
+    assert (ours.logprobs is None) == (theirs.logprobs is None)
+    for mine, other in zip(ours.logprobs or (), theirs.logprobs or (), strict=True):
+        assert next(iter(mine)) == next(iter(other))
+        assert dict(mine) == pytest.approx(dict(other), abs=1e-3)
+
+
+@pytest.mark.parametrize("logprobs", [None, 0, 1, 6])
+async def test_the_same_tokens_text_and_log_probabilities(
+    embedded: EmbeddedModel, served: EndpointModel, logprobs: int | None
+) -> None:
+    names = set()
+    for messages in PROMPTS:
+        asked = call(messages, Sampling(max_tokens=16, logprobs=logprobs))
+        ours = await embedded.complete(asked)
+        assert_alike(ours, await served.complete(asked))
+        names |= {name for position in ours.logprobs or () for name in position}
+    if logprobs == 6:
+        assert "" in names, "some tokens were parts of characters"
+
+
+async def test_the_same_ends(embedded: EmbeddedModel, served: EndpointModel) -> None:
+    ended = 0
+    for messages in PROMPTS:
+        text = (await embedded.complete(call(messages, Sampling(max_tokens=40)))).text
+        stops = [("\n",), (text[5:9],), (text[30:31], text[20:24], text[20:40]), (OPEN, RETRIEVE_ENTITY, text[12:14])]
+        for stop in stops:
+            asked = call(messages, Sampling(max_tokens=40, stop=stop, logprobs=2))
+            ours = await embedded.complete(asked)
+            assert_alike(ours, await served.complete(asked))
+            ended += ours.finish_reason == "stop"
+    assert ended >= 3 * len(PROMPTS)
+
+
+async def test_the_same_probabilities_of_choices(embedded: EmbeddedModel, served: EndpointModel) -> None:
+    for messages in PROMPTS:
+        for members in CLASSES.values():
+            asked = call(messages, choices=members)
+            ours, theirs = await embedded.choose(asked), await served.choose(asked)
+            assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-3)
+            assert_alike(ours, theirs)
+
+
+async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> None:
+    assert embedded.context_length == served.context_length == CONTEXT
+    words = CONTEXT - len(embedded._chat.prompt([Message("user", "")]))
+    almost = call([Message("user", " who" * (words - 3))])
+    ours = await embedded.complete(almost)
+    assert 0 < CONTEXT - ours.prompt_tokens == ours.completion_tokens < 4
+    assert_alike(ours, await served.complete(almost))
+    for model in (embedded, served):
+        with pytest.raises(ContextOverflow):
+            await model.complete(call([Message("user", " who" * (words + 1))]))
+
+
+def test_each_worker_of_a_ray_cluster_has_its_own(llama: Path, ray_cluster: RayCluster, tmp_path: Path) -> None:
+    words = ["method=arg", "method.max_new_tokens=12", "dataset.triples=2000", "run.limit=20"]
+    words += ["llm=embedded", f"llm.model={llama}"]
+    served = []
+    for folder, engine in (("local", []), ("ray", ["engine=ray", "engine.workers=2", "engine.shard_size=5"])):
+        done = kgqa("evaluate", *words, *engine, f"run.dir={tmp_path / folder}", cluster=ray_cluster)
+        assert done.returncode == 0, done.stderr
+        (point,) = json.loads((tmp_path / folder / "summary.json").read_text())["points"]
+        assert (point["questions"], point["failed"]) == (20, 0)
+        served.append(yaml.safe_load((tmp_path / folder / "run.yaml").read_text())["served"])
+    assert served[0] == served[1]

@@ -1,0 +1,69 @@
+"""What `transformers` makes of a checkpoint: the measure for everything else that answers from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from pipeline.llm.prompt import Call, Message, Sampling
+from tests.llm.support import Ask
+
+CHAT = (Message("system", "Answer briefly."), Message("user", "Who wrote Nine Lanterns?"))
+BEGUN = (*CHAT, Message("assistant", "[Retrieve Relation] book.book.author"))
+SHORT = Sampling(max_tokens=12)
+
+
+def call(
+    messages: Sequence[Message], sampling: Sampling = SHORT, *, seed: int = 7, choices: Sequence[str] = ()
+) -> Call:
+    """A call with these messages."""
+    return Call(Ask("?"), tuple(messages), sampling, key="k", seed=seed, choices=tuple(choices))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A checkpoint in `transformers`, in float32."""
+
+    model: LlamaForCausalLM
+    tokenizer: PreTrainedTokenizerBase
+
+    @classmethod
+    def of(cls, folder: Path) -> Reference:
+        """As it lies in a folder."""
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        return cls(model.eval(), AutoTokenizer.from_pretrained(folder))
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """The prompt."""
+        chat = [message._asdict() for message in messages]
+        answered = messages[-1].role != "assistant"
+        text = self.tokenizer.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=answered, continue_final_message=not answered
+        )
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def next_logprobs(self, messages: Sequence[Message]) -> torch.Tensor:
+        """Of each token as the next one."""
+        return self.logprobs_after(self.ids(messages))
+
+    def logprobs_after(self, ids: Sequence[int]) -> torch.Tensor:
+        """Of each token after some."""
+        with torch.no_grad():
+            return self.model(torch.tensor([list(ids)])).logits[0, -1].log_softmax(-1)
+
+    def greedy(self, messages: Sequence[Message], count: int) -> list[int]:
+        """The most probable tokens, one after the other."""
+        ids = self.ids(messages)
+        written: list[int] = []
+        for _ in range(count):
+            written.append(int(self.logprobs_after([*ids, *written]).argmax()))
+        return written
+
+    def probabilities(self, messages: Sequence[Message], choices: Sequence[str]) -> dict[str, float]:
+        """Of some tokens as the next one, summing to 1."""
+        ids = [self.tokenizer.convert_tokens_to_ids(choice) for choice in choices]
+        return dict(zip(choices, self.next_logprobs(messages)[ids].softmax(-1).tolist(), strict=True))

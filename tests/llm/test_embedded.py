@@ -1,0 +1,498 @@
+"""A Llama in this process, held against `transformers`. Against vLLM: `tests/integration/test_embedded.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import pickle
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from pipeline.errors import ContextOverflow, ServiceError, UserError
+from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.prompt import Message, Sampling
+from pipeline.methods.arg.tokens import CLASSES, OPEN
+from tests.jobs.conftest import evaluate, kgqa
+from tests.jobs.support import Kgqa
+from tests.llm.reference import BEGUN, CHAT, Reference, call
+
+__all__ = ["evaluate", "kgqa"]
+"""Fixtures that run a command."""
+
+LONG = Sampling(max_tokens=40)
+
+
+@pytest.fixture(scope="module")
+def reference(llama: Path) -> Reference:
+    return Reference.of(llama)
+
+
+@pytest.fixture
+def copied(llama: Path, tmp_path: Path) -> Path:
+    """A copy of the Llama's folder, to be changed."""
+    return Path(shutil.copytree(llama, tmp_path / "copy"))
+
+
+def embedded(folder: Path) -> EmbeddedModel:
+    return EmbeddedModel(model=str(folder), threads=2)
+
+
+def change(folder: Path, name: str, **settings: object) -> None:
+    """Change settings in a file of JSON; None takes one away."""
+    file = folder / name
+    changed = json.loads(file.read_text()) | settings
+    file.write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
+
+
+def asked(count: int) -> list[tuple[Message, ...]]:
+    """Prompts of very different lengths."""
+    return [(Message("user", " ".join(f"word {n}" for n in range(7 * number % 60 + 1))),) for number in range(count)]
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("messages", [CHAT, BEGUN], ids=["answers", "continues"])
+    async def test_choices_are_exact_softmaxes_over_their_class(
+        self, llama: Path, reference: Reference, messages: Sequence[Message]
+    ) -> None:
+        async with embedded(llama) as model:
+            for members in CLASSES.values():
+                weighed = await model.choose(call(messages, choices=members))
+                assert weighed.probabilities == pytest.approx(reference.probabilities(messages, members), abs=1e-4)
+                assert weighed.text == max(members, key=(weighed.probabilities or {}).__getitem__)
+                assert (weighed.prompt_tokens, weighed.completion_tokens) == (len(reference.ids(messages)), 1)
+            with pytest.raises(UserError, match=r"'no token' is \d tokens"):
+                await model.choose(call(messages, choices=("[Unrelevant]", "no token")))
+
+    @pytest.mark.parametrize("messages", [CHAT, BEGUN], ids=["answers", "continues"])
+    async def test_the_most_probable_tokens_and_their_log_probabilities(
+        self, llama: Path, reference: Reference, messages: Sequence[Message]
+    ) -> None:
+        ids = reference.ids(messages)
+        expected = reference.greedy(messages, 12)
+        async with embedded(llama) as model:
+            greedy = await model.complete(call(messages, Sampling(max_tokens=12, logprobs=5)))
+            plain = await model.complete(call(messages, Sampling(max_tokens=12)))
+        assert greedy.text == plain.text
+        assert plain.logprobs is None
+        assert greedy.text.startswith(reference.tokenizer.decode(expected).rstrip("\N{REPLACEMENT CHARACTER}"))
+        assert (greedy.prompt_tokens, greedy.completion_tokens, greedy.finish_reason) == (len(ids), 12, "length")
+        assert len(greedy.logprobs or ()) == 12
+        for place, position in enumerate(greedy.logprobs or ()):
+            best = reference.logprobs_after([*ids, *expected[:place]]).topk(5)
+            assert best.indices[0] == expected[place]
+            assert list(position.values()) == pytest.approx(best.values[: len(position)].tolist(), abs=1e-3)
+
+    async def test_every_prompt_of_a_batch_gets_what_it_gets_alone(self, llama: Path) -> None:
+        calls = [
+            call(messages, sampling, seed=number)
+            for number, messages in enumerate(asked(24))
+            for sampling in (
+                Sampling(max_tokens=9, logprobs=3),
+                Sampling(max_tokens=20, stop=("\n", OPEN)),
+                Sampling(max_tokens=9, temperature=0.7, top_p=0.9),
+            )
+        ]
+        async with embedded(llama) as model:
+            together = await asyncio.gather(*map(model.complete, calls))
+            alone = [await model.complete(each) for each in calls]
+        for one, other in zip(together, alone, strict=True):
+            assert (one.text, one.finish_reason, one.completion_tokens) == (
+                other.text,
+                other.finish_reason,
+                other.completion_tokens,
+            )
+            for ours, theirs in zip(one.logprobs or (), other.logprobs or (), strict=True):
+                assert dict(ours) == pytest.approx(dict(theirs), abs=1e-4)
+        assert len({one.text for one in together}) > len(calls) / 2
+
+    async def test_a_prompt_far_longer_than_the_others(self, llama: Path, reference: Reference) -> None:
+        long = (Message("user", " ".join(f"word {n}" for n in range(1200))),)
+        async with embedded(llama) as model:
+            weighed, _ = await asyncio.gather(
+                model.choose(call(long, choices=CLASSES["utility"])),
+                model.choose(call(CHAT, choices=CLASSES["utility"])),
+            )
+        assert weighed.prompt_tokens > 2048
+        assert weighed.probabilities == pytest.approx(reference.probabilities(long, CLASSES["utility"]), abs=1e-4)
+
+
+class TestEnds:
+    @pytest.mark.parametrize("place", [(6, 10), (3, 4), (0, 3), (11, 12), (9, 30)])
+    async def test_a_stop_string_is_left_out_with_all_that_follows(self, llama: Path, place: tuple[int, int]) -> None:
+        async with embedded(llama) as model:
+            whole = await model.complete(call(CHAT, LONG))
+            stop = whole.text[slice(*place)]
+            stopped = await model.complete(call(CHAT, Sampling(max_tokens=40, stop=("never met", stop), logprobs=1)))
+        assert (stopped.text, stopped.finish_reason) == (whole.text.partition(stop)[0], "stop")
+        assert stopped.completion_tokens == len(stopped.logprobs or ()) < whole.completion_tokens
+        written = [next(iter(position)) for position in stopped.logprobs or ()]
+        assert stop in "".join(written), "the tokens that hold it are counted"
+        assert stop not in "".join(written[:-1])
+
+    async def test_a_token_that_is_a_stop_string_ends_its_reply(self, copied: Path) -> None:
+        force(copied, OPEN)
+        async with embedded(copied) as model:
+            stopped = await model.complete(call(CHAT, Sampling(max_tokens=40, stop=(OPEN,), logprobs=2)))
+            onward = await model.complete(call(CHAT, Sampling(max_tokens=3)))
+        assert (stopped.text, stopped.finish_reason, stopped.completion_tokens) == ("", "stop", 1)
+        assert next(iter((stopped.logprobs or ())[0])) == OPEN
+        assert onward.text == 3 * OPEN
+
+    @pytest.mark.parametrize("token", ["<|eot_id|>", "<|end_of_text|>"], ids=["tokenizer", "settings"])
+    async def test_the_end_of_a_turn_is_counted_and_not_shown(self, copied: Path, token: str) -> None:
+        change(copied, "generation_config.json", eos_token_id=[1])
+        force(copied, token)
+        async with embedded(copied) as model:
+            ended = await model.complete(call(CHAT, Sampling(max_tokens=5, logprobs=2)))
+        assert (ended.text, ended.finish_reason, ended.completion_tokens) == ("", "stop", 1)
+        assert next(iter((ended.logprobs or ())[0])) == token
+
+    async def test_a_special_token_is_counted_and_not_shown(self, copied: Path) -> None:
+        force(copied, "<|start_header_id|>")
+        async with embedded(copied) as model:
+            done = await model.complete(call(CHAT, Sampling(max_tokens=5, stop=("<|start_header_id|>",))))
+        assert (done.text, done.finish_reason, done.completion_tokens) == ("", "length", 5)
+
+    async def test_a_full_context(self, llama: Path, copied: Path) -> None:
+        change(copied, "config.json", max_position_embeddings=40)
+        async with embedded(copied) as model:
+            assert model.context_length == 40
+            done = await model.complete(call(CHAT, Sampling(max_tokens=100)))
+            assert done.finish_reason == "length"
+            assert done.prompt_tokens + done.completion_tokens == 40
+            for ask in (model.complete, model.choose):
+                with pytest.raises(ContextOverflow, match="the prompt has 49 tokens, and the Llama's context is of 40"):
+                    await ask(call([*CHAT, Message("user", " who" * 11)], choices=CLASSES["utility"]))
+
+
+def force(folder: Path, token: str) -> None:
+    """Change the weights so that this token is by far the most probable one, everywhere."""
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    id = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(token)
+    with torch.no_grad():
+        for layer in model.model.layers:  # none adds anything to what goes through it
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.model.embed_tokens.weight.abs_()
+        model.lm_head.weight[id] = 9 * model.lm_head.weight.max()
+    model.save_pretrained(folder)
+
+
+class TestDraws:
+    async def test_a_seed_decides_what_is_drawn(self, llama: Path) -> None:
+        drawn = Sampling(max_tokens=12, temperature=1.0)
+        async with embedded(llama) as model:
+            once, again, other = [(await model.complete(call(CHAT, drawn, seed=seed))).text for seed in (1, 1, 2)]
+        assert once == again != other
+
+    async def test_tokens_are_drawn_by_their_probability_at_the_temperature(
+        self, llama: Path, reference: Reference
+    ) -> None:
+        probabilities = (reference.next_logprobs(CHAT) / 0.25).softmax(-1)
+        best = probabilities.topk(3)
+        sampling = Sampling(max_tokens=1, temperature=0.25, logprobs=0)
+        async with embedded(llama) as model:
+            drawn = await asyncio.gather(*(model.complete(call(CHAT, sampling, seed=seed)) for seed in range(600)))
+        counts = Counter(next(iter((one.logprobs or ())[0])) for one in drawn)
+        for id, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            share = counts[reference.tokenizer.decode([id])] / 600
+            assert share == pytest.approx(probability, abs=4 * math.sqrt(probability / 600))
+
+    async def test_each_token_is_drawn_after_those_that_were_drawn(self, llama: Path, reference: Reference) -> None:
+        sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=4)
+        ids = reference.ids(CHAT)
+        async with embedded(llama) as model:
+            drawn = await model.complete(call(CHAT, sampling, seed=3))
+        written: list[int] = []
+        for position in drawn.logprobs or ():
+            logprobs = reference.logprobs_after([*ids, *written])
+            own, *others = position.values()
+            written.append(int((logprobs - own).abs().argmin()))
+            assert logprobs[written[-1]] == pytest.approx(own, abs=1e-4)
+            assert others == pytest.approx(
+                [value for value in logprobs.topk(4).values.tolist() if abs(value - own) > 1e-4][:3], abs=1e-4
+            )
+        assert drawn.text.startswith(reference.tokenizer.decode(written).rstrip("\N{REPLACEMENT CHARACTER}"))
+        assert written != reference.greedy(CHAT, 8)
+
+    async def test_a_small_nucleus_leaves_the_most_probable_token(self, llama: Path) -> None:
+        async with embedded(llama) as model:
+            greedy = await model.complete(call(CHAT, LONG))
+            nucleus = Sampling(max_tokens=40, temperature=1.0, top_p=1e-6)
+            assert (await model.complete(call(CHAT, nucleus, seed=5))).text == greedy.text
+
+
+def saved(tmp_path: Path, llama: Path, *, dtype: torch.dtype = torch.float32, **settings: object) -> Path:
+    """A Llama of another shape with the same tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(llama)
+    shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = LlamaConfig(vocab_size=len(tokenizer) + 7, initializer_range=0.2, eos_token_id=2, **(shape | settings))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = LlamaForCausalLM(config).to(dtype)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.copy_(torch.linspace(0.5, 1.5, len(weight)))
+    model.save_pretrained(tmp_path / "model", max_shard_size="100KB" if dtype is torch.float32 else "1GB")
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {},
+            {"dtype": torch.float16},
+            {"dtype": torch.bfloat16},
+            {"tie_word_embeddings": True},
+            {"num_key_value_heads": 4},
+            {"num_key_value_heads": 1},
+            {"head_dim": 24, "num_key_value_heads": 2},
+            {"rms_norm_eps": 0.3},
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        ],
+        ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()) or "shards",
+    )
+    async def test_every_shape_of_a_llama(self, tmp_path: Path, llama: Path, settings: dict[str, object]) -> None:
+        folder = saved(tmp_path, llama, **settings)
+        expected = Reference.of(folder)
+        messages = asked(6)[5]
+        async with embedded(folder) as model:
+            weighed = await model.choose(call(messages, choices=CLASSES["utility"]))
+            greedy = await model.complete(call(messages, Sampling(max_tokens=8, logprobs=1)))
+        assert weighed.probabilities == pytest.approx(expected.probabilities(messages, CLASSES["utility"]), abs=1e-4)
+        ids, written = expected.ids(messages), expected.greedy(messages, 8)
+        own = [float(expected.logprobs_after([*ids, *written[:place]]).max()) for place in range(8)]
+        assert [next(iter(position.values())) for position in greedy.logprobs or ()] == pytest.approx(own, abs=1e-3)
+
+    async def test_settings_as_older_versions_of_transformers_wrote_them(self, tmp_path: Path, llama: Path) -> None:
+        theta = {"rope_type": "default", "rope_theta": 500.0}
+        folder = saved(tmp_path, llama, rope_parameters=theta, num_key_value_heads=4)
+        async with embedded(folder) as model:
+            now = await model.choose(call(CHAT, choices=CLASSES["utility"]))
+        change(folder, "config.json", rope_parameters=None, rope_theta=500.0, rope_scaling=None, head_dim=None)
+        async with embedded(folder) as model:
+            then = await model.choose(call(CHAT, choices=CLASSES["utility"]))
+        assert now == then
+
+    async def test_the_identity_is_what_the_folder_holds_and_not_where(self, llama: Path, copied: Path) -> None:
+        async with embedded(llama) as model, embedded(copied) as same:
+            assert model.identity == same.identity == model.identity_of("arg.relations")
+            assert str(llama) not in model.identity
+            assert model.label is None
+        for name in ("model.safetensors", "tokenizer.json", "chat_template.jinja"):
+            other = copied.with_name(name)
+            shutil.copytree(llama, other)
+            with (other / name).open("ab") as file:
+                file.write(b"\n")
+            async with embedded(other) as changed:
+                assert changed.identity != model.identity
+
+    def test_nothing_of_torch_is_needed(self, llama: Path) -> None:
+        program = """
+import asyncio, sys
+sys.modules |= dict.fromkeys(("torch", "transformers", "safetensors"))  # as if they were not installed
+from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.prompt import Call, Message, Sampling
+
+async def main():
+    async with EmbeddedModel(model=sys.argv[1]) as model:
+        call = Call(None, (Message("user", "Who?"),), Sampling(max_tokens=3), key="k", seed=1)
+        print((await model.complete(call)).completion_tokens)
+
+asyncio.run(main())
+"""
+        done = subprocess.run([sys.executable, "-c", program, llama], capture_output=True, text=True, check=False)
+        assert done.stdout == "3\n", done.stderr
+
+    def test_pickles(self, llama: Path) -> None:
+        assert pickle.loads(pickle.dumps(embedded(llama))) == embedded(llama)
+
+
+TEMPLATES = {
+    "llama 3": (
+        "{{- bos_token }}{%- for message in messages %}"
+        "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim }}"
+        "{{- '<|eot_id|>' }}{%- endfor %}"
+        "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{%- endif %}"
+    ),
+    "blocks on lines": (
+        "{% for message in messages %}\n    {% if tools is none and documents is none %}\n"
+        "{{ message.role }}: {{ message.content }}{{ eos_token }}\n    {% endif %}\n"
+        "    {% if loop.index > 9 %}{% break %}{% endif %}\n{% endfor %}\n"
+        "{% if add_generation_prompt %}\nassistant: \n{% endif %}"
+    ),
+}
+
+
+class TestTemplates:
+    @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+    @pytest.mark.parametrize("place", ["file", "settings", "named"])
+    async def test_prompts_are_those_of_transformers(self, copied: Path, template: str, place: str) -> None:
+        (copied / "chat_template.jinja").unlink()
+        if place == "file":
+            (copied / "chat_template.jinja").write_text(template)
+        else:
+            named = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": template}]
+            change(copied, "tokenizer_config.json", chat_template=template if place == "settings" else named)
+        tokenizer = AutoTokenizer.from_pretrained(copied)
+        conversations = [
+            CHAT,
+            BEGUN,
+            (*CHAT, Message("assistant", "it is \n")),
+            (Message("user", " à\n 漢字<paragraph> <|eot_id|>THE"), Message("assistant", ""), *BEGUN),
+        ]
+        async with embedded(copied) as model:
+            for messages in conversations:
+                begun = messages[-1].role == "assistant"
+                ids = tokenizer.apply_chat_template(
+                    [message._asdict() for message in messages],
+                    add_generation_prompt=not begun,
+                    continue_final_message=begun,
+                    return_dict=False,
+                )
+                assert model._chat.prompt(messages) == ids
+
+    async def test_a_template_may_refuse(self, copied: Path) -> None:
+        (copied / "chat_template.jinja").write_text("{{ raise_exception('no ' + messages[0].role + ' here') }}")
+        async with embedded(copied) as model:
+            with pytest.raises(ServiceError, match="the chat template refuses the prompt: no system here"):
+                await model.complete(call(CHAT))
+
+    async def test_a_template_that_drops_the_beginning_of_the_reply(self, copied: Path) -> None:
+        (copied / "chat_template.jinja").write_text("{{ messages[0].content }}")
+        async with embedded(copied) as model:
+            with pytest.raises(ServiceError, match="the chat template leaves out the beginning of the reply"):
+                await model.complete(call(BEGUN))
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def with_(name: str, **settings: object) -> Callable[[Path], None]:
+    return lambda folder: change(folder, name, **settings)
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-4])
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("mistake", "sentence"),
+        [
+            (without("config.json"), "holds no checkpoint of Hugging Face's form: there is no config.json in it"),
+            (without("model.safetensors"), "holds no weights as safetensors: save the model with save_pretrained"),
+            (without("tokenizer.json"), "has no tokenizer.json: save its tokenizer with transformers, as a fast one"),
+            (without("tokenizer_config.json"), "there is no tokenizer_config.json in it"),
+            (without("chat_template.jinja"), "has no chat template: neither chat_template.jinja nor one in "),
+            (cut("model.safetensors"), "model.safetensors is no whole safetensors file"),
+            (cut("config.json"), "config.json is not JSON"),
+            (cut("tokenizer.json"), "tokenizer.json cannot be read"),
+            (with_("config.json", model_type="qwen2"), "of type qwen2, and llm=embedded runs Llamas alone: serve it "),
+            (with_("config.json", attention_bias=True), "has attention_bias=True, which llm=embedded does not know"),
+            (with_("config.json", hidden_act="gelu"), "has hidden_act=gelu"),
+            (with_("config.json", quantization_config={"quant_method": "awq"}), "has quantization_config="),
+            (with_("config.json", rope_scaling={"type": "linear"}, rope_parameters=None), r"positions \(linear\)"),
+            (with_("config.json", rope_parameters={"rope_type": "llama3"}), r"scales its positions \(llama3\)"),
+            (with_("config.json", num_hidden_layers=3), "is no whole Llama: it lacks 'model.layers.2"),
+            (with_("config.json", rms_norm_eps=None), "is no whole Llama: it lacks 'rms_norm_eps'"),
+        ],
+    )
+    async def test_a_checkpoint_that_cannot_be_run(
+        self, copied: Path, mistake: Callable[[Path], None], sentence: str
+    ) -> None:
+        mistake(copied)
+        with pytest.raises(UserError, match=sentence) as raised:
+            await embedded(copied).__aenter__()
+        assert str(copied) in str(raised.value)
+
+    async def test_a_template_that_is_none(self, copied: Path) -> None:
+        (copied / "chat_template.jinja").write_text("{% if %}")
+        with pytest.raises(UserError, match=r"the chat template of .* cannot be read"):
+            await embedded(copied).__aenter__()
+
+    async def test_weights_of_eight_bits(self, copied: Path) -> None:
+        file = copied / "model.safetensors"
+        file.write_bytes(file.read_bytes().replace(b'"F32"', b'"I8" '))
+        with pytest.raises(UserError, match="has weights in a format that is not read, 'I8'; known: F32, F16, BF16"):
+            await embedded(copied).__aenter__()
+
+    async def test_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"llm.model=.*nowhere is no folder on this machine"):
+            await embedded(tmp_path / "nowhere").__aenter__()
+        with pytest.raises(UserError, match="holds no checkpoint"):
+            await embedded(tmp_path).__aenter__()
+
+    async def test_no_llama_comes_with_the_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pipeline.llm.embedded.model._RESIDENT", tmp_path)
+        with pytest.raises(UserError, match=r"name the folder of one, llm\.model=FOLDER, such as kgqa llm make"):
+            await EmbeddedModel().__aenter__()
+
+    async def test_the_llama_of_the_package(
+        self, llama: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pipeline.llm.embedded.model._RESIDENT", llama)
+        async with EmbeddedModel() as model:
+            assert (await model.complete(call(CHAT))).prompt_tokens == len(reference.ids(CHAT))
+
+
+class TestManyCalls:
+    async def test_one_call_after_the_other_on_one_thread(self, llama: Path) -> None:
+        async with EmbeddedModel(model=str(llama), threads=1) as model, asyncio.timeout(60):
+            for messages in asked(20):
+                await model.complete(call(messages))
+
+    async def test_calls_that_are_given_up_leave_the_others_alone(self, llama: Path) -> None:
+        prompts = asked(40)
+        async with embedded(llama) as model:
+            asking = [asyncio.create_task(model.complete(call(messages, LONG))) for messages in prompts]
+            await asyncio.sleep(0.01)
+            for task in asking[::2]:
+                task.cancel()
+            done = await asyncio.gather(*asking, return_exceptions=True)
+            again = await model.complete(call(prompts[1], LONG))
+        assert [isinstance(one, asyncio.CancelledError) for one in done] == [True, False] * 20
+        assert done[1] == again
+
+    async def test_a_batch_that_fails_fails_each_of_its_calls_and_no_other(
+        self, llama: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with embedded(llama) as model:
+            with monkeypatch.context() as patch:
+                patch.setattr(model._llama, "write", lambda *words, **more: 1 / 0)
+                asking = (model.complete(call(messages)) for messages in asked(5))
+                failed = await asyncio.gather(*asking, return_exceptions=True)
+            assert [type(error) for error in failed] == [ZeroDivisionError] * 5
+            assert (await model.complete(call(CHAT))).completion_tokens == 12
+
+    async def test_closing_waits_for_nothing_but_the_batches_in_hand(self, llama: Path) -> None:
+        async with embedded(llama) as model:
+            asking = [asyncio.create_task(model.complete(call(messages, LONG))) for messages in asked(60)]
+            await asyncio.sleep(0.01)
+        assert not all(task.done() for task in asking)
+        for task in asking:
+            task.cancel()
+
+
+def test_a_whole_run_of_arg_makes_every_question_a_row(llama: Path, evaluate: Kgqa, tmp_path: Path) -> None:
+    words = ["method=arg", "method.max_new_tokens=16", "llm=embedded", f"llm.model={llama}"]
+    done = evaluate(*words)
+    assert done.code == 0, done.err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (point,) = summary["points"]
+    assert (point["questions"], point["failed"]) == (20, 0)
+    assert summary["physical_llm_calls"] > 40
+    assert "nothing to run" in evaluate(*words).err
