@@ -32,7 +32,7 @@ GROUPS = {
         "srp_structural tog tog_bm25 tog_compat tog_encoder tog_wide"
     ),
     "kg": "embedded grbench sparql subgraph",
-    "llm": "endpoint oracle replay serve similarity",
+    "llm": "embedded endpoint oracle replay serve similarity",
     "method": "arg cot parog r3 srp tog",
     "retrieval": "dense lexical",
 }

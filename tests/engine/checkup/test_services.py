@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -137,6 +140,32 @@ class TestModels:
         level, found, mend = worst(await models(point(*ARG, *at(server))))
         assert (level, mend) == ("warning", "Serve the model on vLLM, whose /tokenize tells.")
         assert found.startswith("nothing tells whether it knows ArG's 17 reflection tokens")
+
+    async def test_a_llama_in_this_process(self, llama: Path) -> None:
+        found = await models(point(*ARG[:1], "llm=embedded", f"llm.model={llama}"))
+        assert levels(found) == ["ok", "ok", "ok"]
+        assert re.fullmatch(
+            r"up, serves llama@\w{8}, a trivial call took \d\.\d\d s, context of 8,192 tokens", found[0].found
+        )
+        assert found[1].found == "weighs choices exactly"
+        assert found[2].found == "each of ArG's 17 reflection tokens is one token"
+
+    async def test_a_llama_in_this_process_whose_reflection_tokens_are_special(
+        self, llama: Path, tmp_path: Path
+    ) -> None:
+        folder = Path(shutil.copytree(llama, tmp_path / "special"))
+        tokenizer = orjson.loads((folder / "tokenizer.json").read_bytes())
+        for token in tokenizer["added_tokens"]:
+            token["special"] = True
+        (folder / "tokenizer.json").write_bytes(orjson.dumps(tokenizer))
+        level, found, _ = worst(await models(point(*ARG[:1], "llm=embedded", f"llm.model={folder}")))
+        assert level == "problem"
+        assert "leaves reflection tokens out of its replies" in found
+
+    async def test_no_llama_for_this_process(self) -> None:
+        level, found, mend = worst(await models(point("llm=embedded", "llm.model=nowhere")))
+        assert (level, found) == ("problem", "it cannot be used")
+        assert mend.startswith("llm.model=nowhere is no folder on this machine")
 
     async def test_a_simulated_model_is_called_so(self) -> None:
         (finding,) = await models(point("llm=oracle"))
