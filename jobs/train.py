@@ -64,6 +64,9 @@ class Curve:
 
     def __call__(self, record: Record, steps: int) -> None:
         """Take a record; `steps` is the number of the last step."""
+        if "texts" in record:
+            self._console.print(_told(record), highlight=False)
+            return
         step, now = record["step"], time.monotonic()
         first_step, first = self._begun = self._begun or (step, now)
         figures = [f"{name.replace('_', ' ')} {record[name]:.4g}" for name in _SHOWN if name in record]
@@ -72,6 +75,12 @@ class Curve:
         if first_step < step < steps:
             figures.append(f"{(now - first) / (step - first_step) * (steps - step) / 60:.0f} min left")
         self._console.print(" · ".join([f"step {step:,}/{steps:,}", *figures]), highlight=False)
+
+
+def _told(record: Record) -> str:
+    """How many texts there are, and how many are left out."""
+    too_long = f", {record['left_out']:,.0f} left out as longer than recipe.max_tokens" if record["left_out"] else ""
+    return f"{record['texts']:,.0f} texts{too_long}"
 
 
 if __name__ == "__main__":

@@ -157,7 +157,10 @@ def test_a_training_that_differs_is_refused(texts: dict[str, Path], base: Path, 
 
 def test_parog_with_an_adapter_on_two_sharded_workers(texts: dict[str, Path], base: Path, tmp_path: Path) -> None:
     adapter = "recipe.adapter={_target_: pipeline.training.sft.recipe.LoRA, rank: 4}"
-    train(words("parog", texts["parog"], base, tmp_path / "parog", "workers.count=2", "workers.sharded=true", adapter))
+    said = train(
+        words("parog", texts["parog"], base, tmp_path / "parog", "workers.count=2", "workers.sharded=true", adapter)
+    )
+    assert f"{len(list(read_texts([texts['parog']])))} texts\n" in said
     losses = of_steps(tmp_path / "parog", "eval_loss")
     assert losses[1] > losses[STEPS]
     before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "parog"))

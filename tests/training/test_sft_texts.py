@@ -10,9 +10,10 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from pipeline.errors import UserError
-from pipeline.training.llama import train_tokenizer
+from pipeline.training.llama import Checkpoint, LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.recipe import Recipe
 from pipeline.training.sft.texts import IGNORED, TrainingText, encode, read_texts, split
+from pipeline.training.sft.worker import Task, prepare
 
 WALK = (
     "[Retrieve Relation]<paragraph>film.actor.film</paragraph>film.actor.film[Fully Relevant][No Retrieval]Answer: Öst"
@@ -62,6 +63,15 @@ def test_long_texts_are_left_out_and_counted(tokenizer: PreTrainedTokenizerFast)
     dropped: Counter[str] = Counter()
     assert len(encode([text(WALK), text("Öst")], tokenizer, 30, dropped)) == 1
     assert dropped == {"longer than 30 tokens": 1}
+
+
+def test_nothing_left_to_train_on_is_said(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text(json.dumps({"question": "who?", "text": WALK}) + "\n", encoding="utf-8")
+    task = Task("llama", (file,), Recipe(max_tokens=5, evaluation_texts=0), share=1, gpus=False, sharded=False)
+    shape = LlamaShape(vocabulary=600, layers=1)
+    with pytest.raises(UserError, match=r"of 1 texts none is left .* recipe\.max_tokens"):
+        prepare(task, Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer))
 
 
 def test_a_template_that_changes_the_turn_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from pipeline.errors import ServiceError, UserError
 from pipeline.training.llama import Checkpoint
 from pipeline.training.sft.model import open_base, trained
 from pipeline.training.sft.recipe import Workers
-from pipeline.training.sft.worker import LAST_ONLY, Task, train
+from pipeline.training.sft.worker import LAST_ONLY, Material, Task, train
 
 if TYPE_CHECKING:
     from ray.train import Result
@@ -27,7 +28,10 @@ _NAME = "checkpoints"
 _TASK = "task.json"
 
 Record = Mapping[str, float]
-"""What is known at a step: `step`, `epoch`, and `loss` and `learning_rate`, or `eval_loss` and `eval_accuracy`."""
+"""What is known at a step: `step`, `epoch`, and `loss` and `learning_rate`, or `eval_loss` and `eval_accuracy`.
+
+Before the first step `texts` and `left_out`: how many there are, and how many are too long.
+"""
 
 
 def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[Record, int], None]) -> Checkpoint:
@@ -83,11 +87,17 @@ def _work(config: Mapping[str, Any]) -> None:
 
     is_first = get_context().get_world_rank() == 0
     callbacks = [RayTrainReportCallback(), *([_teller(config["queue"])] if is_first else [])]
+
+    def tell(material: Material) -> None:
+        if is_first:
+            texts = len(material.training) + len(material.evaluation)
+            config["queue"].put(({"step": 0, "texts": texts, "left_out": sum(material.dropped.values())}, 0))
+
     if (checkpoint := get_checkpoint()) is None:
-        train(config["task"], callbacks, None)
+        train(config["task"], callbacks, None, tell)
         return
     with checkpoint.as_directory() as folder:
-        train(config["task"], callbacks, Path(folder, _checkpoint_name()))
+        train(config["task"], callbacks, Path(folder, _checkpoint_name()), tell)
 
 
 def _teller(queue: Queue) -> Any:
@@ -141,7 +151,8 @@ def _claim(storage: Path, task: Task) -> None:
 
 def _decides(task: Task) -> dict[str, Any]:
     """Everything that the weights depend on."""
-    return {"model": task.model, "texts": [str(file) for file in task.texts], **asdict(task.recipe)}
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in task.texts]
+    return {"model": task.model, "texts": digests, **asdict(task.recipe)}
 
 
 def _write_curves(checkpoint: Path, file: Path) -> None:

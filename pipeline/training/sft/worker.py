@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint
 from pipeline.training.sft.model import open_base, with_adapter
 from pipeline.training.sft.recipe import Recipe
@@ -44,17 +45,28 @@ class Material:
 
 
 def prepare(task: Task, checkpoint: Checkpoint) -> Material:
-    """Read, split and encode the texts."""
+    """Read, split and encode the texts. Raises UserError when none is left to train on."""
     recipe, dropped = task.recipe, Counter[str]()
     training, evaluation = split(list(read_texts(task.texts)), recipe.evaluation_texts, recipe.seed)
     encoded = [encode(texts, checkpoint.tokenizer, recipe.max_tokens, dropped) for texts in (training, evaluation)]
+    if not encoded[0]:
+        raise UserError(
+            f"of {sum(dropped.values()) + len(encoded[1]):,} texts none is left to train on: raise "
+            "recipe.max_tokens, or lower recipe.evaluation_texts"
+        )
     return Material(encoded[0], encoded[1], dropped)
 
 
-def train(task: Task, callbacks: list[TrainerCallback], resume_from: Path | None) -> None:
-    """Train until the recipe's last step, from a checkpoint where there is one; `callbacks` see every step."""
+def train(
+    task: Task, callbacks: list[TrainerCallback], resume_from: Path | None, on_material: Callable[[Material], None]
+) -> None:
+    """Train until the recipe's last step, from a checkpoint where there is one.
+
+    `on_material` is told of the texts before the first step, and `callbacks` see every step.
+    """
     checkpoint = open_base(task.model, task.recipe)
     material = prepare(task, checkpoint)
+    on_material(material)
     with tempfile.TemporaryDirectory(prefix="kgqa-sft-") as folder:
         trainer = _trainer(task, checkpoint, material, folder)
         for callback in callbacks:
