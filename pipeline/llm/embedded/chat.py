@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,15 +28,16 @@ _MOST_BEFORE = 4
 class Chat:
     """The tokenizer and the chat template of a checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read them. Raises UserError where one is missing or cannot be read."""
+    def __init__(self, folder: Path, vocabulary: int) -> None:
+        """Read them, for a model of so many tokens. Raises UserError where one is missing or cannot be read."""
         settings = read_settings(folder, "tokenizer_config.json")
         words = read_settings(folder, "special_tokens_map.json", required=False) | settings
         self._words = {key: _text(word) for key, word in words.items() if key.endswith("_token") and word}
         self._template = _read_template(folder, settings)
         self._tokenizer = _read_tokenizer(folder)
         self._hidden = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
-        self._texts = [self._decode([id]) for id in range(self._tokenizer.get_vocab_size())]
+        self._texts = [self._decode([id]) for id in range(vocabulary)]
+        self._partial = {id for id, text in enumerate(self._texts) if text.endswith(_PARTIAL)}
 
     @property
     def end_of_turn(self) -> int | None:
@@ -82,19 +83,23 @@ class Chat:
 
         return read
 
-    def name(self, id: int, before: Sequence[int]) -> str:
-        """What a token is called in log-probabilities: its text, and where it ends a character, all that it ends.
+    def named(self, logprobs: Mapping[int, float], before: Sequence[int]) -> dict[str, float]:
+        """Log-probabilities by text instead of by id; of tokens that look alike, that of the first.
 
-        `before` are the ids of the reply so far.
+        A token that ends a character is called by all that it ends, given the ids of the reply `before`.
         """
-        name = self._text(id)
-        if not name.endswith(_PARTIAL):
-            return name
+        named: dict[str, float] = {}
+        for id, logprob in logprobs.items():
+            named.setdefault(self._ended(id, before) if id in self._partial else self._texts[id], logprob)
+        return named
+
+    def _ended(self, id: int, before: Sequence[int]) -> str:
+        """The characters that a token ends; none if it ends within one."""
         for count in range(1, min(_MOST_BEFORE, len(before)) + 1):
             parts = list(before[-count:])
             whole = self._decode([*parts, id])
             if not whole.endswith(_PARTIAL):
-                while parts and self._text(parts[-1]).endswith(_PARTIAL):
+                while parts and parts[-1] in self._partial:
                     parts.pop()
                 return whole.removeprefix(self._decode(parts))
         return ""
@@ -102,9 +107,6 @@ class Chat:
     def tokens_with(self, stop: str) -> list[int]:
         """The tokens after which a reply holds a stop string, whatever was before them."""
         return [id for id, text in enumerate(self._texts) if stop in text and id not in self._hidden]
-
-    def _text(self, id: int) -> str:
-        return self._texts[id] if id < len(self._texts) else ""  # a model may have more tokens than are in use
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))

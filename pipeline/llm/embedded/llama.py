@@ -38,6 +38,8 @@ class Llama:
             self._generator = ctranslate2.Generator(
                 converted, compute_type="float32", inter_threads=threads, intra_threads=1
             )
+        self.vocabulary: int = specification.get_vocabulary_size()
+        """Tokens that there are, some of them perhaps not in use."""
         self.context: int = settings.get("max_position_embeddings", 2048)
         """Tokens that it has room for, prompt and reply together."""
         ends = (read_settings(folder, "generation_config.json", required=False) or settings).get("eos_token_id")

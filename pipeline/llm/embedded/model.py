@@ -43,7 +43,7 @@ class EmbeddedModel(OneModel):
         folder = _folder(self.model)
         self.identity = f"llama@{await asyncio.to_thread(digest_of, folder)}"
         self._llama = await asyncio.to_thread(Llama, folder, threads)
-        self._chat = await asyncio.to_thread(Chat, folder)
+        self._chat = await asyncio.to_thread(Chat, folder, self._llama.vocabulary)
         self._batches = Batches(self._write, threads)
         self._ends: dict[tuple[str, ...], Ends] = {}
         return self
@@ -63,12 +63,13 @@ class EmbeddedModel(OneModel):
         """Answer one call. Raises ContextOverflow, or ServiceError where the chat template refuses the prompt."""
         sampling = call.sampling
         reply = await self._reply(call, sampling)
+        named = (self._chat.named(each, reply.written[:place]) for place, each in enumerate(reply.logprobs))
         return Completion(
             text=reply.text,
             finish_reason=reply.finish_reason or "stop",
             prompt_tokens=len(reply.prompt),
             completion_tokens=len(reply.written),
-            logprobs=self._named(reply) if sampling.logprobs is not None else None,
+            logprobs=tuple(named) if sampling.logprobs is not None else None,
         )
 
     async def choose(self, call: Call) -> Completion:
@@ -104,17 +105,6 @@ class EmbeddedModel(OneModel):
         reply = Reply(self._chat, prompt, sampling, self._ends_of(sampling.stop), seed=call.seed, listed=listed)
         await self._batches.finish(reply)
         return reply
-
-    def _named(self, reply: Reply) -> tuple[dict[str, float], ...]:
-        """The log-probabilities of each token, by text; of tokens that look alike, those of the first."""
-        positions: list[dict[str, float]] = []
-        for place, logprobs in enumerate(reply.logprobs):
-            named: dict[str, float] = {}
-            before = reply.written[:place]
-            for id, logprob in logprobs.items():
-                named.setdefault(self._chat.name(id, before), logprob)
-            positions.append(named)
-        return tuple(positions)
 
     def _ends_of(self, stop: tuple[str, ...]) -> Ends:
         if stop not in self._ends:
