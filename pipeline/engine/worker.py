@@ -18,6 +18,7 @@ from pipeline.engine.memo import Memo
 from pipeline.engine.metrics import Recorder, Tell
 from pipeline.engine.question import Setting, row_of_twin, run_question
 from pipeline.engine.shard import Progress, Shard
+from pipeline.errors import StorageError
 from pipeline.llm.prompt import Completion, Template
 from pipeline.llm.roles import ByRole, Wording, check_roles
 from pipeline.traces.draft import Draft
@@ -62,6 +63,8 @@ class Worker:
         self._share = points[0]["engine"]["share"]
         self._slots = asyncio.Semaphore(points[0]["engine"]["concurrency"])
         self._lag_s = 0.0
+        self._unwritable: str | None = None
+        """Why the run folder took a call no more; the run is about to end."""
         self._recorder = Recorder(tell)
         self._traffic: list[Traffic] = []
 
@@ -153,11 +156,17 @@ class Worker:
             return rows
 
         async with self._slots:
+            if self._unwritable is not None:  # whatever is asked now could not be kept, and would be asked again
+                raise StorageError(self._unwritable)
             self._recorder.begin()
             common = memo_of(id)
             asking = [alive for setting in self._settings if (alive := _among(setting, points)).points]
             memos = [common if self._share else memo_of(f"{id} at point {s.points[0][0]}") for s in asking]
-            rows = await asyncio.gather(*map(run, asking, memos))
+            try:
+                rows = await asyncio.gather(*map(run, asking, memos))
+            except StorageError as error:
+                self._unwritable = str(error)
+                raise
             self._recorder.in_flight -= 1
             return sorted((row for of_setting in rows for row in of_setting), key=lambda row: row.point)
 

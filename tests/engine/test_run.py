@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,14 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
+from pipeline.datasets.sample import SampleWorld
 from pipeline.engine.run import Point, execute
+from pipeline.engine.shard import Shard
+from pipeline.engine.worker import Worker
 from pipeline.errors import StorageError, UserError
 from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
+from tests.support import refuse
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers import the test doubles by name
 
@@ -111,6 +117,26 @@ def test_a_folder_that_cannot_be_written_to_ends_the_run(tmp_path: Path, monkeyp
         run(resolve(tmp_path / "run"))
     assert ended.group_contains(StorageError)
     assert not (tmp_path / "run" / "summary.json").exists()
+
+
+async def test_no_call_is_made_that_could_not_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor by the other shards of a worker, which hear of the full disk later than the one that met it."""
+    lost = []
+
+    def full(draft: object, *line: object) -> None:
+        lost.append(line)
+        raise StorageError("shard-00000.jsonl cannot be written: No space left on device")
+
+    monkeypatch.setattr(Draft, "append", full)
+    for name in ("drafts", "prompts", "traces"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    point = resolve(tmp_path / "run", "engine.concurrency=2").config
+    examples = tuple(islice(SampleWorld(triples=2000).examples(refuse), 4))
+    async with Worker([point], tmp_path / "run", lambda *_: None) as worker:
+        shards = [Shard(0, examples[:2]), Shard(1, examples[2:])]
+        ended = await asyncio.gather(*(worker.run(s, lambda _: None) for s in shards), return_exceptions=True)
+    assert all(isinstance(each, ExceptionGroup) and each.subgroup(StorageError) for each in ended)
+    assert len(lost) <= 2
 
 
 def test_a_name_with_the_signs_of_a_pattern_is_only_a_name(tmp_path: Path) -> None:
