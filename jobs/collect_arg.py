@@ -16,7 +16,7 @@ from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Point, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
-from pipeline.training.arg.dataset import report_table, write_report, write_texts
+from pipeline.training.arg.dataset import report_table, write_texts
 
 _NAME = "collect_arg"
 
@@ -33,7 +33,6 @@ def main(argv: list[str]) -> int:
     (summary,) = execute([point], Console(stderr=True))
     folder, output = RunFolder(run_dir([point])), Path(settings["output"])
     report = write_texts(folder, output)
-    write_report(report, report_file(output))
     if not report.samples:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.most_common())
         raise UserError(f"none of {report.questions:,} questions gave a training text ({reasons})")
@@ -43,11 +42,6 @@ def main(argv: list[str]) -> int:
     rejected = (folder.read_summary() or {})["rejected"]
     print_remarks([*again, *remarks(rejected, folder.rejected), f"texts: {output}"], console)
     return 0
-
-
-def report_file(output: Path) -> Path:
-    """Where the report on a file of texts is."""
-    return output.with_suffix(".report.json")
 
 
 def _as_run(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from upath import UPath
 
@@ -76,15 +77,22 @@ def write_whole(path: Place, contents: bytes) -> None:
         with _reaching(path):
             path.write_bytes(contents)
         return
+    with writing(path) as file:
+        file.write(contents)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its place once it is whole and on the disk; until then it is not there. Raises StorageError."""
     beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TMP}")  # no two writers get the same one
     with storing(path):
         try:
             with beside.open("wb") as file:
-                file.write(contents)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
-        except OSError:
+        except BaseException:
             beside.unlink(missing_ok=True)
             raise
 

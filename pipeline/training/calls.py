@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +18,8 @@ from rich.text import Text
 from pipeline.evaluation.table import plain_table
 from pipeline.llm.prompt import Message
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import storing
 from pipeline.traces.reader import read_shards
-from pipeline.training.rows import write_rows
+from pipeline.training.rows import write_report, write_rows
 from pipeline.training.solved import Material, is_held_out, read_held_out
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "hits_at_1", "steps", "texts")
@@ -121,9 +119,7 @@ def read_calls(
 def write_calls(rows: Iterable[Mapping[str, Any]], report: Report, output: Path) -> None:
     """Write the rows as JSON Lines, and beside them the report on them. Raises StorageError."""
     write_rows(rows, output)
-    beside = output.with_suffix(".report.json")
-    with storing(beside):
-        beside.write_text(json.dumps(report.document(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_report(report.document(), output)
 
 
 def tables(report: Report) -> list[Table]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from pipeline.traces.place import TMP, storing
+from pipeline.traces.place import storing, writing
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,10 @@ def write_mixture(parts: Sequence[Part], output: Path) -> Counter[str]:
     holds all of a smaller one. Raises StorageError.
     """
     taken: Counter[str] = Counter()
-    beside = output.with_name(f"{output.name}{TMP}")
-    with storing(output):
-        with beside.open("wb") as file:
-            for role, line in _rows(parts):
-                file.write(line)
-                taken[role] += 1
-        beside.replace(output)
+    with writing(output) as file:
+        for role, line in _rows(parts):
+            file.write(line)
+            taken[role] += 1
     return taken
 
 

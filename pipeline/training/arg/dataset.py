@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,9 +16,8 @@ from pipeline.evaluation.table import plain_table
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN, UNREASONABLE, Kind, find_marks
 from pipeline.methods.rendering import one_line
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import storing
 from pipeline.traces.reader import read_shards
-from pipeline.training.rows import write_rows
+from pipeline.training.rows import write_report, write_rows
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
 
@@ -84,9 +82,10 @@ class Report:
 
 
 def write_texts(folder: RunFolder, output: Path) -> Report:
-    """Write a finished collection's texts as JSON Lines, in the order of the questions. Raises StorageError."""
+    """Write a finished collection's texts, in the order of its questions, and their report. Raises StorageError."""
     report = Report()
     write_rows(read_texts(folder, report), output)
+    write_report(report.document(), output)
     return report
 
 
@@ -152,12 +151,6 @@ def _in_order(counts: Mapping[int, int]) -> dict[str, int]:
 
 def _share(count: int, of: Mapping[str, int]) -> float:
     return round(count / max(1, sum(of.values())), 4)
-
-
-def write_report(report: Report, output: Path) -> None:
-    """Write the report as JSON. Raises StorageError."""
-    with storing(output):
-        output.write_text(json.dumps(report.document(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def report_table(report: Report) -> Table:

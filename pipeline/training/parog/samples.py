@@ -13,9 +13,9 @@ from rich.table import Table
 
 from pipeline.methods.parog.planning import MakePlan
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import write_whole
 from pipeline.traces.reader import read_shards
 from pipeline.training.parog.decompose import PLAN_TYPES
+from pipeline.training.rows import write_report, write_rows
 from pipeline.types import Question
 
 PUBLISHED: Mapping[str, float] = {
@@ -59,9 +59,8 @@ class Report:
 def write_samples(folder: RunFolder, output: Path, *, label: str | None) -> Report:
     """Write the pairs of a finished run that passed every check, and their `.report.json`. Raises StorageError."""
     report = Report(label=label)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(output, b"".join(orjson.dumps(pair) + b"\n" for pair in _pairs(folder, report)))
-    write_whole(output.with_suffix(".report.json"), orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
+    write_rows(_pairs(folder, report), output)
+    write_report(report.to_dict(), output)
     return report
 
 
