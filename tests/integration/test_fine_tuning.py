@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from jobs.collect import main as collect
 from pipeline.llm.endpoint import EndpointModel
-from pipeline.llm.prompt import Call, Message, Sampling
+from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer
 from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.texts import read_texts
-from tests.llm.support import Ask
+from tests.llm.reference import Reference, call
 from tests.support import KGQA
 
 STEPS = 4
@@ -171,22 +171,12 @@ def test_parog_with_an_adapter_on_two_sharded_workers(texts: dict[str, Path], ba
 
 
 async def test_vllm_serves_what_was_trained(served: VllmServer, undisturbed: Path, texts: dict[str, Path]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(undisturbed)
-    model = AutoModelForCausalLM.from_pretrained(undisturbed, dtype=torch.float32).eval()
+    reference = Reference.of(undisturbed)
     async with EndpointModel(base_urls=(served.base_url,)) as backend:
         for text in list(read_texts([texts["arg"]]))[:5]:
             begun = text.text[: text.text.index("</paragraph>") + len("</paragraph>")]
             messages = (Message("user", text.messages[0]["content"]), Message("assistant", begun))
-            answer = await backend.complete(
-                Call(Ask("?"), messages, Sampling(max_tokens=1, logprobs=20), key="k", seed=1)
-            )
-            expected = next_logprobs(model, tokenizer, messages).topk(20).values.tolist()
+            answer = await backend.complete(call(messages, Sampling(max_tokens=1, logprobs=20)))
+            expected = reference.next_logprobs(messages).topk(20).values.tolist()
             assert answer.logprobs is not None
             assert sorted(answer.logprobs[0].values(), reverse=True)[:20] == pytest.approx(expected, abs=1e-3)
-
-
-def next_logprobs(model: Any, tokenizer: Any, messages: Sequence[Message]) -> torch.Tensor:
-    chat = [message._asdict() for message in messages]
-    ids = tokenizer.apply_chat_template(chat, continue_final_message=True, return_tensors="pt", return_dict=False)
-    with torch.no_grad():
-        return model(ids).logits[0, -1].log_softmax(-1)

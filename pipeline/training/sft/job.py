@@ -17,7 +17,7 @@ from ray.util.queue import Empty, Queue
 from pipeline.engine.cluster import joined
 from pipeline.errors import ServiceError, UserError
 from pipeline.training.llama import Checkpoint
-from pipeline.training.sft.model import open_base, trained
+from pipeline.training.sft.model import open_tokenizer, trained
 from pipeline.training.sft.recipe import Workers
 from pipeline.training.sft.worker import LAST_ONLY, Material, Task, train
 
@@ -40,7 +40,7 @@ def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[
     `on_record` is told each record with the number of the last step. Raises UserError when `storage` belongs to a
     training that differs, and ServiceError when workers were lost more often than they are to be replaced.
     """
-    base = open_base(task.model, task.recipe)  # a model that is not there is told before anything is started
+    open_tokenizer(task.model, task.recipe)  # a model that is not there is told before anything is started
     _claim(storage, task)
     cluster = {"address": workers.address, "workers": workers.count, "cpus_per_worker": workers.cpus}
     with joined(cluster, cpus=1), _listening(on_record) as queue:
@@ -50,7 +50,7 @@ def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[
     with result.checkpoint.as_directory() as folder:
         last = Path(folder, _checkpoint_name())
         _write_curves(last, storage / "metrics.jsonl")
-        return trained(base, last)
+        return trained(task.model, task.recipe, last)
 
 
 def _fit(task: Task, workers: Workers, storage: Path, queue: Queue) -> Result:

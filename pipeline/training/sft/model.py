@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,35 +18,47 @@ _ADAPTER = "adapter_model.safetensors"
 
 
 def open_base(name: str, recipe: Recipe) -> Checkpoint:
-    """The model to begin from, a folder or a name on the Hub, in single precision, with the tokens it lacks added.
+    """The model to begin from, in single precision, with rows for the tokens it lacks. Raises UserError as below.
+
+    New rows begin as the mean of the others, so that none is certain.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    tokenizer = open_tokenizer(name, recipe)
+    with _opening(name):
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
+    return Checkpoint(model, tokenizer)
+
+
+def open_tokenizer(name: str, recipe: Recipe) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model, a folder or a name on the Hub, with the tokens it lacks added.
 
     Raises UserError when there is no such model, or when it has no chat template.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from tokenizers import AddedToken
+    from transformers import AutoTokenizer
 
-    try:
+    with _opening(name):
         tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-    except (OSError, ValueError) as error:
-        raise UserError(f"model={name} cannot be opened: {str(error).splitlines()[0]}") from None
     if tokenizer.chat_template is None:
         raise UserError(f"model={name} has no chat template: take an instruction-tuned one")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token  # padding carries no loss, whatever it is
-    if recipe.reflection_tokens:
-        add_tokens(model, tokenizer, REFLECTION_TOKENS)
-    return Checkpoint(model, tokenizer)
-
-
-def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> None:
-    """Have each of some texts be one token. New rows begin as the mean of the others, so that none is certain."""
-    from tokenizers import AddedToken
-
-    missing = [token for token in tokens if len(tokenizer.tokenize(token)) != 1]
+    wanted = REFLECTION_TOKENS if recipe.reflection_tokens else ()
+    missing = [token for token in wanted if len(tokenizer.tokenize(token)) != 1]
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in missing])
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
+    return tokenizer
+
+
+@contextmanager
+def _opening(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise UserError(f"model={name} cannot be opened: {str(error).splitlines()[0]}") from None
 
 
 def with_adapter(model: PreTrainedModel, adapter: LoRA, seed: int) -> Any:
@@ -68,7 +81,7 @@ def with_adapter(model: PreTrainedModel, adapter: LoRA, seed: int) -> Any:
         return get_peft_model(model, config)
 
 
-def trained(base: Checkpoint, folder: Path) -> Checkpoint:
+def trained(name: str, recipe: Recipe, folder: Path) -> Checkpoint:
     """The model of a training checkpoint: its weights, or the base's with its adapter worked in."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -76,5 +89,7 @@ def trained(base: Checkpoint, folder: Path) -> Checkpoint:
     if (folder / _ADAPTER).exists():
         from peft import PeftModel
 
+        base = open_base(name, recipe)
         return Checkpoint(PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload(), base.tokenizer)
-    return Checkpoint(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), base.tokenizer)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return Checkpoint(model, open_tokenizer(name, recipe))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import UserError
@@ -56,15 +56,6 @@ class Recipe:
     checkpoint_steps: PositiveInt = 200
     log_steps: PositiveInt = 10
     seed: int = 0
-
-    @model_validator(mode="after")
-    def _check(self) -> Recipe:
-        if self.batch_size % self.gradient_accumulation:
-            raise ValueError(
-                f"batch_size={self.batch_size} cannot be taken in gradient_accumulation={self.gradient_accumulation} "
-                "equal parts"
-            )
-        return self
 
     def share(self, workers: int) -> int:
         """The texts that each worker takes at once. Raises UserError where they cannot be shared out."""
