@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ _KNOWN = {1: {"": 0.5}, 2: _ALL, 3: {"": 0.78}}
 _SHORTEST = {1: {"": 0.34}, 2: {"": 0.5}, 3: _ALL}
 """Of ArG's texts, by hops. What three hops hold is also what one and two do, so the short ones may be fewer."""
 
-_OFFERED = (1, 2, 3, 5)
+_OFFERED = "collect.retrieve_k=[1,2,3,5]"
 """Relations offered at a hop. A node of MetaQA has few, and a small model has to have seen as few."""
 
 _WORLDS = (101, 102)
@@ -69,10 +68,9 @@ def _walks(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
 
 def _metaqa_walks(metaqa: Path, limit: int | None) -> Iterator[_Collection]:
     for paths, shares, most in (("known", _KNOWN, None), ("shortest", _SHORTEST, 3000)):
-        for hops, offered in product(_HOPS, _OFFERED):
-            words = [*_dev(metaqa, hops), f"collect.paths={paths}", _held_out(metaqa), _at_most(most, limit)]
-            part = {role: share / len(_OFFERED) for role, share in shares[hops].items()}
-            yield _Collection(f"walks-{paths}-{hops}-of-{offered}", [*words, f"collect.retrieve_k={offered}"], part)
+        for hops in _HOPS:
+            words = [*_dev(metaqa, hops), f"collect.paths={paths}", _OFFERED, _held_out(metaqa), _at_most(most, limit)]
+            yield _Collection(f"walks-{paths}-{hops}", words, shares[hops])
 
 
 def _sample_walks(limit: int | None) -> Iterator[_Collection]:

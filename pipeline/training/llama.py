@@ -22,6 +22,7 @@ from pipeline.datasets.port import Dataset, Reject
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN
+from pipeline.training.induction import write_induction
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -39,6 +40,8 @@ _BEGIN, _END_OF_TEXT, _END_OF_TURN, _ROLE, _END_OF_ROLE = _CONTROL = (
     "<|end_header_id|>",
 )
 """As Llama 3 names them."""
+_ROPE_BASE = 500_000.0
+"""As Llama 3 has it: half of a head's dimensions hardly turn within a prompt, and tell what a token is, not where."""
 
 _CHAT_TEMPLATE = (
     "{{ bos_token }}"
@@ -66,6 +69,8 @@ class LlamaShape:
     tied: bool = False
     """Whether tokens are written by the same rows that they are read by. What a model of few weights has to copy, names
     above all, it learns to copy far sooner so: for each token the way from reading to writing it is there already."""
+    induction: bool = False
+    """Whether it begins with two heads that copy (`pipeline/training/induction.py`); for one that is to be trained."""
     spread: PositiveFloat = 0.1
     """Standard deviation of the weights. With the usual 0.02, so small a model finds all tokens about equally probable,
     which is right for one that is to be trained, and wrong for one that stands in for a trained one."""
@@ -110,13 +115,17 @@ def training_texts(dataset: Dataset, reject: Reject) -> Iterator[str]:
 def train_tokenizer(
     texts: Iterable[str], vocabulary: int, added: Sequence[str] = REFLECTION_TOKENS
 ) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer as Llama 3 has it, with some texts, the reflection tokens, as single tokens."""
+    """A byte-level BPE tokenizer with some texts, the reflection tokens, as single tokens.
+
+    A space belongs to the word before it, not to the one behind, and each mark stands alone, so that a name is the same
+    tokens wherever it stands: between commas, brackets or reflection tokens. A small model learns only so to copy it.
+    """
     _require()
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    words = pre_tokenizers.Split(Regex(r" ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+"), "isolated")
+    words = pre_tokenizers.Split(Regex(r"[\p{L}_]+ ?|\p{N}{1,3} ?|[^\s\p{L}\p{N}_] ?|\s+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
@@ -164,12 +173,16 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
+        rope_parameters={"rope_type": "default", "rope_theta": _ROPE_BASE},
         initializer_range=shape.spread,
         tie_word_embeddings=shape.tied,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return LlamaForCausalLM(config)
+        model = LlamaForCausalLM(config)
+    if shape.induction:
+        write_induction(model, torch.Generator().manual_seed(seed))
+    return model
 
 
 def _templates() -> list[Template]:

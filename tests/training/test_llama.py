@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jobs.llm import main
@@ -38,3 +39,36 @@ def test_one_seed_makes_one_checkpoint(tmp_path: Path) -> None:
 def test_a_shape_that_cannot_be_is_said() -> None:
     with pytest.raises(UserError, match="hidden_size=128 cannot have heads=3"):
         make_llama(SampleWorld(triples=1000, questions=1), refuse, LlamaShape(heads=3), seed=0)
+
+
+def test_a_llama_with_induction_repeats_what_it_was_never_trained_on() -> None:
+    dataset, tokens = SampleWorld(triples=1000, questions=1), torch.randint(100, 700, (40,), generator=seeded())
+    repeated = {}
+    for induction in (False, True):
+        shape = LlamaShape(vocabulary=768, heads=2, tied=True, induction=induction, spread=0.08)
+        model = make_llama(dataset, refuse, shape, seed=0).model.eval()
+        with torch.no_grad():
+            written = model(input_ids=torch.cat([tokens, tokens])[None]).logits[0].argmax(-1)
+        repeated[induction] = int((written[40:79] == tokens[1:]).sum())
+    assert repeated[False] <= 2
+    assert repeated[True] >= 30
+
+
+@pytest.mark.parametrize("lacking", [{"layers": 1}, {"heads": 1, "key_value_heads": 1}, {"tied": False}])
+def test_induction_needs_two_layers_two_heads_and_one_table(lacking: dict[str, int]) -> None:
+    shape = LlamaShape(**{"vocabulary": 768, "tied": True, "induction": True, **lacking})
+    with pytest.raises(UserError, match="begins with induction only with"):
+        make_llama(SampleWorld(triples=1000, questions=1), refuse, shape, seed=0)
+
+
+def test_a_name_is_the_same_tokens_wherever_it_stands() -> None:
+    dataset = SampleWorld(triples=1000, questions=20)
+    tokenizer = make_llama(dataset, refuse, LlamaShape(vocabulary=1024), seed=0).tokenizer
+    name = tokenizer.tokenize("Ada Orsa")
+    for text in ("(Ada Orsa, directed_by, x)", "(x, directed_by, Ada Orsa);", "</paragraph>Ada Orsa[Unrelevant]"):
+        tokens = tokenizer.tokenize(text)
+        assert any(tokens[place : place + len(name)] == name for place in range(len(tokens)))
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from dataclasses import dataclass as plain_dataclass
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import ParseError
@@ -78,7 +78,7 @@ class ArGCollection:
     paths: Literal["shortest", "known"] = "shortest"
     max_hops: PositiveInt = 4
     max_paths: PositiveInt = 3
-    retrieve_k: PositiveInt = 5
+    retrieve_k: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 5
     max_tails_shown: PositiveInt = 5
     max_tails_fetched: PositiveInt = 100
     max_answers: PositiveInt = 10
@@ -183,9 +183,10 @@ class ArGCollection:
         """
         relation, end = so_far.steps[-1].relation.name, node_name(so_far.end, case.names)
         query = " ".join(filter(None, (case.question.text, relation, end)))
-        found = await case.tools.retrieval.relations(query, self.retrieve_k)
+        most = self.retrieve_k if isinstance(self.retrieve_k, int) else case.random.choice(self.retrieve_k)
+        found = await case.tools.retrieval.relations(query, most)
         before = so_far.first(so_far.length - 1)
-        group = _with(relation, found, self.retrieve_k)
+        group = _with(relation, found, most)
         group = tuple(case.random.sample(group, len(group)))
         return RelationSegment(case.question, prompted=False, before=text, group=group, instances=(before,))
 
