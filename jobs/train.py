@@ -12,7 +12,7 @@ from rich.console import Console
 
 from jobs.cli import guard
 from jobs.common import run_word
-from jobs.train_resident import prepare
+from jobs.train_resident import parts, prepare
 from pipeline import config
 from pipeline.errors import UserError
 
@@ -32,7 +32,11 @@ def main(argv: list[str]) -> int:
 def resident(settings: Mapping[str, Any]) -> None:
     """Make the resident Llama: collect its texts, and train it from scratch, or go on with either."""
     prepare(settings)
-    train(settings)
+    *first, last = parts(settings)
+    for part in first:
+        if not Path(part["output"]).exists():
+            train(part)
+    train(last)
 
 
 def train(settings: Mapping[str, Any]) -> None:

@@ -26,26 +26,61 @@ _WORLDS = (101, 102)
 _WORLD_SIZES = (3000, 20000)
 _WORLD_OF_CALLS = 2024
 
-_METHODS = {"srp": ["method.num_references=0"], "parog": ["method.planner=prompted"], "r3": []}
-"""Methods whose calls are learned. A finetuned planner is asked the question alone, as ArG's generator is."""
-_OF_METAQA = {"srp": 1.0, "parog": 0.4, "r3.thought": 0.2, "r3.action": 0.35, "r3.verify": 1.0}
-_OF_WORLD = {"srp": 1.0, "parog": 0.6, "r3.thought": 0.2, "r3.action": 0.6, "r3.verify": 1.0}
-"""Of the calls, by role: those that say the same each time are soon learned."""
+
+class _Calls(NamedTuple):
+    """The calls of a method that are learned."""
+
+    method: str
+    words: list[str]
+    questions: int
+    """Of each source, at most."""
+    of_metaqa: Mapping[str, float]
+    of_world: Mapping[str, float]
+    """The share taken, by role."""
+
+
+_CALLS = (
+    _Calls("arg", ["method.depth=3", "method.max_tails_shown=1"], 4000, _ALL, _ALL),
+    _Calls("arg", ["method.depth=3"], 1500, {"arg.hypo": 0.3, "": 0.5}, {"arg.hypo": 0.3, "": 0.5}),
+    _Calls("srp", ["method.num_references=0"], 700, {"": 0.8, "srp.judge": 0.3}, {"": 0.8, "srp.judge": 0.3}),
+    # A finetuned planner is asked the question alone, as ArG's generator is.
+    _Calls("parog", ["method.planner=prompted"], 700, {"": 0.4}, {"": 0.6}),
+    _Calls(
+        "r3",
+        [],
+        700,
+        {"r3.thought": 0.2, "r3.action": 0.3, "r3.verify": 0.7},
+        {"r3.thought": 0.2, "r3.action": 0.5, "r3.verify": 0.7},
+    ),
+)
+"""Walks tell of steps that lead on. Only the calls of a run show groups of relations none of which does. Of the others
+fewer are taken: those that say the same each time are soon learned, and those of a judge are long."""
+
+
+def parts(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The settings of each training, the one that begins from what another makes behind it."""
+    trainings: list[dict[str, Any]] = []
+    model = settings["model"]
+    for name, part in settings["parts"].items():
+        paths = {"model": model, "texts": part["texts"], "storage": f"{settings['storage']}/{name}"}
+        model = part["output"]
+        recipe = {**settings["recipe"], "max_steps": part["max_steps"]}
+        trainings.append({**settings, **paths, "output": model, "recipe": recipe})
+    return trainings
 
 
 def prepare(settings: Mapping[str, Any]) -> None:
     """Make the texts, and the Llama that is to be trained on them, where they are missing. Raises UserError."""
-    folder = Path(settings["material"])
-    texts, untrained = Path(settings["texts"]), Path(settings["model"])
-    if not texts.exists():
-        sources = Path(settings["metaqa"]), folder, settings["limit"]
-        parts = [*_walks(*sources), *_calls(*sources)]
-        taken = write_mixture(parts, texts)
-        print(f"{texts}: {taken.total():,} texts ({', '.join(f'{n:,} {role}' for role, n in taken.items())})")
-    if not untrained.exists():
+    sources = Path(settings["metaqa"]), Path(settings["material"]), settings["limit"]
+    walks, calls = (Path(settings["parts"][name]["texts"]) for name in ("walks", "calls"))
+    for texts, collected in ((walks, _walks), (calls, _calls)):
+        if not texts.exists():
+            taken = write_mixture(list(collected(*sources)), texts)
+            print(f"{texts}: {taken.total():,} texts ({', '.join(f'{n:,} {role}' for role, n in taken.items())})")
+    if not Path(settings["model"]).exists():
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
-        seed = settings["recipe"]["seed"]
-        _succeed(llm.main(["make", f"texts=[{texts}]", f"output={untrained}", f"seed={seed}", *shape]))
+        words = [f"texts=[{walks},{calls}]", f"output={settings['model']}", f"seed={settings['recipe']['seed']}"]
+        _succeed(llm.main(["make", *words, *shape]))
 
 
 class _Collection(NamedTuple):
@@ -84,18 +119,17 @@ def _sample_walks(limit: int | None) -> Iterator[_Collection]:
 
 
 def _calls(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
-    """The calls of the other methods, in the wording that the model will be sent."""
-    sample = ["dataset=sample", "dataset.split=train", f"dataset.seed={_WORLD_OF_CALLS}"]
-    sources = [(f"metaqa-{hops}", _dev(metaqa, hops), _OF_METAQA) for hops in _HOPS] + [("sample", sample, _OF_WORLD)]
-    for method, more in _METHODS.items():
-        for source, words, shares in sources:
-            name = f"calls-{method}-{source}"
+    """The calls of each method, in the wording that the model will be sent."""
+    world = ["dataset=sample", "dataset.split=train", f"dataset.seed={_WORLD_OF_CALLS}"]
+    for number, of in enumerate(_CALLS):
+        from_metaqa = [(f"metaqa-{hops}", _dev(metaqa, hops), [_held_out(metaqa)], of.of_metaqa) for hops in _HOPS]
+        for source, words, held_out, shares in (*from_metaqa, ("sample", world, [], of.of_world)):
+            name = f"calls-{number}-{of.method}-{source}"
             run, output = folder / "runs" / name, folder / f"{name}.jsonl"
             if not output.exists():
-                asked = [f"method={method}", *more, *words, "llm=oracle", "llm.prompts=compact", _at_most(700, limit)]
-                _succeed(evaluate.main([*asked, f"run.dir={run}"]))
-                held_out = [_held_out(metaqa)] if source != "sample" else []
-                _succeed(collect.main(["calls", str(run), *held_out, f"output={output}"]))
+                asked = [f"method={of.method}", *of.words, *words, _at_most(of.questions, limit)]
+                _succeed(evaluate.main([*asked, "llm=oracle", "llm.prompts=compact", f"run.dir={run}"]))
+                _succeed(collect.main(["calls", str(run), *held_out, "collect.joined=true", f"output={output}"]))
             yield Part(output, shares)
 
 

@@ -118,6 +118,7 @@ _COMPOSING = (HydraException, OmegaConfBaseException, ValueError)
 _HERE = Path(__file__).resolve().parent
 
 OmegaConf.register_new_resolver("max", lambda *values: max(values), replace=True)
+OmegaConf.register_new_resolver("if_null", lambda value, then, other: then if value is None else other, replace=True)
 
 
 def conf_dir() -> Path:

@@ -30,6 +30,7 @@ class Selection:
     """Which calls are taken. The keys are described in `conf/collect_calls.yaml`."""
 
     right_only: bool = True
+    joined: bool = False
 
 
 @dataclass
@@ -52,12 +53,14 @@ class Report:
     calls: int = 0
     roles: dict[str, OfRole] = field(default_factory=dict)
     """The calls that were taken."""
+    rows: int = 0
+    """Rows of the file."""
     rejected: Counter[str] = field(default_factory=Counter)
     """The calls that were not, by reason."""
 
     @property
     def taken(self) -> int:
-        """Rows of the file."""
+        """Calls that were taken."""
         return sum(role.calls for role in self.roles.values())
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -74,10 +77,10 @@ class Report:
         return {
             "questions": self.questions,
             "calls": self.calls,
-            "rows": self.taken,
+            "rows": self.rows,
             "roles": {
                 name: {
-                    "rows": of.calls,
+                    "calls": of.calls,
                     "prompt_characters": round(of.prompt_characters / of.calls),
                     "text_characters": round(of.text_characters / of.calls),
                     "longest": of.longest,
@@ -93,8 +96,9 @@ def read_calls(
 ) -> Iterator[dict[str, Any]]:
     """One row for each distinct call of the runs that may be learned from, in their order; the report counts all.
 
-    Memory holds a shard, and sixteen bytes for each row. Raises UserError for a run of a test split, unless it is asked
-    for, before the first row.
+    Joined, a row holds as many calls of a question as go on from each other's replies, and the loss is that of all.
+    Memory holds a shard, and sixteen bytes for each call. Raises UserError for a run of a test split, unless it is
+    asked for, before the first row.
     """
     for folder in folders:
         _refuse_test(folder, material)
@@ -103,6 +107,7 @@ def read_calls(
     for folder in folders:
         for trace in _traces(folder):
             report.questions += 1
+            rows = []
             unfit = _unfit_question(trace, held_out, selection)
             for call in _calls(trace):
                 report.calls += 1
@@ -111,9 +116,11 @@ def read_calls(
                     report.rejected[reason] += 1
                     continue
                 seen.add(key)
-                row = _row(trace, call, folder)
-                report.add(row)
-                yield row
+                rows.append(_row(trace, call, folder))
+                report.add(rows[-1])
+            written = _joined(rows) if selection.joined else rows
+            report.rows += len(written)
+            yield from written
 
 
 def write_calls(rows: Iterable[Mapping[str, Any]], report: Report, output: Path) -> None:
@@ -189,6 +196,23 @@ def _row(trace: Mapping[str, Any], call: Mapping[str, Any], folder: RunFolder) -
         "text": text,
         "loss": [[len(begun), len(text)]],
     }
+
+
+def _joined(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a question, those that another goes on from taken into it."""
+    kept: list[dict[str, Any]] = []
+    for row in sorted(rows, key=lambda row: len(row["text"]), reverse=True):
+        if longer := next((longer for longer in kept if _goes_on(longer, row)), None):
+            longer["loss"] = sorted([*row["loss"], *longer["loss"]])
+        else:
+            kept.append(row)
+    return [row for row in rows if any(row is other for other in kept)]
+
+
+def _goes_on(longer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether what a call was sent holds the whole of another one."""
+    begun: str = longer["text"][: longer["loss"][-1][0]]
+    return begun.startswith(row["text"]) and longer["messages"] == row["messages"]
 
 
 def _messages(folder: RunFolder, template: str, inputs: str) -> tuple[Message, ...]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import orjson
 
-from pipeline.traces.place import storing, writing
+from pipeline.datasets.files import lines
+from pipeline.traces.place import writing
 
 
 @dataclass(frozen=True)
@@ -26,23 +27,22 @@ def write_mixture(parts: Sequence[Part], output: Path) -> Counter[str]:
     """Write the rows that are taken, and give their number by role; rows without one are ArG's.
 
     Which rows are taken is decided by a hash of each, so the same collections give the same mixture, and a larger share
-    holds all of a smaller one. Raises StorageError.
+    holds all of a smaller one. Raises UserError for a part that cannot be read, and StorageError.
     """
     taken: Counter[str] = Counter()
     with writing(output) as file:
-        for role, line in _rows(parts):
-            file.write(line)
+        for role, row in _rows(parts):
+            file.write(row)
             taken[role] += 1
     return taken
 
 
 def _rows(parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
     for part in parts:
-        with storing(part.file), part.file.open("rb") as lines:
-            for line in lines:
-                role = str(orjson.loads(line).get("role", ""))
-                if zlib.crc32(line) / 2**32 < _share(role, part.shares):
-                    yield role or "arg", line
+        for _, line in lines(part.file):
+            role, row = str(orjson.loads(line).get("role", "")), line + b"\n"
+            if zlib.crc32(row) / 2**32 < _share(role, part.shares):
+                yield role or "arg", row
 
 
 def _share(role: str, shares: Mapping[str, float]) -> float:

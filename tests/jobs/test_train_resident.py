@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from jobs.train_resident import prepare
+from jobs.train_resident import parts, prepare
 from pipeline import config
 from pipeline.errors import UserError
 
@@ -46,24 +46,32 @@ def metaqa(tmp_path: Path) -> Path:
 
 
 def test_texts_and_an_untrained_llama(metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    all_of_each_offer = {hops: {"": 4.0} for hops in QUESTIONS}
-    monkeypatch.setattr("jobs.train_resident._KNOWN", all_of_each_offer)
+    monkeypatch.setattr("jobs.train_resident._KNOWN", {hops: {"": 1.0} for hops in QUESTIONS})
     words = [f"metaqa={metaqa}", f"output={tmp_path / 'resident'}", "limit=3", "shape.vocabulary=700"]
     settings = config.compose(words, name="train_resident")
     prepare(settings)
-    rows = [json.loads(line) for line in Path(settings["texts"]).read_text("utf-8").splitlines()]
-    roles = Counter(row.get("role", "arg") for row in rows)
-    assert {"arg", "srp.judge", "parog.plan", "r3.action"} <= roles.keys()
-    assert all(row["messages"][0] == {"role": "system", "content": row["role"]} for row in rows if "messages" in row)
+    first, last = parts(settings)
+    assert (first["model"], last["output"]) == (settings["model"], settings["output"])
+    assert (first["output"], first["recipe"]["max_steps"]) == (last["model"], settings["parts"]["walks"]["max_steps"])
+    assert first["storage"] != last["storage"]
+    walks, calls = (
+        [json.loads(line) for line in Path(part["texts"]).read_text("utf-8").splitlines()] for part in (first, last)
+    )
+    rows = walks + calls
+    assert not any("role" in row for row in walks)
+    roles = Counter(row["role"] for row in calls)
+    assert {"arg.hypo", "arg.relations", "arg.entities", "srp.answer", "parog.plan", "r3.action"} <= roles.keys()
+    of_others = [row for row in rows if not row.get("role", "arg").startswith("arg")]
+    assert all(row["messages"][0] == {"role": "system", "content": row["role"]} for row in of_others)
     assert {row["split"] for row in rows} == {"dev", "train"}
     asked = {row["question"] for row in rows if "question" in row}
     assert "who acts in films of the director of Nine Lanterns" in asked
     assert not any("which film has Bo Vask" in json.dumps(row) for row in rows)
     model = AutoModelForCausalLM.from_pretrained(settings["model"])
     assert model.config.tie_word_embeddings
-    before = Path(settings["texts"]).stat().st_mtime_ns
+    before = [Path(part["texts"]).stat().st_mtime_ns for part in (first, last)]
     prepare(settings)
-    assert Path(settings["texts"]).stat().st_mtime_ns == before
+    assert [Path(part["texts"]).stat().st_mtime_ns for part in (first, last)] == before
 
 
 def test_test_questions_that_are_not_there_are_named(metaqa: Path, tmp_path: Path) -> None:

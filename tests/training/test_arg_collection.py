@@ -239,3 +239,9 @@ def test_what_is_no_material_costs_no_call(question: Solved, reason: str) -> Non
 
 def test_paths_longer_than_allowed_are_none() -> None:
     assert Collected(solved(["Dee"]), max_hops=1).rejected == "no path to an answer within 1 hops"
+
+
+def test_of_several_numbers_of_relations_one_is_drawn_at_each_hop() -> None:
+    question = solved(["Dee"], PLAYED, DIRECTED)
+    rows = [Collected(question, paths="known", retrieve_k=(1, 2), seed=seed).row for seed in range(12)]
+    assert {tuple(len(hop["relations"]) for hop in row["hops"]) for row in rows} == {(1, 1), (1, 2), (2, 1), (2, 2)}

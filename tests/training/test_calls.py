@@ -51,9 +51,11 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run(tmp_path_factory.mktemp("spoilt"), words)
 
 
-def collect(*folders: RunFolder, right_only: bool = True, **material: Any) -> tuple[list[dict[str, Any]], Report]:
+def collect(
+    *folders: RunFolder, right_only: bool = True, joined: bool = False, **material: Any
+) -> tuple[list[dict[str, Any]], Report]:
     report = Report()
-    rows = read_calls(folders, Material(**material), Selection(right_only=right_only), report)
+    rows = read_calls(folders, Material(**material), Selection(right_only=right_only, joined=joined), report)
     return list(rows), report
 
 
@@ -105,6 +107,20 @@ def test_what_a_prompt_begins_of_the_models_turn_carries_no_loss(arg: RunFolder)
     assert all(begun)
     assert any(find_marks(text) for text in begun), "labels that the method wrote itself"
     assert report.rejected["choices were weighed, and nothing was written"]
+
+
+def test_joined_calls_are_learned_from_as_they_are_one_by_one(arg: RunFolder) -> None:
+    apart, _ = collect(arg)
+    rows, report = collect(arg, joined=True)
+    assert report.rows == len(rows) < len(apart) == report.taken
+    replies = Counter(
+        (row["id"], row["text"][:begin], row["text"][begin:end]) for row in rows for begin, end in row["loss"]
+    )
+    assert replies == Counter(
+        (row["id"], row["text"][:begin], row["text"][begin:]) for row in apart for begin, _ in row["loss"]
+    )
+    assert all(row["loss"][-1][1] == len(row["text"]) for row in rows)
+    assert max(len(row["loss"]) for row in rows) > 2
 
 
 def test_what_cannot_be_learned_from_is_told_by_reason(spoilt: RunFolder) -> None:
@@ -168,7 +184,7 @@ def test_the_command_writes_the_file_and_the_report(srp: RunFolder, arg: RunFold
         prompts = [sum(len(message["content"]) for message in row["messages"]) for row in own]
         texts = [len(row["text"]) for row in own]
         assert of == {
-            "rows": len(own),
+            "calls": len(own),
             "prompt_characters": round(sum(prompts) / len(own)),
             "text_characters": round(sum(texts) / len(own)),
             "longest": max(map(sum, zip(prompts, texts, strict=True))),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from pipeline.errors import UserError
 from pipeline.training.mixture import Part, write_mixture
 
 
@@ -31,3 +34,9 @@ def test_a_larger_share_holds_a_smaller_one_and_the_order_stays(tmp_path: Path) 
         taken.append([json.loads(line)["id"] for line in (tmp_path / "mixture").read_text("utf-8").splitlines()])
     assert set(taken[0]) < set(taken[1])
     assert taken[1] == taken[2] == sorted(taken[1], key=int)
+
+
+def test_a_part_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="missing"):
+        write_mixture([Part(tmp_path / "missing", {"": 1.0})], tmp_path / "mixture")
+    assert not (tmp_path / "mixture").exists()
