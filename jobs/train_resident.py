@@ -40,8 +40,8 @@ class _Calls(NamedTuple):
 
 
 _CALLS = (
-    _Calls("arg", ["method.depth=3", "method.max_tails_shown=1"], 4000, _ALL, _ALL),
-    _Calls("arg", ["method.depth=3"], 1500, {"arg.hypo": 0.3, "": 0.5}, {"arg.hypo": 0.3, "": 0.5}),
+    _Calls("arg", ["method.depth=3", "method.max_tails_shown=1"], 4000, {"": 0.6}, {"": 0.6}),
+    _Calls("arg", ["method.depth=3"], 3000, {"": 0.3, "arg.hypo": 0.15}, {"": 0.3, "arg.hypo": 0.15}),
     _Calls("srp", ["method.num_references=0"], 700, {"": 0.8, "srp.judge": 0.3}, {"": 0.8, "srp.judge": 0.3}),
     # A finetuned planner is asked the question alone, as ArG's generator is.
     _Calls("parog", ["method.planner=prompted"], 700, {"": 0.4}, {"": 0.6}),
@@ -53,7 +53,8 @@ _CALLS = (
         {"r3.thought": 0.2, "r3.action": 0.5, "r3.verify": 0.7},
     ),
 )
-"""Walks tell of steps that lead on. Only the calls of a run show groups of relations none of which does. Of the others
+"""Walks tell of steps that lead on. Only the calls of a run show groups of relations none of which does. With one tail
+shown they are short, and hold as many decisions; without the long ones, copying is unlearned. Of the other methods
 fewer are taken: those that say the same each time are soon learned, and those of a judge are long."""
 
 
