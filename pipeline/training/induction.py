@@ -48,16 +48,15 @@ def write_induction(model: LlamaForCausalLM, generator: Generator) -> None:
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
-        directions = _orthonormal(config.hidden_size, generator)
-        constant, read, repeated = directions[0], directions[1 : 1 + width], _orthonormal(config.hidden_size, generator)
-        handed = _orthonormal(config.hidden_size, generator)
-        handed = torch.nn.functional.normalize(handed - torch.outer(handed @ constant, constant))[:width]
+        constant, *others = _orthonormal(config.hidden_size, generator)
+        read = torch.stack(others[:width])
+        repeated = _orthonormal(config.hidden_size, generator)[:width]
+        handed = _apart_from(constant, _orthonormal(config.hidden_size, generator))[:width]
         embeddings = model.model.embed_tokens.weight
         unit = embeddings.norm(dim=1).mean()
-        own = embeddings - torch.outer(embeddings @ constant, constant)
-        embeddings.copy_((torch.nn.functional.normalize(own) + constant * _CONSTANT) * unit)
+        embeddings.copy_((_apart_from(constant, embeddings) + constant * _CONSTANT) * unit)
         _hand_on(model, constant, read, handed, unit)
-        _repeat(model, read, handed, repeated[:width], unit)
+        _repeat(model, read, handed, repeated, unit)
 
 
 def _hand_on(model: LlamaForCausalLM, constant: Tensor, read: Tensor, handed: Tensor, unit: Tensor) -> None:
@@ -97,6 +96,13 @@ def _repeat(model: LlamaForCausalLM, read: Tensor, handed: Tensor, repeated: Ten
 def _turns(model: LlamaForCausalLM) -> Tensor:
     """By how many radians each pair of a head's dimensions is turned from one position to the next."""
     return model.model.rotary_emb.inv_freq.float()
+
+
+def _apart_from(direction: Tensor, others: Tensor) -> Tensor:
+    """Others without their part along a direction, of length 1."""
+    import torch
+
+    return torch.nn.functional.normalize(others - torch.outer(others @ direction, direction))
 
 
 def _orthonormal(size: int, generator: Generator) -> Tensor:
