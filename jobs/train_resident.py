@@ -41,7 +41,7 @@ class _Calls(NamedTuple):
 
 _CALLS = (
     _Calls("arg", ["method.depth=3", "method.max_tails_shown=1"], 4000, {"": 0.6}, {"": 0.6}),
-    _Calls("arg", ["method.depth=3"], 3000, {"": 0.3, "arg.hypo": 0.15}, {"": 0.3, "arg.hypo": 0.15}),
+    _Calls("arg", ["method.depth=3"], 3000, {"": 1.0, "arg.hypo": 0.5}, {"": 1.0, "arg.hypo": 0.5}),
     _Calls("srp", ["method.num_references=0"], 700, {"": 0.8, "srp.judge": 0.3}, {"": 0.8, "srp.judge": 0.3}),
     # A finetuned planner is asked the question alone, as ArG's generator is.
     _Calls("parog", ["method.planner=prompted"], 700, {"": 0.4}, {"": 0.6}),
@@ -65,8 +65,7 @@ def parts(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name, part in settings["parts"].items():
         paths = {"model": model, "texts": part["texts"], "storage": f"{settings['storage']}/{name}"}
         model = part["output"]
-        recipe = {**settings["recipe"], "max_steps": part["max_steps"]}
-        trainings.append({**settings, **paths, "output": model, "recipe": recipe})
+        trainings.append({**settings, **paths, "output": model, "recipe": settings["recipe"] | part["recipe"]})
     return trainings
 
 

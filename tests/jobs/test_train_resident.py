@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,11 @@ def test_texts_and_an_untrained_llama(metaqa: Path, tmp_path: Path, monkeypatch:
     words = [f"metaqa={metaqa}", f"output={tmp_path / 'resident'}", "limit=3", "shape.vocabulary=700"]
     settings = config.compose(words, name="train_resident")
     prepare(settings)
-    first, last = parts(settings)
+    first, _, last = trainings = parts(settings)
     assert (first["model"], last["output"]) == (settings["model"], settings["output"])
-    assert (first["output"], first["recipe"]["max_steps"]) == (last["model"], settings["parts"]["walks"]["max_steps"])
-    assert first["storage"] != last["storage"]
+    assert all(before["output"] == after["model"] for before, after in pairwise(trainings))
+    assert first["recipe"] == settings["recipe"] | settings["parts"]["walks"]["recipe"]
+    assert len({training["storage"] for training in trainings}) == len(trainings)
     walks, calls = (
         [json.loads(line) for line in Path(part["texts"]).read_text("utf-8").splitlines()] for part in (first, last)
     )
