@@ -30,7 +30,7 @@ def test_an_installed_package_runs_and_reports(installed: Path, tmp_path: Path) 
         command = [sys.executable, "-P", "-m", "jobs.cli", *words]
         return subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
 
-    kgqa("evaluate", "dataset.triples=2000", "run.limit=4", "run.dir=run")
+    kgqa("evaluate", "method=arg", "llm=embedded", "dataset.triples=2000", "run.limit=4", "run.dir=run")
     assert kgqa("report", "run") == "run/report.html\n"
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
     where = [sys.executable, "-P", "-c", "import pipeline; print(pipeline.__file__)"]

@@ -6,15 +6,18 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 
+import pipeline
 from pipeline.errors import ContextOverflow
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Completion, Message, Sampling
 from pipeline.llm.vllm import VllmServer
 from pipeline.methods.arg.tokens import CLASSES, OPEN, RETRIEVE_ENTITY
+from pipeline.traces.reader import RecordedCalls
 from tests.integration.conftest import CONTEXT, RayCluster
 from tests.integration.test_vllm import kgqa
 from tests.llm.reference import BEGUN, CHAT, call
@@ -52,6 +55,15 @@ def assert_alike(ours: Completion, theirs: Completion) -> None:
         assert dict(mine) == pytest.approx(dict(other), abs=1e-3)
 
 
+async def assert_chosen_alike(ours: EmbeddedModel, theirs: EndpointModel, messages: Sequence[Message]) -> None:
+    """Of each class of reflection tokens the same member, by the same probabilities."""
+    for members in CLASSES.values():
+        asked = call(messages, choices=members)
+        mine, other = await ours.choose(asked), await theirs.choose(asked)
+        assert mine.probabilities == pytest.approx(other.probabilities, abs=1e-3)
+        assert_alike(mine, other)
+
+
 @pytest.mark.parametrize("logprobs", [None, 0, 1, 6])
 async def test_the_same_tokens_text_and_log_probabilities(
     embedded: EmbeddedModel, served: EndpointModel, logprobs: int | None
@@ -81,11 +93,7 @@ async def test_the_same_ends(embedded: EmbeddedModel, served: EndpointModel) -> 
 
 async def test_the_same_probabilities_of_choices(embedded: EmbeddedModel, served: EndpointModel) -> None:
     for messages in PROMPTS:
-        for members in CLASSES.values():
-            asked = call(messages, choices=members)
-            ours, theirs = await embedded.choose(asked), await served.choose(asked)
-            assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-3)
-            assert_alike(ours, theirs)
+        await assert_chosen_alike(embedded, served, messages)
 
 
 async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> None:
@@ -98,6 +106,23 @@ async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> 
     for model in (embedded, served):
         with pytest.raises(ContextOverflow):
             await model.complete(call([Message("user", " who" * (words + 1))]))
+
+
+async def test_the_resident_llama_walks_alike(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert kgqa("evaluate", "method=arg", "llm=embedded", "run.limit=3", f"run.dir={run}").returncode == 0
+    recorded = RecordedCalls(str(run))
+    ids = pl.read_parquet(run / "traces" / "*.parquet")["question_id"]
+    asked = [recorded.messages(each) for id in ids for each in recorded.calls(id).values()]
+    assert len(asked) > 10
+    resident = Path(pipeline.__file__).parent / "resident"
+    words = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=2048")
+    with VllmServer(str(resident), tmp_path / "server.log", words) as server:
+        async with EmbeddedModel() as ours, EndpointModel(base_urls=(server.base_url,)) as theirs:
+            for messages in asked:
+                segment = call(messages, Sampling(max_tokens=60, logprobs=1))
+                assert_alike(await ours.complete(segment), await theirs.complete(segment))
+                await assert_chosen_alike(ours, theirs, messages)
 
 
 def test_each_worker_of_a_ray_cluster_has_its_own(llama: Path, ray_cluster: RayCluster, tmp_path: Path) -> None:
