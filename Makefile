@@ -20,7 +20,7 @@ test: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --durations=40
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

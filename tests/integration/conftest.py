@@ -39,6 +39,9 @@ LOOPBACK = "127.0.0.2"
 CONTEXT = 8192
 """Tokens of prompt and reply that the model servers take."""
 
+VLLM_WORDS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", f"--max-model-len={CONTEXT}")
+"""Of vLLM on a CPU, where a seed and a temperature kill it if it reads prompts in parts."""
+
 
 @dataclass
 class KillMatrix:
@@ -138,8 +141,7 @@ def _write(triples: Iterable[Triple], file: Path, terms: Terms) -> Path:
 def vllm_server(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     """A plain vLLM server of that Llama. Whoever kills it has to start it again: `kill()`, `start()`."""
     log = tmp_path_factory.mktemp("vllm") / "server.log"
-    words = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", f"--max-model-len={CONTEXT}")
-    with VllmServer(str(llama), log, words, resettable=True) as server:
+    with VllmServer(str(llama), log, VLLM_WORDS, resettable=True) as server:
         yield server
 
 

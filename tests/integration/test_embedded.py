@@ -10,15 +10,14 @@ import polars as pl
 import pytest
 import yaml
 
-import pipeline
 from pipeline.errors import ContextOverflow
-from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.embedded.model import RESIDENT, EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Completion, Message, Sampling
 from pipeline.llm.vllm import VllmServer
 from pipeline.methods.arg.tokens import CLASSES, OPEN, RETRIEVE_ENTITY
 from pipeline.traces.reader import RecordedCalls
-from tests.integration.conftest import CONTEXT, RayCluster
+from tests.integration.conftest import CONTEXT, VLLM_WORDS, RayCluster
 from tests.integration.test_vllm import kgqa
 from tests.llm.reference import BEGUN, CHAT, call
 
@@ -115,9 +114,7 @@ async def test_the_resident_llama_walks_alike(tmp_path: Path) -> None:
     ids = pl.read_parquet(run / "traces" / "*.parquet")["question_id"]
     asked = [recorded.messages(each) for id in ids for each in recorded.calls(id).values()]
     assert len(asked) > 10
-    resident = Path(pipeline.__file__).parent / "resident"
-    words = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=2048")
-    with VllmServer(str(resident), tmp_path / "server.log", words) as server:
+    with VllmServer(str(RESIDENT), tmp_path / "server.log", VLLM_WORDS) as server:
         async with EmbeddedModel() as ours, EndpointModel(base_urls=(server.base_url,)) as theirs:
             for messages in asked:
                 segment = call(messages, Sampling(max_tokens=60, logprobs=1))

@@ -23,7 +23,7 @@ from pipeline.llm.port import OneModel
 from pipeline.llm.prompt import Call, Completion, Sampling
 from pipeline.types import Example
 
-_RESIDENT = Path(__file__).resolve().parents[2] / "resident"
+RESIDENT = Path(__file__).resolve().parents[2] / "resident"
 """The Llama that comes with the package."""
 
 
@@ -134,12 +134,12 @@ class EmbeddedModel(OneModel):
 
 def _folder(model: str | None) -> Path:
     if model is None:
-        if not (_RESIDENT / "config.json").is_file():
+        if not (RESIDENT / "config.json").is_file():
             raise UserError(
                 "no Llama comes with this version of kgqa-pipeline: name the folder of one, llm.model=FOLDER, such as "
                 "kgqa llm make output=FOLDER writes"
             )
-        return _RESIDENT
+        return RESIDENT
     folder = Path(model).expanduser()
     if not folder.is_dir():
         raise UserError(
