@@ -17,6 +17,7 @@ from jobs.benchmarks.scale import scale, sweep_scale
 from jobs.benchmarks.scheduling import scheduling
 from jobs.benchmarks.sweep import sweep
 from jobs.benchmarks.traces import traces
+from jobs.benchmarks.training import training
 from jobs.benchmarks.vllm import vllm
 from jobs.cli import guard
 from jobs.common import wants_help
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "scheduling": scheduling,
     "cluster": cluster,
     "vllm": vllm,
+    "training": training,
 }
 
 

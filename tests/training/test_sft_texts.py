@@ -12,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint, LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.recipe import Recipe
-from pipeline.training.sft.texts import IGNORED, TrainingText, encode, read_texts, split
+from pipeline.training.sft.texts import TrainingText, encode, read_texts, split
+from pipeline.training.sft.trees import IGNORED
 from pipeline.training.sft.worker import Task, prepare
 
 WALK = (
@@ -28,10 +29,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def carried(text: TrainingText, tokenizer: PreTrainedTokenizerFast) -> str:
     """The text of the tokens that carry loss."""
     (item,) = encode([text], tokenizer, 1000, Counter())
-    assert [label for label in item["labels"] if label != IGNORED] == [
-        token for token, label in zip(item["input_ids"], item["labels"], strict=True) if label != IGNORED
-    ]
-    return str(tokenizer.decode([label for label in item["labels"] if label != IGNORED]))
+    ids, labels = item["input_ids"].tolist(), item["labels"].tolist()
+    pairs = list(zip(labels, [*ids[1:], IGNORED], strict=True))
+    assert all(label in (IGNORED, following) for label, following in pairs)
+    return str(tokenizer.decode([label for label in labels if label != IGNORED]))
 
 
 def text(said: str, *loss: tuple[int, int]) -> TrainingText:
@@ -56,7 +57,7 @@ def test_what_is_begun_for_the_model_carries_no_loss(tokenizer: PreTrainedTokeni
 def test_a_text_is_the_prompt_that_a_server_would_render(tokenizer: PreTrainedTokenizerFast) -> None:
     (item,) = encode([text(WALK)], tokenizer, 1000, Counter())
     messages = [*text(WALK).messages, {"role": "assistant", "content": WALK}]
-    assert item["input_ids"] == tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
+    assert item["input_ids"].tolist() == tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
 
 
 def test_long_texts_are_left_out_and_counted(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -45,6 +45,8 @@ class Recipe:
     """Of AdamW's two decays the slower one."""
     max_tokens: PositiveInt = 2048
     """Longest text with its prompt. Longer ones are left out and counted."""
+    prefix_sharing: bool = False
+    """Compute once what texts of the same prompt begin with alike. They are one text then, of `max_tokens` at most."""
     precision: Precision = "bfloat16"
     """Of the arithmetic; the weights are kept in single precision."""
     weights: Precision = "bfloat16"

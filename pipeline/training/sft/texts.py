@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,12 +15,12 @@ import orjson
 
 from pipeline.datasets.files import lines
 from pipeline.errors import UserError
+from pipeline.training.sft.trees import IGNORED, Row, trees
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-IGNORED = -100
-"""The label of a token that carries no loss."""
+_COLUMNS = ("input_ids", "labels", "position_ids", "ends")
 
 _AT_ONCE = 1000
 """Texts that the tokenizer takes at once."""
@@ -45,17 +45,16 @@ class TrainingText:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Texts as token ids with labels; an item is what `transformers.Trainer` takes."""
+    """Texts as token ids with labels, for `transformers.Trainer` to draw from and `Collator` to put together."""
 
     items: Sequence[np.ndarray]
-    """Per text an array of int32 of shape [2, tokens]: ids above labels."""
+    """Arrays of int32 of shape [4, tokens], laid out as `trees` says: ids, labels, positions and ends."""
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, place: int) -> dict[str, list[int]]:
-        ids, labels = self.items[place].tolist()
-        return {"input_ids": ids, "labels": labels}
+    def __getitem__(self, place: int) -> dict[str, np.ndarray]:
+        return dict(zip(_COLUMNS, self.items[place], strict=True))
 
 
 def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
@@ -83,14 +82,29 @@ def split(texts: Sequence[TrainingText], held: int, seed: int) -> tuple[list[Tra
 
 
 def encode(
-    texts: Iterable[TrainingText], tokenizer: PreTrainedTokenizerBase, max_tokens: int, dropped: Counter[str]
+    texts: Iterable[TrainingText],
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int,
+    dropped: Counter[str],
+    *,
+    prefix_sharing: bool = False,
 ) -> Encoded:
     """Token ids and labels of each text in the tokenizer's chat layout; `dropped` counts those that are too long.
 
-    The end of the model's turn carries loss as well: it has to learn to stop. Raises UserError for a tokenizer whose
-    chat template does not show the model's turn as it is.
+    With prefix sharing texts of one prompt are one item, or as many as their tokens ask for. The end of the model's
+    turn carries loss as well: it has to learn to stop. Raises UserError for a tokenizer whose chat template does not
+    show the model's turn as it is.
     """
-    items = []
+    rows: defaultdict[object, list[Row]] = defaultdict(list)
+    for place, (text, row) in enumerate(_rows(texts, tokenizer)):
+        if len(row[0]) > max_tokens:
+            dropped[f"longer than {max_tokens:,} tokens"] += 1
+        else:
+            rows[str(text.messages) if prefix_sharing else place].append(row)
+    return Encoded([item for of_prompt in rows.values() for item in trees(of_prompt, max_tokens)])
+
+
+def _rows(texts: Iterable[TrainingText], tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[TrainingText, Row]]:
     for batch in _batches(texts, _AT_ONCE):
         laid_out = [_lay_out(text, tokenizer) for text in batch]
         wholes = [whole for whole, _ in laid_out]
@@ -98,12 +112,7 @@ def encode(
         for text, (_, start), ids, offsets in zip(
             batch, laid_out, encoded["input_ids"], encoded["offset_mapping"], strict=True
         ):
-            item = _label(text, start, ids, offsets)
-            if item.shape[1] > max_tokens:
-                dropped[f"longer than {max_tokens:,} tokens"] += 1
-            else:
-                items.append(item)
-    return Encoded(items)
+            yield text, _label(text, start, ids, offsets)
 
 
 def _lay_out(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> tuple[str, int]:
@@ -117,17 +126,17 @@ def _lay_out(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> tuple[st
     return whole, len(begun)
 
 
-def _label(text: TrainingText, start: int, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Labels for the tokens that overlap a span with loss, and for the one that ends the turn."""
+def _label(text: TrainingText, start: int, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Row:
+    """Labels where a token is to follow that overlaps a span with loss, or ends the turn."""
     end = start + len(text.text)
     spans = [(start + begin, start + stop) for begin, stop in text.loss]
     last = next((place for place, (begin, _) in enumerate(offsets) if begin >= end), None)
-    labels = [
+    carried = [
         token if place == last or any(begin < stop and first < after for first, stop in spans) else IGNORED
         for place, (token, (begin, after)) in enumerate(zip(ids, offsets, strict=True))
     ]
     keep = len(ids) if last is None else last + 1  # what a template adds after the end of the turn is nobody's
-    return np.array([ids[:keep], labels[:keep]], dtype=np.int32)
+    return list(ids[:keep]), [*carried[1:keep], IGNORED]
 
 
 def _batches(texts: Iterable[TrainingText], size: int) -> Iterator[list[TrainingText]]:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint
+from pipeline.training.sft.batches import Collator
 from pipeline.training.sft.model import open_base, with_adapter
 from pipeline.training.sft.recipe import Recipe
-from pipeline.training.sft.texts import IGNORED, Encoded, encode, read_texts, split
+from pipeline.training.sft.texts import Encoded, encode, read_texts, split
+from pipeline.training.sft.trees import IGNORED
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
@@ -48,7 +50,10 @@ def prepare(task: Task, checkpoint: Checkpoint) -> Material:
     """Read, split and encode the texts. Raises UserError when none is left to train on."""
     recipe, dropped = task.recipe, Counter[str]()
     training, evaluation = split(list(read_texts(task.texts)), recipe.evaluation_texts, recipe.seed)
-    encoded = [encode(texts, checkpoint.tokenizer, recipe.max_tokens, dropped) for texts in (training, evaluation)]
+    encoded = [
+        encode(texts, checkpoint.tokenizer, recipe.max_tokens, dropped, prefix_sharing=recipe.prefix_sharing)
+        for texts in (training, evaluation)
+    ]
     if not encoded[0]:
         raise UserError(
             f"of {sum(dropped.values()) + len(encoded[1]):,} texts none is left to train on: raise "
@@ -75,7 +80,7 @@ def train(
 
 
 def _trainer(task: Task, checkpoint: Checkpoint, material: Material, folder: str) -> Trainer:
-    from transformers import DataCollatorForSeq2Seq, Trainer
+    from transformers import Trainer
 
     recipe, model = task.recipe, checkpoint.model
     if recipe.adapter is not None:
@@ -86,8 +91,7 @@ def _trainer(task: Task, checkpoint: Checkpoint, material: Material, folder: str
         args=_arguments(task, folder, evaluate=len(material.evaluation) > 0),
         train_dataset=material.training,
         eval_dataset=material.evaluation,
-        # Pads token ids and labels alike, whatever its name says.
-        data_collator=DataCollatorForSeq2Seq(checkpoint.tokenizer, label_pad_token_id=IGNORED),
+        data_collator=Collator(checkpoint.tokenizer.pad_token_id, branching=recipe.prefix_sharing),
         preprocess_logits_for_metrics=lambda logits, _: logits.argmax(-1),
         compute_metrics=_accuracy(),
     )
@@ -136,9 +140,8 @@ def _accuracy() -> Callable[[Any, bool], dict[str, float]]:
 
     def add(batch: Any, compute_result: bool) -> dict[str, float]:
         nonlocal right, total
-        wanted, predicted = batch.label_ids[:, 1:], batch.predictions[:, :-1]
-        counted = wanted != IGNORED
-        right += int(((wanted == predicted) & counted).sum())
+        counted = batch.label_ids != IGNORED
+        right += int(((batch.label_ids == batch.predictions) & counted).sum())
         total += int(counted.sum())
         if not compute_result:
             return {}

@@ -1,0 +1,68 @@
+"""Fine-tuning on the calls of searches, text by text and with what they have in common computed once."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Point, execute
+from pipeline.llm.embedded.model import RESIDENT
+from pipeline.traces.folder import RunFolder
+from pipeline.training.calls import Report, Selection, read_calls, write_calls
+from pipeline.training.llama import Checkpoint
+from pipeline.training.sft.batches import Collator
+from pipeline.training.sft.model import open_base
+from pipeline.training.sft.recipe import Recipe
+from pipeline.training.sft.texts import Encoded, TrainingText, encode, read_texts
+from pipeline.training.sft.trees import IGNORED
+from pipeline.training.solved import Material
+
+_QUESTIONS = 100
+_TOKENS_A_BATCH = 3000
+_LONGEST = 1200
+
+
+def training() -> dict[str, float]:
+    """Tokens learned from per second, on ArG's calls: with prefix sharing, and against learning text by text."""
+    with tempfile.TemporaryDirectory() as scratch:
+        texts = _calls(Path(scratch))
+    checkpoint = open_base(str(RESIDENT), Recipe())
+    apart, shared = (_measure(texts, checkpoint, prefix_sharing=sharing) for sharing in (False, True))
+    return {"apart_per_s": apart, "shared_per_s": shared, "shared_to_apart": shared / apart}
+
+
+def _calls(folder: Path) -> list[TrainingText]:
+    words = ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={_QUESTIONS}", "dataset.split=train"]
+    run, rows = folder / "run", folder / "calls.jsonl"
+    execute([Point(tuple(words), config.compose([*words, f"run.dir={run}"]))], Console(quiet=True))
+    report = Report()
+    write_calls(read_calls([RunFolder(run)], Material(), Selection(joined=True), report), report, rows)
+    return list(read_texts([rows]))
+
+
+def _measure(texts: list[TrainingText], checkpoint: Checkpoint, *, prefix_sharing: bool) -> float:
+    """Tokens that carry loss, of all texts, per second of forward and backward pass."""
+    encoded = encode(texts, checkpoint.tokenizer, _LONGEST, Counter(), prefix_sharing=prefix_sharing)
+    collate = Collator(checkpoint.tokenizer.pad_token_id, branching=prefix_sharing)
+    batches = [collate([encoded[place] for place in places]) for places in _batches(encoded)]
+    checkpoint.model(**batches[0]).loss.backward()  # the first pass sets up what later ones find
+    began = time.perf_counter()
+    for batch in batches:
+        checkpoint.model(**batch).loss.backward()
+    seconds = time.perf_counter() - began
+    return sum(int((batch["labels"] != IGNORED).sum()) for batch in batches) / seconds
+
+
+def _batches(encoded: Encoded) -> list[list[int]]:
+    """Places of texts of about one length, as many as give a batch of some thousand tokens."""
+    batches: list[list[int]] = [[]]
+    for place in sorted(range(len(encoded)), key=lambda place: encoded.items[place].shape[1]):
+        if (len(batches[-1]) + 1) * encoded.items[place].shape[1] > _TOKENS_A_BATCH and batches[-1]:
+            batches.append([])
+        batches[-1].append(place)
+    return batches
