@@ -191,6 +191,14 @@ def test_the_oracle_answers_what_it_is_shown() -> None:
     assert forced.parse(forced.write_as_oracle(KNOWN, None)).texts == ("unknown",)
 
 
+def test_the_oracle_goes_on_from_no_node_that_the_walk_was_at_before() -> None:
+    films = truth(ASKED, ["Cy"], {"Ann": ["film.director -> film.year"]})
+    reading = entities("Ann", "Bo").parse(entities("Ann", "Bo").write_as_oracle(films, None))
+    assert ([walk.end for walk in reading.relevant], reading.ends) == (["Bo"], False)
+    back = entities("Ann").parse(entities("Ann").write_as_oracle(films, None))
+    assert (back.is_unreasonable, back.ends) == (True, True)
+
+
 def test_a_slip_at_the_entities_is_well_formed_and_wrong() -> None:
     for seed in range(20):
         reading = entities("Bo", "Cy").parse(entities("Bo", "Cy").write_as_oracle(KNOWN, Random(seed)))

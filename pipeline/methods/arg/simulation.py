@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def next_relations(instance: Instance, truth: Truth) -> list[Relation]:
-    """How the gold paths that begin with this walk go on, the best path's relation first."""
+    """How the gold paths that begin with this walk go on, the best path's relation first.
+
+    They do not from a node that the walk was at before: of MetaQA's answers none is only reached through it.
+    """
+    if instance.end in instance.nodes[:-1]:
+        return []
     walked = tuple(step.relation for step in instance.steps)
     paths = (path for path in truth.paths.get(instance.start, ()) if len(path) > len(walked))
     return list(dict.fromkeys(path[len(walked)] for path in paths if path[: len(walked)] == walked))
