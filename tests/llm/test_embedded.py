@@ -436,11 +436,6 @@ class TestMistakes:
         with pytest.raises(UserError, match="holds no checkpoint"):
             await embedded(tmp_path).__aenter__()
 
-    async def test_no_llama_comes_with_the_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pipeline.llm.embedded.model.RESIDENT", tmp_path)
-        with pytest.raises(UserError, match=r"name the folder of one, llm\.model=FOLDER, such as kgqa llm make"):
-            await EmbeddedModel().__aenter__()
-
     async def test_the_llama_of_the_package(
         self, llama: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -133,14 +133,7 @@ class EmbeddedModel(OneModel):
 
 
 def _folder(model: str | None) -> Path:
-    if model is None:
-        if not (RESIDENT / "config.json").is_file():
-            raise UserError(
-                "no Llama comes with this version of kgqa-pipeline: name the folder of one, llm.model=FOLDER, such as "
-                "kgqa llm make output=FOLDER writes"
-            )
-        return RESIDENT
-    folder = Path(model).expanduser()
+    folder = RESIDENT if model is None else Path(model).expanduser()
     if not folder.is_dir():
         raise UserError(
             f"llm.model={model} is no folder on this machine: llm=embedded runs the checkpoint of a Llama from a folder"
