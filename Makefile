@@ -9,8 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 install: .venv/installed
 
 demo: .venv/installed
-	$(BIN)/kgqa evaluate
-	$(BIN)/kgqa report "$$(ls -td runs/sample-srp-similarity-*/ | head -n 1)"
+	$(BIN)/kgqa evaluate method=arg llm=embedded run.limit=200
+	$(BIN)/kgqa report "$$(ls -td runs/sample-arg-embedded-*/ | head -n 1)"
 
 test: .venv/installed-test
 	infra/install-virtuoso.sh

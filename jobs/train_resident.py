@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,38 +24,56 @@ _OFFERED = "collect.retrieve_k=[1,2,3,5]"
 _WORLDS = (101, 102)
 """Seeds of the sample worlds that ArG's texts tell of. None is the one that runs are measured on."""
 _WORLD_SIZES = (3000, 20000)
-_WORLD_OF_CALLS = 2024
 
 
 class _Calls(NamedTuple):
     """The calls of a method that are learned."""
 
+    name: str
+    """Of what is collected: those of one name are collected once."""
     method: str
     words: list[str]
-    questions: int
-    """Of each source, at most."""
+    questions: int | None
+    """Of each source, at most; None takes all."""
     of_metaqa: Mapping[str, float]
-    of_world: Mapping[str, float]
-    """The share taken, by role."""
+    of_worlds: Mapping[str, float]
+    """The share taken, by role; of what has none, nothing is collected."""
+    worlds: tuple[int, ...] = (2024,)
+    """Seeds."""
 
+
+_ONE_TAIL = ["method.depth=3", "method.max_tails_shown=1"]
+_FIVE_TAILS = ["method.depth=3"]
+_NO_REFERENCES = ["method.num_references=0"]
+_PROMPTED = ["method.planner=prompted"]
+"""A finetuned planner is asked the question alone, as ArG's generator is: a model could not tell them apart."""
+
+_FIVE = {"": 1.0, "arg.hypo": 0.5}
+_SRP = {"": 0.8, "srp.judge": 0.3}
+_R3 = {"r3.thought": 0.2, "r3.action": 0.3, "r3.verify": 0.7}
 
 _CALLS = (
-    _Calls("arg", ["method.depth=3", "method.max_tails_shown=1"], 4000, {"": 0.6}, {"": 0.6}),
-    _Calls("arg", ["method.depth=3"], 3000, {"": 1.0, "arg.hypo": 0.5}, {"": 1.0, "arg.hypo": 0.5}),
-    _Calls("srp", ["method.num_references=0"], 700, {"": 0.8, "srp.judge": 0.3}, {"": 0.8, "srp.judge": 0.3}),
-    # A finetuned planner is asked the question alone, as ArG's generator is.
-    _Calls("parog", ["method.planner=prompted"], 700, {"": 0.4}, {"": 0.6}),
-    _Calls(
-        "r3",
-        [],
-        700,
-        {"r3.thought": 0.2, "r3.action": 0.3, "r3.verify": 0.7},
-        {"r3.thought": 0.2, "r3.action": 0.5, "r3.verify": 0.7},
-    ),
+    _Calls("one-tail", "arg", _ONE_TAIL, 4000, {"": 0.6}, {"": 0.6}),
+    _Calls("five-tails", "arg", _FIVE_TAILS, 3000, _FIVE, _FIVE),
+    _Calls("srp", "srp", _NO_REFERENCES, 700, _SRP, _SRP),
+    _Calls("parog", "parog", _PROMPTED, 700, {"": 0.4}, {"": 0.6}),
+    _Calls("r3", "r3", [], 700, _R3, _R3 | {"r3.action": 0.5}),
 )
 """Walks tell of steps that lead on. Only the calls of a run show groups of relations none of which does. With one tail
 shown they are short, and hold as many decisions; without the long ones, copying is unlearned. Of the other methods
 fewer are taken: those that say the same each time are soon learned, and those of a judge are long."""
+
+_LESS_SRP = {"": 0.3, "srp.judge": 0.1}
+_LESS_R3 = {"r3.thought": 0.06, "r3.action": 0.1, "r3.verify": 0.2}
+
+_SEARCHES = (
+    _Calls("searches", "arg", _FIVE_TAILS, None, _ALL, _ALL, worlds=tuple(range(11, 17))),
+    _Calls("short-searches", "arg", _ONE_TAIL, None, {}, _ALL, worlds=tuple(range(21, 25))),
+    _Calls("srp", "srp", _NO_REFERENCES, 700, _LESS_SRP, _LESS_SRP),
+    _Calls("parog", "parog", _PROMPTED, 700, {"": 0.15}, {"": 0.15}),
+    _Calls("r3", "r3", [], 700, _LESS_R3, _LESS_R3),
+)
+"""All of a question's calls, which are little more than one where what they have in common is computed once."""
 
 
 def parts(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -72,10 +90,11 @@ def parts(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 def prepare(settings: Mapping[str, Any]) -> None:
     """Make the texts, and the Llama that is to be trained on them, where they are missing. Raises UserError."""
     sources = Path(settings["metaqa"]), Path(settings["material"]), settings["limit"]
-    walks, calls = (Path(settings["parts"][name]["texts"]) for name in ("walks", "calls"))
-    for texts, collected in ((walks, _walks), (calls, _calls)):
+    walks, calls, searches = (Path(settings["parts"][name]["texts"]) for name in ("walks", "calls", "searches"))
+    collections = {walks: _walks(*sources), calls: _calls(_CALLS, *sources), searches: _calls(_SEARCHES, *sources)}
+    for texts, collected in collections.items():
         if not texts.exists():
-            taken = write_mixture(list(collected(*sources)), texts)
+            taken = write_mixture(list(collected), texts)
             print(f"{texts}: {taken.total():,} texts ({', '.join(f'{n:,} {role}' for role, n in taken.items())})")
     if not Path(settings["model"]).exists():
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
@@ -118,19 +137,27 @@ def _sample_walks(limit: int | None) -> Iterator[_Collection]:
             yield _Collection(f"walks-sample-short-{seed}-{triples}", dev, _ALL)
 
 
-def _calls(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
+def _calls(wanted: Sequence[_Calls], metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
     """The calls of each method, in the wording that the model will be sent."""
-    world = ["dataset=sample", "dataset.split=train", f"dataset.seed={_WORLD_OF_CALLS}"]
-    for number, of in enumerate(_CALLS):
-        from_metaqa = [(f"metaqa-{hops}", _dev(metaqa, hops), [_held_out(metaqa)], of.of_metaqa) for hops in _HOPS]
-        for source, words, held_out, shares in (*from_metaqa, ("sample", world, [], of.of_world)):
-            name = f"calls-{number}-{of.method}-{source}"
+    for of in wanted:
+        for source, words, held_out, shares in _sources(of, metaqa):
+            name = f"calls-{of.name}-{source}"
             run, output = folder / "runs" / name, folder / f"{name}.jsonl"
             if not output.exists():
                 asked = [f"method={of.method}", *of.words, *words, _at_most(of.questions, limit)]
                 _succeed(evaluate.main([*asked, "llm=oracle", "llm.prompts=compact", f"run.dir={run}"]))
                 _succeed(collect.main(["calls", str(run), *held_out, "collect.joined=true", f"output={output}"]))
             yield Part(output, shares)
+
+
+def _sources(of: _Calls, metaqa: Path) -> Iterator[tuple[str, list[str], list[str], Mapping[str, float]]]:
+    """What is asked: a name, the words for it, those for what is held out, and the shares that are taken."""
+    if of.of_metaqa:
+        for hops in _HOPS:
+            yield f"metaqa-{hops}", _dev(metaqa, hops), [_held_out(metaqa)], of.of_metaqa
+    for seed in of.worlds:
+        world = ["dataset=sample", "dataset.split=train", f"dataset.seed={seed}"]
+        yield f"sample-{seed}", world, [], of.of_worlds
 
 
 def _at_most(questions: int | None, limit: int | None) -> str:

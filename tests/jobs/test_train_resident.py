@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
+from jobs import train_resident
 from jobs.train_resident import parts, prepare
 from pipeline import config
 from pipeline.errors import UserError
@@ -48,18 +49,19 @@ def metaqa(tmp_path: Path) -> Path:
 
 def test_texts_and_an_untrained_llama(metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.train_resident._KNOWN", {hops: {"": 1.0} for hops in QUESTIONS})
+    few = [of._replace(worlds=of.worlds[:1]) for of in train_resident._SEARCHES]
+    monkeypatch.setattr("jobs.train_resident._SEARCHES", few)
     words = [f"metaqa={metaqa}", f"output={tmp_path / 'resident'}", "limit=3", "shape.vocabulary=700"]
     settings = config.compose(words, name="train_resident")
     prepare(settings)
-    first, _, last = trainings = parts(settings)
+    first, second, *_, last = trainings = parts(settings)
     assert (first["model"], last["output"]) == (settings["model"], settings["output"])
     assert all(before["output"] == after["model"] for before, after in pairwise(trainings))
     assert first["recipe"] == settings["recipe"] | settings["parts"]["walks"]["recipe"]
     assert len({training["storage"] for training in trainings}) == len(trainings)
-    walks, calls = (
-        [json.loads(line) for line in Path(part["texts"]).read_text("utf-8").splitlines()] for part in (first, last)
-    )
-    rows = walks + calls
+    files = [Path(part["texts"]) for part in (first, second, last)]
+    walks, calls, searches = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
+    rows = walks + calls + searches
     assert not any("role" in row for row in walks)
     roles = Counter(row["role"] for row in calls)
     assert {"arg.hypo", "arg.relations", "arg.entities", "srp.answer", "parog.plan", "r3.action"} <= roles.keys()
@@ -71,9 +73,9 @@ def test_texts_and_an_untrained_llama(metaqa: Path, tmp_path: Path, monkeypatch:
     assert not any("which film has Bo Vask" in json.dumps(row) for row in rows)
     model = AutoModelForCausalLM.from_pretrained(settings["model"])
     assert model.config.tie_word_embeddings
-    before = [Path(part["texts"]).stat().st_mtime_ns for part in (first, last)]
+    before = [file.stat().st_mtime_ns for file in files]
     prepare(settings)
-    assert [Path(part["texts"]).stat().st_mtime_ns for part in (first, last)] == before
+    assert [file.stat().st_mtime_ns for file in files] == before
 
 
 def test_test_questions_that_are_not_there_are_named(metaqa: Path, tmp_path: Path) -> None:
