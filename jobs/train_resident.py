@@ -37,9 +37,9 @@ class _Calls(NamedTuple):
     """Of each source, at most; None takes all."""
     of_metaqa: Mapping[str, float]
     of_worlds: Mapping[str, float]
-    """The share taken, by role; of what has none, nothing is collected."""
+    """The shares taken, by role. Without any of MetaQA, it is not asked."""
     worlds: tuple[int, ...] = (2024,)
-    """Seeds."""
+    """Seeds of the sample worlds."""
 
 
 _ONE_TAIL = ["method.depth=3", "method.max_tails_shown=1"]

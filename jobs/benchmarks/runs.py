@@ -1,4 +1,4 @@
-"""Runs of the whole engine, for benchmarks: composed like any run, with the steady method in place of a real one."""
+"""Runs of the whole engine, for benchmarks: composed like any run, of a real method or of the steady one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from pipeline import config
 from pipeline.engine.run import Point, execute
 
 STEADY = {"_target_": "jobs.benchmarks.steady.SteadyCalls"}
+
+
+def run_method(folder: Path, overrides: Sequence[str]) -> None:
+    """Run a method in this process, as `kgqa evaluate` does with these words."""
+    words = [*overrides, f"run.dir={folder}"]
+    execute([Point(tuple(words), config.compose(words))], Console(quiet=True))
 
 
 def run_steady(folder: Path, overrides: Sequence[str], *, calls: int, points: int = 1) -> dict[str, Any]:

@@ -8,11 +8,8 @@ import time
 from pathlib import Path
 
 import polars as pl
-from rich.console import Console
 
-from jobs.benchmarks.runs import run_steady
-from pipeline import config
-from pipeline.engine.run import Point, execute
+from jobs.benchmarks.runs import run_method, run_steady
 
 _STEPS = 1_000_000
 
@@ -21,7 +18,7 @@ def traces() -> dict[str, float]:
     """Bytes of trace per model call, lookups and decisions included, and seconds to aggregate a million steps."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _run_srp(folder / "srp")
+        run_method(folder / "srp", ["method=srp", "llm=oracle", "dataset.questions=320"])
         run_steady(folder / "steady", ["llm=oracle", "dataset.questions=320"], calls=8)
         steps, seconds = _aggregate(folder / "srp" / "traces", folder / "many")
         return {
@@ -30,11 +27,6 @@ def traces() -> dict[str, float]:
             "steps": steps,
             "aggregate_s": seconds,
         }
-
-
-def _run_srp(folder: Path) -> None:
-    words = ["method=srp", "llm=oracle", "dataset.questions=320", f"run.dir={folder}"]
-    execute([Point(tuple(words), config.compose(words))], Console(quiet=True))
 
 
 def _bytes_per_call(run: Path) -> float:

@@ -7,10 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rich.console import Console
-
-from pipeline import config
-from pipeline.engine.run import Point, execute
+from jobs.benchmarks.runs import run_method
 from pipeline.llm.embedded.model import RESIDENT
 from pipeline.traces.folder import RunFolder
 from pipeline.training.calls import Report, Selection, read_calls, write_calls
@@ -37,9 +34,8 @@ def training() -> dict[str, float]:
 
 
 def _calls(folder: Path) -> list[TrainingText]:
-    words = ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={_QUESTIONS}", "dataset.split=train"]
     run, rows = folder / "run", folder / "calls.jsonl"
-    execute([Point(tuple(words), config.compose([*words, f"run.dir={run}"]))], Console(quiet=True))
+    run_method(run, ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={_QUESTIONS}", "dataset.split=train"])
     report = Report()
     write_calls(read_calls([RunFolder(run)], Material(), Selection(joined=True), report), report, rows)
     return list(read_texts([rows]))

@@ -32,18 +32,19 @@ class Collator:
 
         longest = max(len(item["input_ids"]) for item in items)
         labels = _padded(items, "labels", longest, IGNORED)
-        ends = _padded(items, "ends", longest, longest)
-        lengths = np.array([[len(item["input_ids"])] for item in items])
         arrays = {
             "input_ids": _padded(items, "input_ids", longest, self.padding),
             "position_ids": _padded(items, "position_ids", longest, 0),
-            "attention_mask": np.stack([visible(of_text) for of_text in ends])[:, None]
-            if self.branching
-            else np.arange(longest) < lengths,
+            "attention_mask": self._mask(items, longest),
             "labels": labels,
             "shift_labels": labels,  # they stand already where their token is to be predicted
         }
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def _mask(self, items: Sequence[dict[str, np.ndarray]], longest: int) -> np.ndarray:
+        if self.branching:
+            return np.stack([visible(ends) for ends in _padded(items, "ends", longest, longest)])[:, None]
+        return np.arange(longest) < np.array([[len(item["input_ids"])] for item in items])
 
 
 def _padded(items: Sequence[dict[str, np.ndarray]], column: str, longest: int, padding: int) -> np.ndarray:
