@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
     ablations = ABLATIONS[method]
     presets = list(dict.fromkeys(preset for each in ablations for preset in (each.base, each.preset)))
     progress = Console(stderr=True)
-    points = compose_points(([*argv, f"experiment={preset}"] for preset in presets), progress)
+    points = compose_points((_words(argv, preset, method) for preset in presets), progress)
     summaries = execute(points, progress)
     folder = RunFolder(run_dir(points))
     numbers = {preset: number for number, preset in enumerate(presets)}
@@ -40,6 +41,13 @@ def main(argv: list[str]) -> int:
         line = "there are no references to take away: name a file made by kgqa references in retrieval.reference_base"
         print_remarks([line], Console())
     return 0
+
+
+def _words(argv: Sequence[str], preset: str, method: str) -> list[str]:
+    """The command line of a preset: without the words that would take back what it changes of the method."""
+    whole, changed = (dict(config.flatten(config.compose([f"experiment={name}"]))) for name in (method, preset))
+    keys = {key for key in whole | changed if whole.get(key) != changed.get(key)}
+    return [*(word for word in argv if word.partition("=")[0] not in keys), f"experiment={preset}"]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
 
 from pipeline.evaluation.ablations import ABLATIONS
 from tests.jobs.conftest import WORLD, Kgqa
@@ -28,6 +29,14 @@ def test_prints_every_ablation_with_its_paired_difference(method: str, kgqa: Kgq
     base, first = (rows.filter(point=point)["hits_at_1"].mean() for point in (0, 1))
     if ABLATIONS[method][0].base == method:  # then the whole method is point 0, and the first ablation is point 1
         assert re.search(rf"hits_at_1 +{100 * base:.1f} → {100 * first:.1f}", shown.out)  # type: ignore[operator]
+
+
+def test_a_word_of_the_command_line_takes_no_ablation_back(kgqa: Kgqa, tmp_path: Path) -> None:
+    assert kgqa("ablations", "method=arg", "method.depth=3", *ERRING).code == 0
+    points = yaml.safe_load((tmp_path / "run/run.yaml").read_text(encoding="utf-8"))["points"]
+    depths = {point["config"]["choices"]["experiment"]: point["config"]["method"]["depth"] for point in points}
+    of_depth = {f"arg_depth_{depth}": depth for depth in (1, 2, 3)}
+    assert depths == dict.fromkeys(depths, 3) | of_depth
 
 
 def test_the_second_time_there_is_nothing_to_run(kgqa: Kgqa) -> None:
