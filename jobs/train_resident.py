@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,50 +30,38 @@ class _Calls(NamedTuple):
     """The calls of a method that are learned."""
 
     name: str
-    """Of what is collected: those of one name are collected once."""
     method: str
     words: list[str]
-    questions: int | None
-    """Of each source, at most; None takes all."""
-    of_metaqa: Mapping[str, float]
-    of_worlds: Mapping[str, float]
-    """The shares taken, by role. Without any of MetaQA, it is not asked."""
+    shares: Mapping[str, float]
+    """Those taken, by role."""
+    hops: tuple[int, ...] = _HOPS
+    """Of MetaQA."""
     worlds: tuple[int, ...] = (2024,)
     """Seeds of the sample worlds."""
+    questions: int | None = None
+    """Of each source, at most; None takes all."""
 
 
-_ONE_TAIL = ["method.depth=3", "method.max_tails_shown=1"]
-_FIVE_TAILS = ["method.depth=3"]
-_NO_REFERENCES = ["method.num_references=0"]
-_PROMPTED = ["method.planner=prompted"]
-"""A finetuned planner is asked the question alone, as ArG's generator is: a model could not tell them apart."""
-
-_FIVE = {"": 1.0, "arg.hypo": 0.5}
-_SRP = {"": 0.8, "srp.judge": 0.3}
-_R3 = {"r3.thought": 0.2, "r3.action": 0.3, "r3.verify": 0.7}
+_OTHERS = 700
+"""Questions of each source that the other methods are asked: what they say the same each time is soon learned."""
 
 _CALLS = (
-    _Calls("one-tail", "arg", _ONE_TAIL, 4000, {"": 0.6}, {"": 0.6}),
-    _Calls("five-tails", "arg", _FIVE_TAILS, 3000, _FIVE, _FIVE),
-    _Calls("srp", "srp", _NO_REFERENCES, 700, _SRP, _SRP),
-    _Calls("parog", "parog", _PROMPTED, 700, {"": 0.4}, {"": 0.6}),
-    _Calls("r3", "r3", [], 700, _R3, _R3 | {"r3.action": 0.5}),
+    _Calls("searches", "arg", ["method.depth=3"], _ALL, worlds=tuple(range(11, 17))),
+    _Calls(
+        "short-searches",
+        "arg",
+        ["method.depth=3", "method.max_tails_shown=1"],
+        _ALL,
+        hops=(1,),
+        worlds=tuple(range(21, 25)),
+    ),
+    _Calls("srp", "srp", ["method.num_references=0"], {"": 0.4, "srp.judge": 0.12}, questions=_OTHERS),
+    _Calls("parog", "parog", ["method.planner=prompted"], {"": 0.2}, questions=_OTHERS),
+    _Calls("r3", "r3", [], {"r3.thought": 0.08, "r3.action": 0.15, "r3.verify": 0.3}, questions=_OTHERS),
 )
-"""Walks tell of steps that lead on. Only the calls of a run show groups of relations none of which does. With one tail
-shown they are short, and hold as many decisions; without the long ones, copying is unlearned. Of the other methods
-fewer are taken: those that say the same each time are soon learned, and those of a judge are long."""
-
-_LESS_SRP = {"": 0.3, "srp.judge": 0.1}
-_LESS_R3 = {"r3.thought": 0.06, "r3.action": 0.1, "r3.verify": 0.2}
-
-_SEARCHES = (
-    _Calls("searches", "arg", _FIVE_TAILS, None, _ALL, _ALL, worlds=tuple(range(11, 17))),
-    _Calls("short-searches", "arg", _ONE_TAIL, None, {}, _ALL, worlds=tuple(range(21, 25))),
-    _Calls("srp", "srp", _NO_REFERENCES, 700, _LESS_SRP, _LESS_SRP),
-    _Calls("parog", "parog", _PROMPTED, 700, {"": 0.15}, {"": 0.15}),
-    _Calls("r3", "r3", [], 700, _LESS_R3, _LESS_R3),
-)
-"""All of a question's calls, which are little more than one where what they have in common is computed once."""
+"""Of ArG all calls of a question, which are little more than one where what they have in common is computed once. Those
+of one hop are there twice, or there would be too few names. PARoG's planner is prompted: a finetuned one is asked the
+question alone, as ArG's generator is, and a model could not tell them apart."""
 
 
 def parts(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -90,8 +78,8 @@ def parts(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 def prepare(settings: Mapping[str, Any]) -> None:
     """Make the texts, and the Llama that is to be trained on them, where they are missing. Raises UserError."""
     sources = Path(settings["metaqa"]), Path(settings["material"]), settings["limit"]
-    walks, calls, searches = (Path(settings["parts"][name]["texts"]) for name in ("walks", "calls", "searches"))
-    collections = {walks: _walks(*sources), calls: _calls(_CALLS, *sources), searches: _calls(_SEARCHES, *sources)}
+    walks, calls = (Path(settings["parts"][name]["texts"]) for name in ("walks", "calls"))
+    collections = {walks: _walks(*sources), calls: _calls(*sources)}
     for texts, collected in collections.items():
         if not texts.exists():
             taken = write_mixture(list(collected), texts)
@@ -137,27 +125,25 @@ def _sample_walks(limit: int | None) -> Iterator[_Collection]:
             yield _Collection(f"walks-sample-short-{seed}-{triples}", dev, _ALL)
 
 
-def _calls(wanted: Sequence[_Calls], metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
+def _calls(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
     """The calls of each method, in the wording that the model will be sent."""
-    for of in wanted:
-        for source, words, held_out, shares in _sources(of, metaqa):
+    for of in _CALLS:
+        for source, words, held_out in _sources(of, metaqa):
             name = f"calls-{of.name}-{source}"
             run, output = folder / "runs" / name, folder / f"{name}.jsonl"
             if not output.exists():
                 asked = [f"method={of.method}", *of.words, *words, _at_most(of.questions, limit)]
                 _succeed(evaluate.main([*asked, "llm=oracle", "llm.prompts=compact", f"run.dir={run}"]))
                 _succeed(collect.main(["calls", str(run), *held_out, "collect.joined=true", f"output={output}"]))
-            yield Part(output, shares)
+            yield Part(output, of.shares)
 
 
-def _sources(of: _Calls, metaqa: Path) -> Iterator[tuple[str, list[str], list[str], Mapping[str, float]]]:
-    """What is asked: a name, the words for it, those for what is held out, and the shares that are taken."""
-    if of.of_metaqa:
-        for hops in _HOPS:
-            yield f"metaqa-{hops}", _dev(metaqa, hops), [_held_out(metaqa)], of.of_metaqa
+def _sources(of: _Calls, metaqa: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """What is asked: a name, the words for it, and those for what is held out."""
+    for hops in of.hops:
+        yield f"metaqa-{hops}", _dev(metaqa, hops), [_held_out(metaqa)]
     for seed in of.worlds:
-        world = ["dataset=sample", "dataset.split=train", f"dataset.seed={seed}"]
-        yield f"sample-{seed}", world, [], of.of_worlds
+        yield f"sample-{seed}", ["dataset=sample", "dataset.split=train", f"dataset.seed={seed}"], []
 
 
 def _at_most(questions: int | None, limit: int | None) -> str:

@@ -92,4 +92,5 @@ def trained(name: str, recipe: Recipe, folder: Path) -> Checkpoint:
         base = open_base(name, recipe)
         return Checkpoint(PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload(), base.tokenizer)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.config.use_cache = True  # which was of no use in training
     return Checkpoint(model, open_tokenizer(name, recipe))
