@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -30,7 +31,8 @@ def main(argv: list[str]) -> int:
     ablations = ABLATIONS[method]
     presets = list(dict.fromkeys(preset for each in ablations for preset in (each.base, each.preset)))
     progress = Console(stderr=True)
-    points = compose_points((_words(argv, preset, method) for preset in presets), progress)
+    whole = _keys(method)
+    points = compose_points((_words(argv, preset, whole) for preset in presets), progress)
     summaries = execute(points, progress)
     folder = RunFolder(run_dir(points))
     numbers = {preset: number for number, preset in enumerate(presets)}
@@ -43,11 +45,15 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _words(argv: Sequence[str], preset: str, method: str) -> list[str]:
-    """The command line of a preset: without the words that would take back what it changes of the method."""
-    whole, changed = (dict(config.flatten(config.compose([f"experiment={name}"]))) for name in (method, preset))
+def _words(argv: Sequence[str], preset: str, whole: dict[str, Any]) -> list[str]:
+    """The command line of a preset: without the words that would take back what it changes of the whole method."""
+    changed = _keys(preset)
     keys = {key for key in whole | changed if whole.get(key) != changed.get(key)}
     return [*(word for word in argv if word.partition("=")[0] not in keys), f"experiment={preset}"]
+
+
+def _keys(preset: str) -> dict[str, Any]:
+    return dict(config.flatten(config.compose([f"experiment={preset}"])))
 
 
 if __name__ == "__main__":
