@@ -53,13 +53,23 @@ def _connect(address: str | None, cpus: float) -> bool:
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
-            raise UserError(f"engine.address: no Ray cluster answers ({str(error).splitlines()[0]})") from None
+            raise UserError(f"engine.address: {_refusal(error)}") from None
         return False
     # "local": a cluster that somebody else started on this machine is theirs.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
     with _loopback_only():
         ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
     return True
+
+
+def _refusal(error: ConnectionError) -> str:
+    """Why a cluster that listens cannot be joined. That it wants a token stands in Ray's error only as text."""
+    if "AuthenticationError" in str(error.__cause__):
+        return (
+            "the Ray cluster there wants its token: set RAY_AUTH_MODE=token, "
+            "with the token in ~/.ray/auth_token or RAY_AUTH_TOKEN"
+        )
+    return f"no Ray cluster answers ({str(error).splitlines()[0]})"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pytest
 from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 
+from pipeline.local_server import free_ports
 from pipeline.traces.folder import RunFolder
 from tests.support import KGQA
 
@@ -186,3 +187,43 @@ def test_no_cluster_at_the_address_is_said_at_once(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "mend engine.address" in done.stderr
         assert said in done.stderr
+
+
+@contextmanager
+def head_with_a_token(environment: dict[str, str]) -> Iterator[str]:
+    """The address of a cluster that `ray start` starts, and that takes up the token in the home folder."""
+    (port,) = free_ports(1)
+    command = [f"{Path(sys.executable).parent}/ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
+    command += [f"--node-ip-address={LOOPBACK}", "--include-dashboard=false"]
+    with (
+        tempfile.TemporaryDirectory(prefix="ray") as folder,  # with a short name: sockets are in it
+        subprocess.Popen(
+            [*command, f"--temp-dir={folder}"], env=environment, stdout=subprocess.PIPE, text=True
+        ) as head,
+    ):
+        assert head.stdout is not None
+        try:
+            assert any("Ray runtime started" in line for line in head.stdout), head.wait()
+            yield f"{LOOPBACK}:{port}"
+        finally:
+            head.terminate()
+
+
+def test_a_cluster_that_wants_its_token_is_told_apart(tmp_path: Path) -> None:
+    """`ray start` asks for the token that an earlier Ray left in the home folder."""
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("0" * 64)
+    environment = os.environ | {"HOME": str(tmp_path)}
+
+    def evaluate(name: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [*KGQA, "evaluate", *RUN, "engine=ray", f"engine.address={address}", f"run.dir={tmp_path / name}"]
+        both = environment | variables
+        return subprocess.run(command, env=both, capture_output=True, text=True, timeout=240, check=False)
+
+    with head_with_a_token(environment) as address:
+        refused = evaluate("refused")
+        taken = evaluate("taken", RAY_AUTH_MODE="token")
+    assert refused.returncode == 2
+    assert "the Ray cluster there wants its token: set RAY_AUTH_MODE=token" in refused.stderr
+    assert taken.returncode == 0, taken.stderr
