@@ -24,6 +24,8 @@ _COSTS = {"llm_calls": "calls", "tokens": "tokens"}
 _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
 _COST_WIDTH = len("00.0 calls")
+_MOST_AXES = 4
+"""That have columns of their own: points of different methods have keys of their own, and each would be a letter wide."""
 _METHOD_WIDTH = len("srp (similarity)")
 
 
@@ -77,9 +79,10 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
     table.add_column("#", justify="right")
     table.add_column("method", overflow="fold")
     axes = varying(points)
-    short = [axis.rpartition(".")[2] for axis in axes]
-    for axis, heading in zip(axes, short, strict=True):
-        table.add_column(heading if short.count(heading) == 1 else axis, justify="right", overflow="fold")
+    headings = _short(axes)
+    apart = len(axes) <= _MOST_AXES
+    for heading in headings if apart else ["differs by"]:
+        table.add_column(heading, justify="right" if apart else "left", overflow="fold")
     counts = {point.questions for point in points}
     if len(counts) > 1:  # another dataset, or dropped early
         table.add_column("questions", justify="right")
@@ -87,18 +90,25 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for point in points:
         name = Text(point.method, "bold").append(f" ({point.label})" if point.label else "", "not bold yellow")
-        values = _assigned(point)
+        values = [_assigned(point).get(axis) for axis in axes]
+        words = " ".join(f"{heading}={value}" for heading, value in zip(headings, values, strict=True) if value)
         answered = point.questions - point.not_run
         costs = (f"{point.counters[name] / answered:,.1f}" for name in _COSTS)
         table.add_row(
             str(point.point),
             name,
-            *(Text(values.get(axis, _ABSENT)) for axis in axes),
+            *([value or _ABSENT for value in values] if apart else [words]),
             *([f"{point.questions:,}"] if len(counts) > 1 else []),
             *(_line(point.scores.get(score)) for score in _STANDARD),
             *costs,
         )
     return table
+
+
+def _short(axes: Sequence[str]) -> list[str]:
+    """The last words of keys, where no two end alike."""
+    short = [axis.rpartition(".")[2] for axis in axes]
+    return [last if short.count(last) == 1 else axis for axis, last in zip(axes, short, strict=True)]
 
 
 def varying(points: Sequence[PointSummary]) -> list[str]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from pipeline.evaluation.peers import compare_rules
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import Group, PointSummary
-from pipeline.evaluation.table import breakdown_table, rules_table, score_table
+from pipeline.evaluation.table import breakdown_table, rules_table, score_table, sweep_table
 from pipeline.types import Answer, Example, Gold, GoldAnswer, Prediction, Question
 
 HALF = Estimate(0.5, 0.401, 0.599, 100)
@@ -97,6 +97,16 @@ def test_an_override_of_all_points_tells_none_of_them_apart() -> None:
     assert "run." not in alone + both
     assert "method.depth=2" in both
     assert "method.depth=3" in both
+
+
+def test_axes_of_a_sweep_are_columns_and_many_are_one() -> None:
+    few = printed(sweep_table([point(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 80)
+    assert few.split()[:3] == ["#", "method", "depth"]
+    own = {"srp": ("method.retries=1", "method.depth=2"), "r3": ("method.depth=3", "llm.depth=1", "a.b=5", "a.c=6")}
+    many = printed(sweep_table([point(method, overrides=words) for method, words in own.items()]), 120)
+    assert many.split()[:4] == ["#", "method", "differs", "by"]
+    assert "retries=1 method.depth=2" in many
+    assert "method.depth=3 llm.depth=1 b=5 c=6" in many
 
 
 def test_grbench_rows_show_rouge() -> None:
