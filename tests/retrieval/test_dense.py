@@ -86,7 +86,8 @@ async def test_pickles_before_it_is_used(minilm: DenseEncoder) -> None:
     assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)
 
 
-async def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # or it would be tried again for a minute
     for model in (str(tmp_path / "missing"), "nobody/no-such-model"):
         with pytest.raises(UserError, match="is neither a folder with a sentence-transformers model nor a name"):
             await DenseEncoder(model=model).encode(["x"])
