@@ -4,7 +4,7 @@ BIN := .venv/bin
 # uv resolves differently and does not see locally provided wheels, so pip it is.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo test lint format benchmark clean
+.PHONY: install demo test unit-tests integration-tests lint format benchmark clean
 
 install: .venv/installed
 
@@ -20,7 +20,14 @@ test: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --durations=40
+	$(MAKE) --jobs=2 --output-sync=line unit-tests integration-tests
+
+# Beside each other: the second half mostly waits for servers.
+unit-tests: .venv/installed-test
+	$(BIN)/pytest --durations=20 --ignore=tests/integration
+
+integration-tests: .venv/installed-test
+	$(BIN)/pytest --durations=40 tests/integration
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
