@@ -25,7 +25,7 @@ _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
 _COST_WIDTH = len("00.0 calls")
 _MOST_AXES = 4
-"""That have columns of their own: points of different methods have keys of their own, and each would be a letter wide."""
+"""With columns of their own. Points of different methods have keys of their own, and each would be a letter wide."""
 _METHOD_WIDTH = len("srp (similarity)")
 
 
