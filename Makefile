@@ -20,14 +20,15 @@ test: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(MAKE) --jobs=2 --output-sync=line unit-tests integration-tests
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line unit-tests integration-tests
 
-# Beside each other: the second half mostly waits for servers.
+# Run beside each other, as the second half mostly waits for servers. What the first prints stands together for
+# --output-sync; what is marked with + is printed as it comes.
 unit-tests: .venv/installed-test
 	$(BIN)/pytest --durations=20 --ignore=tests/integration
 
 integration-tests: .venv/installed-test
-	$(BIN)/pytest --durations=40 tests/integration
+	+$(BIN)/pytest --durations=40 tests/integration
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
