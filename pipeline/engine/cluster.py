@@ -49,11 +49,12 @@ def _connect(address: str | None, cpus: float) -> bool:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     given = address or os.environ.get("RAY_ADDRESS")
     if given and given != "local":
-        _probe(given, "engine.address" if address else "RAY_ADDRESS")
+        named = "engine.address" if address else "RAY_ADDRESS"
+        _probe(given, named)
         try:
             ray.init(address=address, **quiet)
         except ConnectionError as error:
-            raise UserError(f"engine.address: {_refusal(error)}") from None
+            raise UserError(f"{named}: {_refusal(error)}") from None
         return False
     # "local": a cluster that somebody else started on this machine is theirs.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
