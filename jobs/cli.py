@@ -24,7 +24,7 @@ COMMANDS = {
     "graph": ("jobs.load_graph", "load: convert and load one; serve: start local Virtuoso replicas"),
     "llm": ("jobs.llm", "make: a small Llama; serve: keep a model up for many jobs"),
     "references": ("jobs.build_references", "build SRP's base of solved training questions"),
-    "collect": ("jobs.collect", "arg, parog: what ArG's generator and PARoG's planner train on"),
+    "collect": ("jobs.collect", "arg, parog: what ArG's generator and PARoG's planner train on; calls: of runs"),
     "train": ("jobs.train", "arg, parog: fine-tune a Llama on what was collected; resident: make ours"),
     "simulate": ("jobs.simulate", "project wall time, cost and bottleneck of clusters never rented"),
     "benchmark": ("jobs.benchmark", "measure this installation; --help lists what can be measured"),
