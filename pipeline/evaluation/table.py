@@ -26,6 +26,8 @@ _INTERVAL_WIDTH = len("00.0–00.0")
 _COST_WIDTH = len("00.0 calls")
 _MOST_AXES = 4
 """With columns of their own. Points of different methods have keys of their own, and each would be a letter wide."""
+_TOGETHER = "differs by"
+"""Heads the one column of more."""
 _METHOD_WIDTH = len("srp (similarity)")
 
 
@@ -78,26 +80,22 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
     table = plain_table(None, "\n".join(_caption(points, "beside them")))
     table.add_column("#", justify="right")
     table.add_column("method", overflow="fold")
-    axes = varying(points)
-    headings = _short(axes)
-    apart = len(axes) <= _MOST_AXES
-    for heading in headings if apart else ["differs by"]:
-        table.add_column(heading, justify="right" if apart else "left", overflow="fold")
+    differences = _differences(points)
+    for heading in differences:
+        table.add_column(heading, justify="left" if heading == _TOGETHER else "right", overflow="fold")
     counts = {point.questions for point in points}
     if len(counts) > 1:  # another dataset, or dropped early
         table.add_column("questions", justify="right")
     for heading in ("Hits@1", "F1", "calls", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for point in points:
+    for index, point in enumerate(points):
         name = Text(point.method, "bold").append(f" ({point.label})" if point.label else "", "not bold yellow")
-        values = [_assigned(point).get(axis) for axis in axes]
-        words = " ".join(f"{heading}={value}" for heading, value in zip(headings, values, strict=True) if value)
         answered = point.questions - point.not_run
         costs = (f"{point.counters[name] / answered:,.1f}" for name in _COSTS)
         table.add_row(
             str(point.point),
             name,
-            *([value or _ABSENT for value in values] if apart else [words]),
+            *(column[index] for column in differences.values()),
             *([f"{point.questions:,}"] if len(counts) > 1 else []),
             *(_line(point.scores.get(score)) for score in _STANDARD),
             *costs,
@@ -105,10 +103,16 @@ def sweep_table(points: Sequence[PointSummary]) -> Table:
     return table
 
 
-def _short(axes: Sequence[str]) -> list[str]:
-    """The last words of keys, where no two end alike."""
-    short = [axis.rpartition(".")[2] for axis in axes]
-    return [last if short.count(last) == 1 else axis for axis, last in zip(axes, short, strict=True)]
+def _differences(points: Sequence[PointSummary]) -> dict[str, list[str]]:
+    """What tells the points apart, as headings and columns: one for each axis, or one for all of many."""
+    axes = varying(points)
+    last = [axis.rpartition(".")[2] for axis in axes]
+    headings = {axis: end if last.count(end) == 1 else axis for axis, end in zip(axes, last, strict=True)}
+    assigned = [_assigned(point) for point in points]
+    if len(axes) <= _MOST_AXES:
+        return {heading: [each.get(axis, _ABSENT) for each in assigned] for axis, heading in headings.items()}
+    words = ([f"{headings[axis]}={each[axis]}" for axis in axes if axis in each] for each in assigned)
+    return {_TOGETHER: list(map(" ".join, words))}
 
 
 def varying(points: Sequence[PointSummary]) -> list[str]:
