@@ -1,9 +1,9 @@
-"""The Hydra launcher `fused`: all points that a sweeper asks for at once are one run (`pipeline.engine.sweep`).
+"""The Hydra launcher `fused`: runs each batch of a sweeper's configurations as one run (`pipeline.engine.sweep`).
 
-Hydra finds launchers in this namespace package only.
+Hydra finds launchers only in this namespace package.
 """
 
-# No postponed annotations: Hydra runs plugins before Python knows them as modules, which dataclasses then look for.
+# No postponed annotations: Hydra runs plugins before Python registers them as modules, which dataclasses need.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,15 +16,15 @@ from omegaconf import DictConfig
 
 @dataclass
 class FusedLauncherConf:
-    """`hydra.launcher`, once `hydra/launcher=fused` is chosen."""
+    """The keys of `hydra.launcher` with `hydra/launcher=fused`."""
 
     _target_: str = "hydra_plugins.kgqa_fused_launcher.FusedLauncher"
     objective: str = "hits_at_1"
-    """The score of a point that a searching sweeper is told, by its column in the traces."""
+    """The score that a searching sweeper optimises, by its column in the traces."""
 
 
 class FusedLauncher(Launcher):
-    """Runs batches of points on a `Sweep`: the one that is the task function, or else one of its own."""
+    """Runs batches of configurations on a `Sweep`: the task function if it is one, or else its own."""
 
     def __init__(self, objective: str) -> None:
         self._objective = objective
@@ -36,7 +36,7 @@ class FusedLauncher(Launcher):
         self._common = [word for word in config.hydra.overrides.hydra if word.startswith("hydra.searchpath")]
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
-        """Run one batch and tell the sweeper the objective of each of its points."""
+        """Run one batch, and return the objective of each of its configurations to the sweeper."""
         summaries = self._sweep.run([[*self._common, *overrides] for overrides in job_overrides])
         return [
             JobReturn(overrides=overrides, status=JobStatus.COMPLETED, _return_value=summary.score(self._objective))

@@ -32,7 +32,7 @@ class ParseError(KgqaError):
 
 
 class BudgetExhausted(KgqaError):
-    """A per-question cap (methods.md §2.5) was reached; the message names the cap."""
+    """A per-question cap (specification §2.5) was reached; the message names the cap."""
 
 
 class StorageError(UserError):
@@ -44,7 +44,7 @@ class ServiceError(KgqaError):
 
 
 class ContextOverflow(ServiceError):
-    """A prompt is longer than the model's context; it is never cut silently (methods.md §2.3)."""
+    """A prompt is longer than the model's context; it is never cut silently (specification §2.3)."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""One normal form of answer texts, shared by the scorer, the oracle and every comparison by name (methods.md §9.2)."""
+"""Normalises answer texts for the scorer, the oracle and every comparison by name (specification §9.2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REMEMBERED_LENGTH = 512
 def normalise(text: str, *, strip_accents: bool = True) -> str:
     """Return N(text): NFKC, case-folded, without accents, punctuation and English articles, spaces collapsed.
 
-    A number or a date takes its canonical form (methods.md §8.5). Dashes, slashes and underscores part words, other
+    A number or a date takes its canonical form (specification §8.5). Dashes, slashes and underscores part words, other
     punctuation vanishes, but not what tells answers apart: a sign, a decimal point, a final + or # (C++, C#, "12+").
     A text of nothing but articles or marks keeps them (there is a film called "$"), so only a blank text has an empty
     normal form. N(N(x)) = N(x).
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def canonical_literal(text: str) -> str:
-    """Numbers without trailing zeros, dates as `YYYY[-MM[-DD]]`; any other text unchanged (methods.md §8.5).
+    """Numbers without trailing zeros, dates as `YYYY[-MM[-DD]]`; any other text unchanged (specification §8.5).
 
     Thousands separators, exponents and a plus sign go; leading zeros stay, as in the postal code 08601.
     """

@@ -17,9 +17,15 @@ Direction: TypeAlias = Literal["out", "in"]
 """`out` follows an edge from subject to object, `in` from object to subject."""
 
 Status: TypeAlias = Literal["ok", "no_topic_entity", "no_evidence", "budget_exhausted", "failed"]
-"""How a question ended (methods.md §2.2). `failed` is set by the engine alone, never by a method."""
+"""How a question ended (specification §2.2). `failed` is set by the engine alone, never by a method."""
 
 Scalar: TypeAlias = str | int | float | bool | None
+
+RUNTIME_ONLY = "runtime only"
+"""Marks a key of a component that says where or how fast it runs and never changes a result: a resume may change it.
+
+Written in the annotation of the field: `threads: Annotated[PositiveInt, RUNTIME_ONLY] = 1`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,10 @@ class Relation(NamedTuple):
 
     name: str
     direction: Direction
+
+
+RelationPath: TypeAlias = tuple[Relation, ...]
+"""The relations of a walk, in order."""
 
 
 class Triple(NamedTuple):
@@ -65,7 +75,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a method may know about a question (methods.md §2.1). It never holds gold."""
+    """What a method may know about a question (specification §2.1). It never holds gold."""
 
     id: str
     """Unique inside (dataset, split)."""
@@ -74,7 +84,7 @@ class Question:
     text: str
     topic_entities: tuple[Entity, ...] = ()
     meta: Mapping[str, Scalar] = field(default_factory=dict)
-    """What scores are broken down by: `type`, `level`, `hops`, … (methods.md §9.6). Never gold."""
+    """What scores are broken down by: `type`, `level`, `hops`, … (specification §9.6). Never gold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +125,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a method returns (methods.md §2.2)."""
+    """What a method returns (specification §2.2)."""
 
     predictions: tuple[Prediction, ...] = ()
     """Ranked, best first; may be empty."""

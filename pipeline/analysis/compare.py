@@ -1,4 +1,4 @@
-"""Points of finished runs against one of them, on the questions that both answered (methods.md §9.2)."""
+"""Compares configurations of finished runs with one of them, question by question (specification §9.2)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from pipeline.analysis.noise import Noise
-from pipeline.analysis.pairs import RunPoint, Sources, difference, pair_scores, read_points, refuse_other_questions
+from pipeline.analysis.paired import (
+    Clusters,
+    RunConfiguration,
+    check_comparable,
+    difference,
+    pair_scores,
+    read_rows,
+)
+from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError, nearest
-from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 
 Correction = Literal["holm", "bh"]
@@ -21,7 +28,7 @@ _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a question costs in the mean, as if the point had run alone."""
+    """The mean cost of a question, as if the configuration had run alone."""
 
     calls: float
     tokens: float
@@ -30,41 +37,41 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """A point beside the base, over the questions that both score. Scores are means over questions in [0, 1]."""
+    """A configuration and the base, over the questions that both score. Scores are means over questions in [0, 1]."""
 
-    point: RunPoint
+    configuration: RunConfiguration
     questions: int
     sources: int
-    """How many sources the questions come from: fewer than questions where some share one."""
+    """Number of sources of the questions; smaller than `questions` if some share a source."""
     base: float
     changed: float
     difference: Difference
-    """Of changed - base; its interval heeds the sources."""
+    """Of changed - base, with an interval clustered by source."""
     exact_p: float | None
-    """McNemar's, of scores that are 0 or 1; heeds the sources."""
+    """P-value of McNemar's test, clustered by source; None unless all scores are 0 or 1."""
     won: Sequence[str]
-    """Ids of the questions that score higher than at the base."""
+    """Ids of the questions with a higher score than the base."""
     lost: Sequence[str]
-    """Ids of the questions that score lower than at the base."""
+    """Ids of the questions with a lower score than the base."""
     base_cost: Cost
     cost: Cost
     confidence: float
     corrected_p: float = 1.0
-    """`p_value`, corrected over the points compared."""
-    noise: float | None = None
-    """Largest difference that running the base again would make over as many questions; None when not measured."""
+    """`p_value`, corrected for the number of comparisons."""
+    rerun_margin: float | None = None
+    """Largest difference that a rerun of the base shows by chance over as many questions; None if not measured."""
 
     @property
     def p_value(self) -> float:
-        """Two-sided, of no difference: exact where the scores allow it, else the bootstrap's."""
+        """The two-sided p-value: exact if all scores are 0 or 1, otherwise by bootstrap."""
         return self.difference.p_value if self.exact_p is None else self.exact_p
 
     @property
     def verdict(self) -> str:
-        """`same`, `noise`, `not shown`, `better` or `worse` than the base."""
+        """The result: `same`, `noise`, `not shown`, `better` or `worse` than the base."""
         if not (self.won or self.lost):
             return "same"
-        if self.noise and abs(self.difference.mean) <= self.noise:
+        if self.rerun_margin and abs(self.difference.mean) <= self.rerun_margin:
             return "noise"
         if self.corrected_p > 1 - self.confidence:
             return "not shown"
@@ -72,14 +79,14 @@ class Comparison:
 
     @property
     def points_per_call(self) -> float | None:
-        """Percentage points gained per extra call, or lost per call saved; None where the calls are equally many."""
+        """Percentage points gained per extra call, or lost per call saved; None if the number of calls is equal."""
         extra = self.cost.calls - self.base_cost.calls
         return 100 * self.difference.mean / extra if extra else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, for scripts."""
+        """Return the figures for JSON output."""
         return {
-            **self.point.to_dict(),
+            **self.configuration.to_dict(),
             "questions": self.questions,
             "sources": self.sources,
             "base_score": self.base,
@@ -91,7 +98,7 @@ class Comparison:
             "test": "bootstrap" if self.exact_p is None else "mcnemar",
             "p_value": self.p_value,
             "corrected_p": self.corrected_p,
-            "noise": self.noise,
+            "noise": self.rerun_margin,
             "verdict": self.verdict,
             "base_cost": asdict(self.base_cost),
             "cost": asdict(self.cost),
@@ -101,97 +108,106 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question that the base and a point score differently."""
+    """A question with different scores in the base and another configuration."""
 
     question_id: str
     question: str
     base: Sequence[str]
     """The base's answers."""
     changed: Sequence[str]
-    """The point's answers."""
+    """The other configuration's answers."""
     gold: Sequence[str]
 
 
-def base_and_others(points: Sequence[RunPoint], name: str | None) -> tuple[RunPoint, list[RunPoint]]:
-    """The point of this name, by default the first, and what to compare with it.
+def base_and_others(
+    configurations: Sequence[RunConfiguration], name: str | None
+) -> tuple[RunConfiguration, list[RunConfiguration]]:
+    """Return the configuration with this name, by default the first, and those to compare with it.
 
-    Raises UserError when there is no such point, or no other, or when one was asked something else.
+    Raises UserError if there is no such configuration, no other one, or one that has other questions.
     """
-    names = [point.name for point in points]
-    if len(points) == 1:
-        raise UserError(f"{points[0].folder.path} holds a single point: name another run to compare it with")
+    names = [configuration.name for configuration in configurations]
+    if len(configurations) == 1:
+        raise UserError(
+            f"{configurations[0].folder.path} has a single configuration: name another run to compare it with"
+        )
     if name is not None and name not in names:
-        raise UserError(f"base={name} is no point of these runs.{nearest(name, names)} Known: {', '.join(names)}")
-    base = points[0 if name is None else names.index(name)]
-    others = [point for point in points if point is not base]
-    for point in others:
-        refuse_other_questions(base, point)
+        raise UserError(f"base={name} is not in these runs.{nearest(name, names)} Known: {', '.join(names)}")
+    base = configurations[0 if name is None else names.index(name)]
+    others = [configuration for configuration in configurations if configuration is not base]
+    for other in others:
+        check_comparable(base, other)
     return base, others
 
 
 def compare(
-    base: RunPoint,
-    points: Sequence[RunPoint],
+    base: RunConfiguration,
+    others: Sequence[RunConfiguration],
     *,
     score: str,
     correction: Correction,
-    sources: Sources | None,
-    noise: Noise | None,
+    clusters: Clusters | None,
+    variance: RerunVariance | None,
 ) -> list[Comparison]:
-    """Hold each point against the base. Raises UserError for one that scores no question in common with it."""
-    found = [_compare(base, point, score, sources, base.evaluation) for point in points]
-    corrected = _CORRECT[correction]([each.p_value for each in found])
+    """Compare each configuration with the base. Raises UserError if one has no scored question in common with it."""
+    comparisons = [_compare(base, other, score, clusters, base.scoring) for other in others]
+    corrected = _CORRECT[correction]([each.p_value for each in comparisons])
     return [
-        replace(each, corrected_p=float(p), noise=noise.margin(each.questions) if noise else None)
-        for each, p in zip(found, corrected, strict=True)
+        replace(each, corrected_p=float(p), rerun_margin=variance.margin(each.questions) if variance else None)
+        for each, p in zip(comparisons, corrected, strict=True)
     ]
 
 
-def read_flips(base: RunPoint, comparisons: Sequence[Comparison], count: int) -> list[tuple[list[Flip], list[Flip]]]:
-    """Per comparison the first `count` questions that score lower than at the base, and those that score higher."""
-    wanted = {id for each in comparisons for id in (*each.lost[:count], *each.won[:count])}
-    folders = dict.fromkeys(point.folder for point in (base, *(each.point for each in comparisons)))
-    rows = {folder: read_points(folder, ["question", "answers", "gold"], questions=wanted) for folder in folders}
+def read_flips(
+    base: RunConfiguration, comparisons: Sequence[Comparison], count: int
+) -> list[tuple[list[Flip], list[Flip]]]:
+    """Read, per comparison, the first `count` questions with a lower score than the base, and with a higher one."""
+    ids = {id for each in comparisons for id in (*each.lost[:count], *each.won[:count])}
+    folders = dict.fromkeys(each.folder for each in (base, *(comparison.configuration for comparison in comparisons)))
+    rows = {folder: read_rows(folder, ["question", "answers", "gold"], questions=ids) for folder in folders}
 
-    def by_id(point: RunPoint) -> Mapping[str, Any]:
-        of_point = rows[point.folder].get(point.number)
-        return {} if of_point is None else of_point.rows_by_key("question_id", named=True, unique=True)
+    def by_id(configuration: RunConfiguration) -> Mapping[str, Any]:
+        own = rows[configuration.folder].get(configuration.number)
+        return {} if own is None else own.rows_by_key("question_id", named=True, unique=True)
 
-    here = by_id(base)
+    of_base = by_id(base)
 
-    def flips(ids: Sequence[str], there: Mapping[str, Any]) -> list[Flip]:
+    def flips(ids: Sequence[str], other: Mapping[str, Any]) -> list[Flip]:
         return [
-            Flip(id, here[id]["question"], here[id]["answers"], there[id]["answers"], here[id]["gold"])
+            Flip(id, of_base[id]["question"], of_base[id]["answers"], other[id]["answers"], of_base[id]["gold"])
             for id in ids[:count]
         ]
 
-    return [(flips(each.lost, there), flips(each.won, there)) for each in comparisons for there in [by_id(each.point)]]
+    others = [by_id(each.configuration) for each in comparisons]
+    return [(flips(each.lost, other), flips(each.won, other)) for each, other in zip(comparisons, others, strict=True)]
 
 
-def _compare(base: RunPoint, point: RunPoint, score: str, sources: Sources | None, settings: Evaluation) -> Comparison:
-    pair = pair_scores(base.rows, point.rows, score)
+def _compare(
+    base: RunConfiguration, other: RunConfiguration, score: str, clusters: Clusters | None, scoring: ScoringConfig
+) -> Comparison:
+    pair = pair_scores(base.rows, other.rows, score)
     if pair.is_empty():
-        raise UserError(f"{base.name} and {point.name} have no question in common that has the score {score}")
+        raise UserError(f"{base.name} and {other.name} have no question in common with the score {score}")
     before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
-    clusters = sources.of_pair(pair) if sources else None
+    labels = clusters.of_pair(pair) if clusters else None
     binary = bool(np.isin([before, after], [0, 1]).all())
     return Comparison(
-        point=point,
+        configuration=other,
         questions=pair.height,
-        sources=pair.height if clusters is None else len(np.unique(clusters)),
+        sources=pair.height if labels is None else len(np.unique(labels)),
         base=float(before.mean()),
         changed=float(after.mean()),
-        difference=difference(pair, sources, settings),
-        exact_p=mcnemar(after, before, clusters=clusters).p_value if binary else None,
+        difference=difference(pair, clusters, scoring),
+        exact_p=mcnemar(after, before, clusters=labels).p_value if binary else None,
         won=pair.filter(pl.col("changed") > pl.col("base"))["question_id"].to_list(),
         lost=pair.filter(pl.col("changed") < pl.col("base"))["question_id"].to_list(),
         base_cost=_cost(base, pair),
-        cost=_cost(point, pair),
-        confidence=settings.confidence,
+        cost=_cost(other, pair),
+        confidence=scoring.confidence,
     )
 
 
-def _cost(point: RunPoint, pair: pl.DataFrame) -> Cost:
-    rows = point.rows.join(pair, on="question_id", how="semi")
+def _cost(configuration: RunConfiguration, pair: pl.DataFrame) -> Cost:
+    rows = configuration.rows.join(pair, on="question_id", how="semi")
     tokens = pl.col("prompt_tokens") + pl.col("completion_tokens")
     return Cost(*rows.select(pl.col("llm_calls").mean(), tokens.mean(), pl.col("wall_s").mean()).row(0))

@@ -1,4 +1,4 @@
-"""What a run will cost, projected from a sample of its questions: each figure with its interval."""
+"""Projects the cost of a run from a sample of its questions, with intervals."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
 MEASURES = ("logical_calls", "physical_calls", "prompt_tokens", "completion_tokens", "kg_queries", "busy_s")
-"""Per question, over all points that ask it. Calls and tokens but for the first are those of calls that were made:
-what points share counts once. `busy_s` are the seconds for which the question was in flight."""
+"""Costs per question, summed over all configurations. `logical_calls` counts calls as if each configuration had run
+alone; calls and tokens otherwise count what was sent to the model. `busy_s` is the time the question was in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A figure of the whole run."""
+    """A projected total with its interval."""
 
     value: float
     low: float
     high: float
 
     def __add__(self, other: Projection) -> Projection:
-        """Of parts whose errors have nothing to do with each other."""
+        """Add two projections with independent errors."""
         value = self.value + other.value
         below = sqrt((self.value - self.low) ** 2 + (other.value - other.low) ** 2)
         above = sqrt((self.high - self.value) ** 2 + (other.high - other.value) ** 2)
         return Projection(value, max(0.0, value - below), value + above)
 
     def times(self, factor: float) -> Projection:
-        """In another unit."""
+        """Multiply by a factor, for example to change the unit."""
         return Projection(self.value * factor, self.low * factor, self.high * factor)
 
-    def or_longer(self, other: Projection) -> Projection:
-        """Of two things that go on at the same time, when both are done."""
+    def maximum(self, other: Projection) -> Projection:
+        """Return the larger of two projections, for example of the times of two concurrent tasks."""
         return Projection(*map(max, (self.value, self.low, self.high), (other.value, other.low, other.high)))
 
 
-def measure(folder: RunFolder, points: Sequence[int]) -> npt.NDArray[np.float64]:
-    """What each sampled question cost at these points together, shape (questions, `MEASURES`)."""
+def measure(folder: RunFolder, configurations: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return the cost of each sampled question in these configurations together, shape (questions, `MEASURES`)."""
     columns = ("point", "question_id", "llm_calls", "kg_queries", "wall_s", "steps")
-    parts = (_per_question(rows.filter(pl.col("point").is_in(points))) for rows in read_shards(folder, columns))
+    parts = (_per_question(rows.filter(pl.col("point").is_in(configurations))) for rows in read_shards(folder, columns))
     return pl.concat(parts).select(MEASURES).to_numpy().astype(np.float64)
 
 
 def _per_question(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row per question: a question is in one shard, with all of its points."""
+    """Aggregate to one row per question. A shard contains all configurations of its questions."""
     steps = rows.select("question_id", "steps").explode("steps").unnest("steps")
     made = steps.filter(pl.col("kind") == "llm", pl.col("shared").not_(), pl.col("prompt_tokens").is_not_null())
     physical = made.group_by("question_id").agg(
@@ -60,47 +60,47 @@ def _per_question(rows: pl.DataFrame) -> pl.DataFrame:
     whole = rows.group_by("question_id", maintain_order=True).agg(
         pl.col("llm_calls").sum().alias("logical_calls"),
         pl.col("kg_queries").sum(),
-        pl.col("wall_s").max().alias("busy_s"),  # its points are asked at the same time
+        pl.col("wall_s").max().alias("busy_s"),  # the configurations of a question run concurrently
     )
     return whole.join(physical, on="question_id", how="left", maintain_order="left").fill_null(0)
 
 
-def project(sample: npt.NDArray[np.float64], questions: int, settings: Evaluation) -> dict[str, Projection]:
-    """Totals over `questions`, of which `sample` was asked.
+def project(sample: npt.NDArray[np.float64], questions: int, scoring: ScoringConfig) -> dict[str, Projection]:
+    """Project totals over `questions` from the costs of a sample.
 
-    The interval is the studentised bootstrap's: costs are skewed, few questions take most of the tokens, and plain
-    percentiles of a small sample miss those that it happens not to hold. What was asked is known, so a sample of all
-    questions has no interval.
+    The interval is a studentised bootstrap interval: costs are skewed, a few questions take most of the tokens, and
+    percentile intervals of a small sample are too narrow. With the finite population correction, a sample of all
+    questions has an interval of width 0.
     """
-    asked = len(sample)
+    sampled = len(sample)
     means, errors = sample.mean(axis=0), _standard_error(sample)
-    low, high = _studentised(sample, settings) * errors * sqrt(1 - asked / questions)
+    low, high = _studentised(sample, scoring) * errors * sqrt(1 - sampled / questions)
     return {
         name: Projection(questions * mean, questions * max(0.0, mean - above), questions * (mean - below))
         for name, mean, below, above in zip(MEASURES, means, low, high, strict=True)
     }
 
 
-def _studentised(sample: npt.NDArray[np.float64], settings: Evaluation) -> npt.NDArray[np.float64]:
-    """Quantiles of (mean of a resample - mean) / its standard error, shape (2, measures)."""
-    draws = np.random.default_rng(settings.bootstrap_seed).integers(
-        len(sample), size=(settings.bootstrap_resamples, len(sample))
+def _studentised(sample: npt.NDArray[np.float64], scoring: ScoringConfig) -> npt.NDArray[np.float64]:
+    """Return quantiles of (mean of a resample - mean) / standard error of the resample, shape (2, measures)."""
+    draws = np.random.default_rng(scoring.bootstrap_seed).integers(
+        len(sample), size=(scoring.bootstrap_resamples, len(sample))
     )
     drawn = sample[draws]
     errors = _standard_error(drawn)
     distances = drawn.mean(axis=1) - sample.mean(axis=0)
-    steps = np.divide(distances, errors, out=np.zeros_like(errors), where=errors > 0)
-    tail = (1 - settings.confidence) / 2
-    return np.asarray(np.quantile(steps, [tail, 1 - tail], axis=0))
+    statistics = np.divide(distances, errors, out=np.zeros_like(errors), where=errors > 0)
+    tail = (1 - scoring.confidence) / 2
+    return np.asarray(np.quantile(statistics, [tail, 1 - tail], axis=0))
 
 
 def _standard_error(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Of the mean over the questions, which are the last axis but one."""
+    """Return the standard error of the mean over questions, the second-to-last axis."""
     return np.asarray(values.std(axis=-2, ddof=1) / sqrt(values.shape[-2]))
 
 
-def together(parts: Sequence[Mapping[str, Projection]]) -> dict[str, Projection]:
-    """The totals of parts that ask different questions."""
+def add_projections(parts: Sequence[Mapping[str, Projection]]) -> dict[str, Projection]:
+    """Add the projections of parts with different questions."""
     first, *others = parts
     total = dict(first)
     for part in others:

@@ -1,14 +1,17 @@
-"""A user's own graph and questions: head-relation-tail lines, and JSON Lines (`id, question, topic_entities, answers`).
+"""Reads a user's own graph and questions. Both files may be plain or gzipped.
 
-A question holds, besides these four (as text, or as objects where a name differs from a node):
+The graph has one tab-separated `head`, `relation`, `tail` per line, without quoting, with an optional header of these
+names. The questions are JSON Lines:
 
 | field | holds |
 | --- | --- |
-| `answers_alt` | other accepted names: aliases of the answer where there is one, otherwise answers of their own |
-| `answer_mids` | ids of the answers in no order: aliases where there is one answer, otherwise unused |
-| `sparql` | the gold query over Freebase names; paths are read off it |
-| `gold_relation_paths` | lists of relations from a topic entity to an answer, their directions unknown |
-| anything else | what `filter` and `meta` name |
+| `id`, `question` | texts |
+| `topic_entities`, `answers` | lists of names, or of objects (`id`, `label` or `name`, `mid`, `aliases`) |
+| `answers_alt` | optional; accepted names: aliases if there is one answer, otherwise further answers |
+| `answer_mids` | optional; ids of the answers in any order: aliases if there is one answer, otherwise ignored |
+| `sparql` | optional; the gold query over Freebase names, from which gold paths are derived |
+| `gold_relation_paths` | optional; lists of relations from a topic entity to an answer, directions unknown |
+| any other | available to `filter` and `meta` |
 """
 
 from __future__ import annotations
@@ -22,15 +25,14 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import BadRow, Row, Text, delimited_triples, json_lines, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
-from pipeline.kg.paths import RelationPath
-from pipeline.kg.terms import Terms
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, Scalar, Triple
+from pipeline.rdf_terms import Terms
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Scalar, Triple
 
 
 class _Node(Row):
-    """A topic entity or an answer. A topic's node in the graph is its id, else its name, else its MID."""
+    """A topic entity or an answer. Its node in the graph is its id, else its name, else its MID."""
 
     id: Text | None = None
     label: Text | None = None
@@ -63,32 +65,31 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Custom:
-    """Questions and a graph of the user's own."""
+    """A user's own questions and graph."""
 
     triples_file: Path = Field(alias="triples")
-    """Tab-separated `head`, `relation`, `tail`, no quoting, an optional header of these names; plain or gzip."""
+    """Configuration key `triples`."""
     questions: Path
-    """JSON Lines, plain or gzip."""
     split: str = "test"
     name: str = "custom"
     meta: tuple[str, ...] = ()
-    """Scalar fields that become `Question.meta`, where the row has them. Not gold: methods can see them."""
+    """Scalar fields that become `Question.meta` if the row has them. Methods can see them, so name no gold fields."""
     filter: Mapping[str, Scalar] | None = None
-    """Keep only the questions in which each of these fields has this value; None keeps all."""
+    """Field → value: keep only the questions that match; None keeps all."""
 
     def examples(self, reject: Reject) -> Iterator[Example]:
-        """Read the questions that pass the filter. Raises UserError for a missing or wrong file."""
+        """Yield the questions that pass the filter. Raises UserError for a missing or wrong file."""
         _check(self.questions, "questions")
         examples = read_examples(self.questions, json_lines(self.questions), self._read, reject, what="questions")
         return self._filtered(examples)
 
     def count(self) -> int | None:
-        """The lines of the file, unless they are filtered."""
+        """Return the number of lines; None if a filter is set."""
         _check(self.questions, "questions")
         return None if self.filter else sum(1 for _ in json_lines(self.questions))
 
     def triples(self) -> Iterator[Triple]:
-        """The user's facts. Raises UserError for a missing file or a bad line."""
+        """Yield the user's facts. Raises UserError for a missing file or a bad line."""
         _check(self.triples_file, "triples")
         return delimited_triples(self.triples_file, "\t", header="head\trelation\ttail")
 
@@ -123,7 +124,7 @@ class Custom:
                 paths=SparqlPaths(
                     (row.sparql,) if row.sparql else (),
                     {topic.mid or topic.node(): topic.node() for topic in topics},
-                    unverified=_outwards(row.gold_relation_paths or ()),
+                    unverified=_outward(row.gold_relation_paths or ()),
                 ),
                 sparql=row.sparql,
             ),
@@ -144,7 +145,7 @@ def _check(file: Path, key: str) -> None:
 
 
 def _gold(row: _Question) -> tuple[GoldAnswer, ...]:
-    """An answer given by name has no id: it is looked up by its names in whatever graph is asked. A MID is an id."""
+    """Return the gold answers. One given by name has no id and is matched by name; one given as a MID has that id."""
     nodes = [_Node(name=answer) if isinstance(answer, str) else answer for answer in row.answers]
     golds = [GoldAnswer(node.title(), id=node.id or _mid(node.title()), aliases=node.aliases) for node in nodes]
     if len(golds) == 1:
@@ -158,6 +159,6 @@ def _mid(name: str) -> str | None:
     return name if Terms().own_name(name) is None else None
 
 
-def _outwards(paths: Iterable[Sequence[str]]) -> tuple[RelationPath, ...]:
-    """Every step outwards: whoever verifies a path over the graph may turn its steps around."""
+def _outward(paths: Iterable[Sequence[str]]) -> tuple[RelationPath, ...]:
+    """Return the paths with every step outward; verification over the graph tries the other directions."""
     return tuple(tuple(Relation(name, "out") for name in path) for path in paths if path)

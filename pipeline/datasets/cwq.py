@@ -1,4 +1,14 @@
-"""ComplexWebQuestions: the official JSON, and the copy that ToG distributes (methods.md §10.3)."""
+"""Reads ComplexWebQuestions in its official form and as ToG distributes it (specification §10.3).
+
+Layout, plain or gzipped, each file an array of questions:
+
+    ComplexWebQuestions_{split}_wans.json     official, with answers; preferred
+    ComplexWebQuestions_{split}.json          official
+    cwq.json                                  ToG's copy of the test split
+
+A question holds `ID`, `question`, `compositionality_type`, `webqsp_ID` and `sparql`. The official files list `answers`
+(`answer`, `answer_id`, `aliases`). ToG's copy has one `answer` and a `topic_entity`, which maps MIDs to names.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import BadRow, Row, Text, json_array, locate, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths, query_graph
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -36,17 +46,17 @@ class _Question(Row):
 class CWQ:
     """ComplexWebQuestions over Freebase.
 
-    Topic entities come from the gold SPARQL, in ToG's copy and here: some do not occur in the question's text. ToG's
-    copy names them; where the official file is read, a topic's name is its id.
+    Topic entities come from the gold SPARQL, here and in ToG's copy, so some do not occur in the question's text. ToG's
+    copy has their names; in the official files a topic's name is its id.
     """
 
     path: Path
-    """The folder or file as distributed: `ComplexWebQuestions_{split}.json`, or ToG's `cwq.json` (the test split)."""
+    """The distributed folder, or one of its files."""
     split: str = "test"
     name: str = "cwq"
 
     def examples(self, reject: Reject) -> Iterator[Example]:
-        """Read the questions, in file order; one without answers is kept. Raises UserError for a wrong file."""
+        """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
         stem = f"ComplexWebQuestions_{self.split}"
         official = (f"{stem}_wans.json", f"{stem}.json")
         patterns = (*official, "cwq.json") if self.split == "test" else official
@@ -54,8 +64,8 @@ class CWQ:
         return read_examples(file, json_array(file), self._example, reject, what="CWQ questions")
 
     def triples(self) -> Iterator[Triple]:
-        """CWQ brings no graph."""
-        raise UserError("CWQ brings no graph of its own: use kg=sparql with a Freebase server")
+        """Raise UserError: CWQ has no graph."""
+        raise UserError("CWQ has no graph of its own: use kg=sparql with a Freebase server")
 
     def _example(self, row: object) -> Example:
         question = _Question.model_validate(row)

@@ -1,4 +1,4 @@
-"""What the readers share: finding files as they are distributed, reading them plain or gzipped, rejecting bad rows."""
+"""Helpers of the dataset readers: find files, read them plain or gzipped, and reject bad rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.types import Example, Rejected, Triple
 
@@ -23,27 +23,27 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 """A string that must not be empty."""
 
 _GZIP = b"\x1f\x8b"
-_PATIENCE = 100
-"""Unreadable rows at the start of a file after which it is taken for one of another format."""
+_MAX_LEADING_BAD_ROWS = 100
+"""After this many unreadable rows at its start, a file is considered to have another format."""
 
 
 class BadRow(Exception):
-    """A row that cannot be read; the message is the reason."""
+    """Raised for a row that cannot be read; the message is the reason."""
 
 
 class Row(BaseModel):
-    """Base of the declared rows: what a format says a row holds. Unknown fields are ignored, numbers may be text."""
+    """Base class of row schemas. Unknown fields are ignored; a number is accepted where a text is expected."""
 
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
 
 def locate(path: Path, patterns: Sequence[str], *, what: str) -> Path:
-    """`path` itself when it is a file, else the first file in that folder that matches. Raises UserError for none."""
+    """Return `path` if it is a file, else the first match in that folder. Raises UserError if there is none."""
     return path if path.is_file() else find(path, patterns, what=what)[0]
 
 
 def find(folder: Path, patterns: Sequence[str], *, what: str) -> list[Path]:
-    """The files of the first pattern that matches any, sorted. Raises UserError when none does."""
+    """Return the files that match the first matching pattern, sorted. Raises UserError if no pattern matches."""
     if files := matching(folder, patterns):
         return files
     state = "holds no" if folder.is_dir() else "is not a folder with"
@@ -51,18 +51,19 @@ def find(folder: Path, patterns: Sequence[str], *, what: str) -> list[Path]:
 
 
 def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files of the first glob pattern that matches any, plain before `.gz`, sorted; empty for none."""
-    candidates = (pattern + suffix for pattern in patterns for suffix in ("", ".gz"))
-    found = (sorted(file for file in folder.glob(candidate) if file.is_file()) for candidate in candidates)
-    return next(filter(None, found), [])
+    """Return the files that match the first matching glob pattern (plain before `.gz`), sorted; empty if none."""
+    globs = (pattern + suffix for pattern in patterns for suffix in ("", ".gz"))
+    matches = (sorted(file for file in folder.glob(glob) if file.is_file()) for glob in globs)
+    return next(filter(None, matches), [])
 
 
 def read_examples(
     file: Path, rows: Iterable[tuple[int, R]], parse: Callable[[R], Example], reject: Reject, *, what: str
 ) -> Iterator[Example]:
-    """Parse numbered rows; one that `parse` refuses, or whose id came before, is rejected and reading goes on.
+    """Yield the examples of numbered rows.
 
-    Raises UserError when the file is of another format: no row of it, or none of its first hundred, can be read.
+    A row that `parse` cannot read, or whose id occurred earlier, is passed to `reject`, and reading continues. Raises
+    UserError if the file has another format, that is, if no row, or none of the first hundred, can be read.
     """
     seen: set[str] = set()
     refusal, refused = "it has no rows", 0
@@ -70,12 +71,12 @@ def read_examples(
         try:
             example = parse(row)
             if example.question.id in seen:
-                raise BadRow(f"the id '{example.question.id}' came before in this file")
+                raise BadRow(f"the id '{example.question.id}' occurs earlier in this file")
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
             rejected = Rejected(str(file), number, _reason(error))
             reject(rejected)
             refusal, refused = f"row {number}: {rejected.reason}", refused + 1
-            if refused == _PATIENCE and not seen:
+            if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break
         else:
             seen.add(example.question.id)
@@ -85,20 +86,23 @@ def read_examples(
 
 
 def lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a plain or gzipped file with their 1-based numbers, without line ends."""
-    with _opened(file) as stream:
+    """Yield the lines of a plain or gzipped file with their 1-based numbers, without line ends."""
+    with _open(file) as stream:
         for number, line in enumerate(stream, start=1):
             yield number, line.rstrip(b"\r\n")
 
 
 def json_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a JSON Lines file, undecoded; blank ones are passed over."""
+    """Yield the non-blank lines of a JSON Lines file, undecoded, with their 1-based numbers."""
     return ((number, line) for number, line in lines(file) if line.strip())
 
 
 def json_array(file: Path, *, key: str | None = None) -> Iterator[tuple[int, object]]:
-    """The elements of a JSON array, 1-based; of the array under `key` when the file holds an object."""
-    with _opened(file) as stream:
+    """Return the numbered (1-based) elements of a JSON array, or of the array under `key` if the file is an object.
+
+    Raises UserError if the file holds no such array.
+    """
+    with _open(file) as stream:
         try:
             content = json.loads(stream.read())
         except (ValueError, RecursionError) as error:
@@ -111,7 +115,10 @@ def json_array(file: Path, *, key: str | None = None) -> Iterator[tuple[int, obj
 
 
 def delimited_triples(file: Path, separator: str, *, header: str | None = None) -> Iterator[Triple]:
-    """One `head`, `relation`, `tail` per line, without quoting. Raises UserError naming the first bad line."""
+    """Yield one triple per line of `head`, `relation`, `tail`, without quoting. Raises UserError naming a bad line.
+
+    A first line equal to `header` is skipped.
+    """
     for number, line in lines(file):
         try:
             text = line.decode()
@@ -125,7 +132,7 @@ def delimited_triples(file: Path, separator: str, *, header: str | None = None) 
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[BufferedIOBase]:
+def _open(file: Path) -> Iterator[BufferedIOBase]:
     try:
         with file.open("rb") as raw:
             zipped = raw.read(len(_GZIP)) == _GZIP
@@ -141,5 +148,5 @@ def _reason(error: BadRow | ValidationError | UnicodeDecodeError) -> str:
     if isinstance(error, BadRow):
         return str(error)
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+    location = ".".join(map(str, first["loc"]))
+    return f"{location}: {first['msg']}" if location else str(first["msg"])

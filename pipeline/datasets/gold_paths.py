@@ -1,7 +1,7 @@
-"""Relation paths read off gold SPARQL: from each topic constant to the answer variable (methods.md §7.1, step 2a).
+"""Derives relation paths from gold SPARQL, from each topic to the answer variable (specification §7.1, step 2a).
 
-A query is reduced to its graph: variables and constants, joined by triple patterns. Filters, orders, limits,
-`MINUS` and `(NOT) EXISTS` are dropped, so a path may reach more than the answers; whoever uses one verifies it.
+A query is reduced to its graph of variables and constants, joined by triple patterns. Filters, orders, limits, `MINUS`
+and `(NOT) EXISTS` are dropped, so a path may reach more than the answers; callers verify it over the graph.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from rdflib.plugins.sparql.parser import parseQuery
 from rdflib.plugins.sparql.parserutils import CompValue
 
 from pipeline.errors import ParseError
-from pipeline.kg.paths import RelationPath
-from pipeline.kg.terms import Terms
-from pipeline.types import EntityId, LiteralNode, Node, Relation
+from pipeline.rdf_terms import Terms
+from pipeline.types import EntityId, LiteralNode, Node, Relation, RelationPath
 
 _FREEBASE = Terms()
 _SIDES: dict[str, Literal["above", "below"]] = {">": "above", ">=": "above", "<": "below", "<=": "below"}
 CLASS_RELATIONS = frozenset({"type.object.type", "common.topic.notable_types"})
-"""What queries restrict a variable to a class with."""
+"""Relations by which queries restrict a variable to a class."""
 
 _QUOTED = pyparsing.QuotedString('"', esc_char="\\", unquote_results=False) | pyparsing.QuotedString(
     "'", esc_char="\\", unquote_results=False
 )
 _OR = pyparsing.Keyword("OR", ident_chars=pyparsing.alphanums + "_$:.-?").set_parse_action(lambda: "||")
 _TO_STANDARD = _QUOTED | pyparsing.Regex(r"<[^<>\s]*>") | _OR
-"""Virtuoso reads `OR` as `||`, and nearly all gold queries use it; rdflib, like the standard, does not."""
+"""Virtuoso accepts `OR` for `||`, and nearly all gold queries use it; the standard and rdflib do not."""
 
-# Gold queries hold dates such as "1998"^^xsd:dateTime, which rdflib warns of; their values are never read here.
+# rdflib warns about dates such as "1998"^^xsd:dateTime in gold queries; their values are not used here.
 logging.getLogger("rdflib.term").setLevel(logging.ERROR)
 
 
@@ -50,7 +49,7 @@ Term: TypeAlias = Variable | Node
 
 
 class Pattern(NamedTuple):
-    """A triple pattern whose relation is known."""
+    """A triple pattern with a constant relation."""
 
     subject: Term
     relation: str
@@ -59,14 +58,14 @@ class Pattern(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryGraph:
-    """The triple patterns of a query and the variable that it asks for."""
+    """The triple patterns of a query and its answer variable."""
 
     patterns: tuple[Pattern, ...]
-    """In a fixed order, not the query's; a variable that `VALUES` binds is replaced by its constants."""
+    """In a fixed order, not the query's. A variable bound by `VALUES` is replaced by its constants."""
     answer: Variable
 
     def paths_from(self, start: Term) -> list[RelationPath]:
-        """All simple paths from `start` over variables to the answer, shortest first."""
+        """Return all simple paths from `start` over variables to the answer, shortest first."""
         found: list[RelationPath] = []
         queue: deque[tuple[Term, RelationPath, frozenset[Term]]] = deque([(start, (), frozenset({start}))])
         while queue:
@@ -79,7 +78,7 @@ class QueryGraph:
         return list(dict.fromkeys(found))
 
     def topics(self) -> tuple[EntityId, ...]:
-        """The entities that the query names, without the classes that it restricts a variable to."""
+        """Return the entities that the query names, except classes."""
         terms = (
             term
             for pattern in self.patterns
@@ -97,7 +96,7 @@ class QueryGraph:
 
 
 class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
-    """The gold paths per topic entity, as `Gold.paths` wants them; parsed (about 10 ms a query) when first read."""
+    """The gold paths per topic entity, for `Gold.paths`. Queries are parsed at first use (about 10 ms each)."""
 
     def __init__(
         self,
@@ -106,12 +105,12 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         *,
         unverified: tuple[RelationPath, ...] = (),
     ) -> None:
-        """Read lazily.
+        """Store the queries; nothing is parsed yet.
 
         Args:
             queries: Gold SPARQL; a query that cannot be parsed gives no path.
-            topics: The id that a topic has in the queries → its id in the graph.
-            unverified: Further candidates, tried from every topic entity after those of the queries.
+            topics: Id of a topic entity in the queries → its id in the graph.
+            unverified: Further candidate paths for every topic entity, after those of the queries.
         """
         self._queries = queries
         self._topics = topics
@@ -119,20 +118,20 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
 
     @property
     def topics(self) -> Mapping[str, EntityId]:
-        """The id that a topic has in the queries → its id in the graph."""
+        """Id of a topic entity in the queries → its id in the graph."""
         return self._topics
 
     def __getitem__(self, topic: EntityId) -> tuple[RelationPath, ...]:
-        return self._found[topic]
+        return self._by_topic[topic]
 
     def __iter__(self) -> Iterator[EntityId]:
-        return iter(self._found)
+        return iter(self._by_topic)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._by_topic)
 
     @cached_property
-    def _found(self) -> dict[EntityId, tuple[RelationPath, ...]]:
+    def _by_topic(self) -> dict[EntityId, tuple[RelationPath, ...]]:
         graphs = [graph for query in self._queries if (graph := query_graph(query))]
         found: dict[EntityId, tuple[RelationPath, ...]] = {}
         for constant, topic in self._topics.items():
@@ -144,17 +143,17 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a query does with the nodes that its paths reach: it counts them, or picks some by a value of theirs."""
+    """The operation of a query on the nodes that its paths reach: a count, or a selection by a value."""
 
     kind: Literal["count", "highest", "lowest", "above", "below"]
     path: RelationPath = ()
-    """From such a node to the value; empty for a count."""
+    """From a node to its value; empty for a count."""
     bound: str | None = None
-    """What the value is above or below."""
+    """The bound of a comparison (`above`, `below`)."""
 
 
 def query_operation(sparql: str) -> Operation | None:
-    """The count, the order with its limit of one, or the comparison with a constant that a query makes, if any."""
+    """Return the count, the superlative (order with a limit of one) or the comparison with a constant, if any."""
     query = _algebra(sparql)
     if query is None:
         return None
@@ -172,7 +171,7 @@ def query_operation(sparql: str) -> Operation | None:
 
 
 def query_graph(sparql: str) -> QueryGraph | None:
-    """The graph of a SELECT query over Freebase names, or None when it cannot be parsed."""
+    """Return the graph of a SELECT query over Freebase names; None if it cannot be parsed."""
     query = _algebra(sparql)
     return None if query is None else _graph(query)
 
@@ -200,7 +199,7 @@ def _graph(query: Any) -> QueryGraph:
 
 
 def algebra(sparql: str) -> Any:
-    """The algebra of a query that selects something, as rdflib has it. Raises ParseError, saying why there is none."""
+    """Return rdflib's algebra of a SELECT query. Raises ParseError with the reason if there is none."""
     try:
         parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
         query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
@@ -219,7 +218,7 @@ def _algebra(sparql: str) -> Any | None:
 
 
 def _expressions(node: Any) -> Iterator[Any]:
-    """A node of the algebra and all below it, expressions included."""
+    """Yield a node of the algebra and all its descendants, expressions included."""
     if isinstance(node, CompValue):
         yield node
         for key in sorted(key for key in node if key != "_vars"):
@@ -230,7 +229,7 @@ def _expressions(node: Any) -> Iterator[Any]:
 
 
 def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
-    """The relations from the answer variable to a compared one, cast or not; empty when they do not hang together."""
+    """Return the relations from the answer variable to a compared variable; empty if they are not connected."""
     if isinstance(compared, CompValue) and compared.name == "Function" and len(compared.expr) == 1:
         (compared,) = compared.expr
     if not isinstance(compared, rdflib.Variable):
@@ -239,7 +238,7 @@ def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
 
 
 def _operators(operator: Any) -> Iterator[Any]:
-    """The algebra at and below `operator` that binds variables."""
+    """Yield `operator` and the operators below it that bind variables."""
     yield operator
     for part in ("p", "p1") if operator.name == "Minus" else ("p", "p1", "p2"):
         if part in operator:
@@ -247,12 +246,12 @@ def _operators(operator: Any) -> Iterator[Any]:
 
 
 def relation_name(predicate: Any) -> str | None:
-    """The relation that a predicate is, or None for a variable or another graph's."""
+    """Return the relation of a predicate; None for a variable or a predicate of another graph."""
     return _FREEBASE.from_iri(str(predicate)) if isinstance(predicate, rdflib.URIRef) else None
 
 
 def term_of(term: Any) -> Term:
-    """A term of rdflib's in our own words."""
+    """Convert a term of rdflib."""
     if isinstance(term, rdflib.URIRef):
         return _FREEBASE.from_iri(str(term)) or str(term)
     if isinstance(term, rdflib.Literal):

@@ -1,4 +1,14 @@
-"""GrailQA: the official JSON, and the sample of 1,000 dev questions that ToG fixed (methods.md §10.4)."""
+"""Reads GrailQA in its official form, and ToG's sample of 1,000 dev questions (specification §10.4).
+
+Layout, plain or gzipped, each file an array of questions:
+
+    grailqa_v1.0_{split}.json        official, also in GrailQA_v1.0/
+    graliqa.json, grailqa.json       ToG's sample of the dev split
+
+A question holds `qid`, `question`, `answer` (`answer_type`, `answer_argument`, `entity_name`), `function`, `level`,
+`graph_query` and `sparql_query`; in ToG's sample also `topic_entity`, which maps MIDs to names. The official test split
+has no answers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import Row, Text, json_array, locate, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -45,23 +55,23 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GrailQA:
-    """GrailQA questions over Freebase; topic entities are the entities of the query graph."""
+    """GrailQA questions over Freebase. Topic entities are the entities of the query graph."""
 
     path: Path
-    """The folder or file as distributed: `grailqa_v1.0_{split}.json`, or ToG's `graliqa.json` (a sample of dev)."""
+    """The distributed folder, or one of its files."""
     split: str = "dev"
     name: str = "grailqa"
 
     def examples(self, reject: Reject) -> Iterator[Example]:
-        """Read the questions, in file order; one without answers is kept. Raises UserError for a wrong file."""
+        """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
         official = (f"grailqa_v1.0_{self.split}.json", f"GrailQA_v1.0/grailqa_v1.0_{self.split}.json")
         patterns = (*official, "graliqa.json", "grailqa.json") if self.split == "dev" else official
         file = locate(self.path, patterns, what="GrailQA questions")
         return read_examples(file, json_array(file), self._example, reject, what="GrailQA questions")
 
     def triples(self) -> Iterator[Triple]:
-        """GrailQA brings no graph."""
-        raise UserError("GrailQA brings no graph of its own: use kg=sparql with a Freebase server")
+        """Raise UserError: GrailQA has no graph."""
+        raise UserError("GrailQA has no graph of its own: use kg=sparql with a Freebase server")
 
     def _example(self, row: object) -> Example:
         question = _Question.model_validate(row)

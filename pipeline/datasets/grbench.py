@@ -1,4 +1,10 @@
-"""GRBench, the questions of Graph-CoT: one folder per domain (methods.md §10.6)."""
+"""Reads GRBench, the questions of Graph-CoT (specification §10.6).
+
+Layout, every file plain or gzipped, one folder per domain:
+
+    {domain}/data.json       JSON Lines with `qid`, `question`, `answer` and `level`
+    {domain}/graph.json      the domain's graph, a separate download; see `grbench_file.py`
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,8 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import Row, Text, json_lines, locate, read_examples
-from pipeline.datasets.port import Reject
-from pipeline.kg.grbench_file import find_graph, graph_triples
+from pipeline.datasets.grbench_file import find_graph, graph_triples
+from pipeline.datasets.interface import Reject
 from pipeline.types import Example, Gold, GoldAnswer, Question, Triple
 
 
@@ -23,31 +29,31 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GRBench:
-    """GRBench questions of one domain. No topic entity is named; the answer is one string, lists joined by `, `."""
+    """GRBench questions of one domain, without topic entities. The answer is one string; lists are joined by `, `."""
 
     path: Path
-    """The folder that holds the domains, the folder of the domain, or its `data.json` (JSON Lines, plain or gzip)."""
+    """The folder of all domains, the folder of this domain, or its `data.json`."""
     domain: str
     """`amazon`, `biomedical`, `dblp`, `goodreads`, `legal` or `maple/Biology` (… `Physics`)."""
     split: str = "test"
     name: str = "grbench"
 
     def examples(self, reject: Reject) -> Iterator[Example]:
-        """Read the questions; an id is made of domain and number (`amazon-0`). Raises UserError for a wrong file."""
+        """Yield the questions. An id is the domain and a number (`amazon-0`). Raises UserError for a wrong file."""
         file = self._file()
         return read_examples(file, json_lines(file), self._example, reject, what=self._what)
 
     def count(self) -> int:
-        """The lines of the file."""
+        """Return the number of lines."""
         return sum(1 for _ in json_lines(self._file()))
 
     def triples(self) -> Iterator[Triple]:
-        """The graph of the domain, for loading it elsewhere; runs ask it through `kg=grbench`. Raises UserError."""
+        """Yield the graph of the domain, to load it elsewhere; `kg=grbench` reads the file itself. Raises UserError."""
         return graph_triples(find_graph(self.path, self.domain))
 
     def _file(self) -> Path:
-        inside = self.path.parts[-len(self._parts) :] == self._parts
-        return locate(self.path, ("data.json",) if inside else (f"{self.domain}/data.json",), what=self._what)
+        is_domain = self.path.parts[-len(self._parts) :] == self._parts
+        return locate(self.path, ("data.json",) if is_domain else (f"{self.domain}/data.json",), what=self._what)
 
     @property
     def _what(self) -> str:

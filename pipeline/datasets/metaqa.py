@@ -1,4 +1,12 @@
-"""MetaQA: the WikiMovies graph and its 1-, 2- and 3-hop questions (methods.md §10.5)."""
+"""Reads MetaQA: the WikiMovies graph and its 1-, 2- and 3-hop questions (specification §10.5).
+
+Layout of the distributed folder, every file plain or gzipped:
+
+    kb.txt                                one fact per line: head|relation|tail
+    {hops}-hop/qa_{split}.txt             or {hops}-hop/vanilla/qa_{split}.txt; one question per line:
+                                          who directed [Nine Lanterns]<TAB>answer|answer
+    {hops}-hop/qa_{split}_qtype.txt       optional; the question type of each line, such as actor_to_movie_to_year
+"""
 
 from __future__ import annotations
 
@@ -11,10 +19,9 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import BadRow, delimited_triples, find, lines, matching, read_examples
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
-from pipeline.kg.paths import RelationPath
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Triple
 
 _RELATIONS = {
     "actor": "starred_actors",
@@ -28,39 +35,39 @@ _RELATIONS = {
     "writer": "written_by",
     "year": "release_year",
 }
-"""What a question type calls the end of a relation that is not the movie; all relations start at a movie."""
+"""Name of a relation's end in question types → the relation. All relations start at a movie."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class MetaQA:
-    """MetaQA questions of one number of hops, and their graph. Nodes are names; the topic is marked in the question."""
+    """MetaQA questions with a given number of hops, and their graph. Nodes are names; brackets mark the topic."""
 
     path: Path
-    """The folder as distributed: `kb.txt` and `{hops}-hop/[vanilla/]qa_{split}.txt`, plain or gzip."""
+    """The distributed folder."""
     hops: Literal[1, 2, 3]
     split: str = "test"
     name: str = "metaqa"
 
     def examples(self, reject: Reject) -> Iterator[Example]:
-        """Read the questions; an id holds the 0-based line number. Raises UserError for a missing file.
+        """Yield the questions. An id ends in the 0-based line number. Raises UserError if the file is missing.
 
-        Gold paths come from the parallel `{hops}-hop/qa_{split}_qtype.txt` where there is one.
+        Gold paths are derived from the question types, if that file exists.
         """
         file = self._file()
         types = next(iter(matching(self.path, (f"{self.hops}-hop/qa_{self.split}_qtype.txt",))), None)
         return read_examples(file, _rows(file, types), self._example, reject, what=self._what)
 
     def count(self) -> int:
-        """The lines of the file."""
+        """Return the number of lines."""
         return sum(1 for _ in lines(self._file()))
 
     def triples(self) -> Iterator[Triple]:
-        """The facts of `kb.txt`, repeated lines included. Raises UserError for a missing file or a bad line."""
+        """Yield the facts of `kb.txt`, repeated lines included. Raises UserError for a missing file or a bad line."""
         return delimited_triples(find(self.path, ("kb.txt",), what="MetaQA graph")[0], "|")
 
     def _file(self) -> Path:
-        places = (f"{self.hops}-hop/qa_{self.split}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt")
-        return find(self.path, places, what=self._what)[0]
+        patterns = (f"{self.hops}-hop/qa_{self.split}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt")
+        return find(self.path, patterns, what=self._what)[0]
 
     @property
     def _what(self) -> str:
@@ -95,7 +102,7 @@ class MetaQA:
 
 
 def _rows(file: Path, types: Path | None) -> Iterator[tuple[int, tuple[int, bytes, bytes | None]]]:
-    """The numbered lines, each with the line of the same number in the file of types, if there is one."""
+    """Yield the numbered lines, each with the same line of the file of question types, if there is one."""
     if types is None:
         yield from ((number, (number, line, None)) for number, line in lines(file))
         return
@@ -107,7 +114,7 @@ def _rows(file: Path, types: Path | None) -> Iterator[tuple[int, tuple[int, byte
 
 
 def _path(type_: str) -> RelationPath:
-    """The relation path of a type such as `actor_to_movie_to_year`; empty for one that is not made like this."""
+    """Return the relation path of a type such as `actor_to_movie_to_year`; empty for a type of another form."""
     path: list[Relation] = []
     for here, there in pairwise(type_.split("_to_")):
         if here == "movie" and there in _RELATIONS:

@@ -1,4 +1,13 @@
-"""WebQSP: the official JSON, and the copy that ToG distributes (methods.md §10.2)."""
+"""Reads WebQSP in its official form and as ToG distributes it (specification §10.2).
+
+Layout, plain or gzipped:
+
+    WebQSP.{split}.json      official, also in data/; one object: {"Questions": [question, …]}
+    WebQSP.json              ToG's copy of the test split; an array of questions, each with a `topic_entity`
+
+A question holds `QuestionId`, `RawQuestion` and `Parses`; a parse holds `Answers`, `Sparql`, `TopicEntityMid`,
+`TopicEntityName`, `InferentialChain` and `AnnotatorComment`. `topic_entity` maps MIDs to names.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import Row, Text, json_array, locate, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -51,25 +60,25 @@ class WebQSP:
     """WebQSP questions over Freebase."""
 
     path: Path
-    """The folder or file as distributed: `WebQSP.{split}.json`, or ToG's `WebQSP.json`, which is the test split."""
+    """The distributed folder, or one of its files."""
     split: str = "test"
     name: str = "webqsp"
     webqsp_gold: Literal["union", "best_parse"] = "union"
-    """`union`: the answers of all parses; `best_parse`: of the first that its annotator calls complete, else the first.
+    """`union`: the answers of all parses. `best_parse`: those of the first parse annotated as complete, else the first.
 
-    (The official scorer takes, after the fact, the parse that suits the prediction best.)
+    (The official scorer picks, after the fact, the parse that fits the prediction best.)
     """
 
     def examples(self, reject: Reject) -> Iterator[Example]:
-        """Read the questions, in file order; one without answers is kept. Raises UserError for a wrong file."""
+        """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
         official = (f"WebQSP.{self.split}.json", f"data/WebQSP.{self.split}.json")
         patterns = (*official, "WebQSP.json") if self.split == "test" else official
         file = locate(self.path, patterns, what="WebQSP questions")
         return read_examples(file, json_array(file, key="Questions"), self._example, reject, what="WebQSP questions")
 
     def triples(self) -> Iterator[Triple]:
-        """WebQSP brings no graph."""
-        raise UserError("WebQSP brings no graph of its own: use kg=sparql with a Freebase server")
+        """Raise UserError: WebQSP has no graph."""
+        raise UserError("WebQSP has no graph of its own: use kg=sparql with a Freebase server")
 
     def _example(self, row: object) -> Example:
         question = _Question.model_validate(row)

@@ -1,4 +1,4 @@
-"""The Ray cluster that a job works on."""
+"""Joins the Ray cluster of a job, or starts one on this machine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from ray._private import ray_constants
 from pipeline.errors import UserError
 
 _PROBE_S = 5
-"""How long a cluster may take to accept a connection."""
+"""Seconds that a cluster may take to accept a connection."""
 
 
 @contextmanager
 def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[bool]:
-    """Join the configured cluster or the one that this job runs on, else start one here, and leave it at the end.
+    """Join the configured cluster or the one that this job runs on, or start one here; leave it at the end.
 
-    Gives whether it is our own, which no node will join.
+    Yields True for a cluster that was started here: no other node will join it.
+    Raises UserError if no cluster answers at the address.
 
-    `cpus` are what the job reserves beside its question workers: a cluster of our own has as many as are asked for.
-    Raises UserError when no cluster answers at the address.
+    Args:
+        engine: The section `engine`.
+        cpus: CPUs that the job reserves in addition to its question workers. A cluster that is started here has them.
     """
     if ray.is_initialized():
         yield False
@@ -38,14 +40,14 @@ def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[bool]:
 
 
 def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
-    """CPUs and nodes of the configured cluster. Raises UserError when it does not answer."""
+    """Return the CPUs and nodes of the configured cluster. Raises UserError if it does not answer."""
     with joined(engine):
         nodes = sum(node["Alive"] for node in ray.nodes())
         return float(ray.cluster_resources().get("CPU", 0)), nodes
 
 
 def _connect(address: str | None, cpus: float) -> bool:
-    """Join a cluster, or start one; True when it is ours."""
+    """Join a cluster, or start one. Returns True if it was started here."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     given = address or os.environ.get("RAY_ADDRESS")
     if given and given != "local":
@@ -56,7 +58,7 @@ def _connect(address: str | None, cpus: float) -> bool:
         except ConnectionError as error:
             raise UserError(f"{named}: {_refusal(error)}") from None
         return False
-    # "local": a cluster that somebody else started on this machine is theirs.
+    # "local": never join a cluster that somebody else has started on this machine.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
     with _loopback_only():
         ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
@@ -64,21 +66,21 @@ def _connect(address: str | None, cpus: float) -> bool:
 
 
 def _refusal(error: ConnectionError) -> str:
-    """Why a cluster that listens cannot be joined. That it wants a token stands in Ray's error only as text."""
+    """Say why a cluster that listens cannot be joined. Ray reports a missing token only in the text of its error."""
     if "AuthenticationError" in str(error.__cause__):
         return (
-            "the Ray cluster there wants its token: set RAY_AUTH_MODE=token, "
-            "with the token in ~/.ray/auth_token or RAY_AUTH_TOKEN"
+            "the Ray cluster there requires its token: set RAY_AUTH_MODE=token, "
+            "and put the token in ~/.ray/auth_token or RAY_AUTH_TOKEN"
         )
     return f"no Ray cluster answers ({str(error).splitlines()[0]})"
 
 
 @contextmanager
 def _loopback_only() -> Iterator[None]:
-    """Have a cluster that is started here listen on 127.0.0.1 alone: Ray has no accounts, whoever reaches it runs code.
+    """Make a cluster that is started here listen only on 127.0.0.1: Ray has no accounts, so a client can run any code.
 
-    Asked for that address, Ray takes the machine's own in its place and listens on all of them, unless it is told that
-    clusters of several machines are out of the question, as they are on a Mac.
+    Given that address, Ray replaces it by the machine's own and listens on all interfaces, unless clusters of several
+    machines are disabled, as they are on a Mac.
     """
     several_machines = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -89,14 +91,14 @@ def _loopback_only() -> Iterator[None]:
 
 
 def _probe(address: str, named: str) -> None:
-    """Raise UserError unless something listens at HOST:PORT, for which Ray itself would wait more than a minute."""
+    """Raise UserError unless something listens at HOST:PORT. Ray itself would wait for more than a minute."""
     if address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
     except ValueError:
-        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: mend {named}") from None
+        raise UserError(f"the Ray address {address} is not of the form HOST:PORT: correct {named}") from None
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or mend {named}") from None
+        raise UserError(f"no Ray cluster answers at {address} ({reason}): start it, or correct {named}") from None

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.engine.leases import Leases
-from pipeline.engine.metrics import on_port
-from pipeline.engine.shard import Barrier, Shard
-from pipeline.engine.watch import Watch
+from pipeline.engine.metrics import serve_metrics
+from pipeline.engine.progress import RunProgress
+from pipeline.engine.scheduler import Scheduler
+from pipeline.engine.shard import Rounds
 from pipeline.engine.worker import Worker
-from pipeline.traces.place import Place
+from pipeline.traces.storage import StoragePath
 
 
 async def run_local(
-    points: Sequence[Mapping[str, Any]], folder: Place, shards: Iterator[Shard | Barrier], watch: Watch
+    configs: Sequence[Mapping[str, Any]], folder: StoragePath, rounds: Rounds, progress: RunProgress
 ) -> None:
-    """Run the shards; `watch` is told what was opened and of each row as it finishes."""
-    port = points[0]["engine"]["metrics_port"]
-    with on_port(port, folder.name) as tell:
-        async with Worker(points, folder, tell) as worker:
-            watch.on_served(worker.served)
-            leases = Leases(shards)
-
-            async def lane() -> None:
-                while (lease := await leases.take()) is not None:
-                    await worker.run(lease.shard, watch.on_progress)
-                    await leases.settle(lease)
-
+    """Run the shards of each round. Reports the opened backends and each finished row to `progress`."""
+    engine = configs[0]["engine"]
+    with serve_metrics(engine["metrics_port"], folder.name) as emit:
+        async with Worker(configs, folder, emit) as worker:
+            progress.on_opened(worker.backends)
+            scheduler = Scheduler(rounds)
             async with asyncio.TaskGroup() as group:
-                for _ in range(open_shards(points[0]["engine"])):
-                    group.create_task(lane())
+                for _ in range(open_shards(engine)):
+                    group.create_task(_lane(worker, scheduler, progress))
+
+
+async def _lane(worker: Worker, scheduler: Scheduler, progress: RunProgress) -> None:
+    """Run one shard after the other."""
+    while (lease := await scheduler.take()) is not None:
+        await worker.run(lease.shard, progress.on_progress)
+        await scheduler.complete(lease)
 
 
 def open_shards(engine: Mapping[str, Any]) -> int:
-    """Shards a worker holds at once: those that fill its slots, and as many that are being read or written."""
+    """Return how many shards a worker holds: those that fill its slots, and as many that are being read or written."""
     concurrency, shard_size = int(engine["concurrency"]), int(engine["shard_size"])
     return 2 * math.ceil(concurrency / shard_size)

@@ -1,4 +1,4 @@
-"""The log of a run as JSON lines, each with the run, worker and shard that it is about (`engine.log=json`)."""
+"""Writes the log of a run as JSON lines with run, worker and shard (`engine.log=json`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = logging.getLogger("pipeline")
 
 @contextmanager
 def json_lines(engine: Mapping[str, Any], *, run: str, worker: str) -> Iterator[None]:
-    """With `engine.log=json`, write every record of this process to stderr as one JSON object, our own from INFO up."""
+    """With `engine.log=json`, write each log record to stderr as a JSON object: ours from INFO, others from WARNING."""
     if engine["log"] != "json":
         yield
         return
@@ -41,7 +41,7 @@ def json_lines(engine: Mapping[str, Any], *, run: str, worker: str) -> Iterator[
 
 
 def console_of(engine: Mapping[str, Any], console: Console) -> Console:
-    """Where the driver speaks: the console, or with `engine.log=json` one whose every line is a record."""
+    """Return the console of the driver; with `engine.log=json` one whose lines are log records."""
     return Console(file=_Records(), width=1000) if engine["log"] == "json" else console
 
 
@@ -53,7 +53,7 @@ class _Records(io.StringIO):
 
 
 def _keep(record: logging.LogRecord) -> bool:
-    """Keep what is ours, and what others warn of; and note the shard that it happened in."""
+    """Keep our records and the warnings of others, and add the shard of the current task."""
     if (shard := shard_of.get()) is not None:
         record.shard = shard
     return record.levelno >= logging.WARNING or record.name.startswith(f"{_OURS.name}.")

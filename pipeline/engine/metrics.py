@@ -1,8 +1,8 @@
-"""What a run tells Prometheus: the metrics, where they come from, and the two ways by which they leave a process.
+"""The Prometheus metrics of a run: their definitions, how they are computed, and two ways to export them.
 
-A recorder adds up what finished questions did and tells it about once a second, so that a model call costs the worker
-a sum and an append. Methods and ports know nothing of it: all is read off the trace row and off the clients' notes of
-their servers.
+A recorder sums up finished questions and emits the sums about once a second, so that a model call costs the worker one
+addition and one append. Methods know nothing of it: everything is read from the trace rows and from the statistics that
+clients keep of their servers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Literal
 import prometheus_client as prometheus
 
 from pipeline.errors import UserError
+from pipeline.net.server_stats import ServerStats
 from pipeline.traces.schema import Step, TraceRow
-from pipeline.traffic import Traffic
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of histograms in seconds."""
@@ -25,7 +25,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. Ray exports it with `ray_` before its name, which `infra/monitoring` takes off again."""
+    """One metric. Ray exports it under the prefix `ray_`, which `infra/monitoring` removes."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -37,16 +37,16 @@ class Metric:
 QUESTIONS = Metric("kgqa_questions_total", "counter", "Questions finished.", ("method", "status"))
 QUESTION_SECONDS = Metric("kgqa_question_seconds", "histogram", "From the start of a question to its row.", ("method",))
 MODEL_CALLS = Metric("kgqa_model_calls_total", "counter", "Model calls of finished questions.", ("role", "shared"))
-MODEL_CALL_SECONDS = Metric("kgqa_model_call_seconds", "histogram", "Waiting for calls not shared.", ("role",))
+MODEL_CALL_SECONDS = Metric("kgqa_model_call_seconds", "histogram", "Waiting time of unshared calls.", ("role",))
 TOKENS = Metric("kgqa_tokens_total", "counter", "Tokens of finished questions.", ("kind", "shared"))
 PARSE_FAILURES = Metric("kgqa_parse_failures_total", "counter", "Replies that could not be parsed.", ("role",))
 GRAPH_LOOKUPS = Metric("kgqa_graph_lookups_total", "counter", "Batched lookups of finished questions.", ("operation",))
 GRAPH_QUERIES = Metric("kgqa_graph_queries_total", "counter", "Physical queries that lookups caused.", ("operation",))
-IN_FLIGHT = Metric("kgqa_questions_in_flight", "gauge", "Questions that a worker is busy with.")
-QUEUED = Metric("kgqa_questions_queued", "gauge", "Questions that a worker has leased and not begun.")
-LOOP_LAG = Metric("kgqa_loop_lag_seconds", "gauge", "The longest that anything kept a worker's event loop.")
-SERVER_SECONDS = Metric("kgqa_server_seconds", "histogram", "Answers of a server, each request.", ("kind", "server"))
-SERVER_FAILURES = Metric("kgqa_server_failures_total", "counter", "Requests without answer.", ("kind", "server"))
+IN_FLIGHT = Metric("kgqa_questions_in_flight", "gauge", "Questions that a worker is running.")
+QUEUED = Metric("kgqa_questions_queued", "gauge", "Questions that a worker has leased and not started.")
+LOOP_LAG = Metric("kgqa_loop_lag_seconds", "gauge", "The longest time that anything blocked a worker's event loop.")
+SERVER_SECONDS = Metric("kgqa_server_seconds", "histogram", "Latency of answered requests.", ("kind", "server"))
+SERVER_FAILURES = Metric("kgqa_server_failures_total", "counter", "Requests without an answer.", ("kind", "server"))
 SERVER_USABLE = Metric("kgqa_server_usable", "gauge", "1 while a worker sends requests there.", ("kind", "server"))
 
 METRICS = (
@@ -54,16 +54,16 @@ METRICS = (
     *(GRAPH_LOOKUPS, GRAPH_QUERIES, IN_FLIGHT, QUEUED, LOOP_LAG, SERVER_SECONDS, SERVER_FAILURES, SERVER_USABLE),
 )
 
-Tell = Callable[[Metric, float, tuple[str, ...]], None]
-"""Adds to a counter, sets a gauge or observes in a histogram; the last argument are the values of the labels."""
+Emit = Callable[[Metric, float, tuple[str, ...]], None]
+"""Adds to a counter, sets a gauge or observes in a histogram. The last argument holds the values of the labels."""
 
 
 class Recorder:
-    """What one worker has done since it last told."""
+    """The sums of one worker since it last emitted them."""
 
-    def __init__(self, tell: Tell) -> None:
-        """`tell` is one of the ways out below."""
-        self._tell = tell
+    def __init__(self, emit: Emit) -> None:
+        """Take one of the exporters below."""
+        self._emit = emit
         self._sums: Counter[tuple[Metric, tuple[str, ...]]] = Counter()
         self._seconds: list[tuple[Metric, float, tuple[str, ...]]] = []
         self._failures: Counter[int] = Counter()
@@ -71,7 +71,7 @@ class Recorder:
         self.in_flight = 0
 
     def begin(self) -> None:
-        """Note that a queued question is begun."""
+        """Count a queued question as started."""
         self.queued -= 1
         self.in_flight += 1
 
@@ -98,31 +98,31 @@ class Recorder:
         if step.error is not None:
             self._sums[PARSE_FAILURES, (step.role,)] += 1
 
-    def tell(self, servers: Sequence[Traffic], loop_lag_s: float) -> None:
-        """Tell all that was added, and how things stand."""
+    def emit(self, servers: Sequence[ServerStats], loop_lag_s: float) -> None:
+        """Emit the sums and the current values of the gauges."""
         for server in servers:
             self._add_server(server)
         for (metric, labels), count in self._sums.items():
             if count:
-                self._tell(metric, count, labels)
+                self._emit(metric, count, labels)
         for metric, seconds, labels in self._seconds:
-            self._tell(metric, seconds, labels)
+            self._emit(metric, seconds, labels)
         self._sums.clear()
         self._seconds.clear()
         for metric, value in ((QUEUED, self.queued), (IN_FLIGHT, self.in_flight), (LOOP_LAG, loop_lag_s)):
-            self._tell(metric, value, ())
+            self._emit(metric, value, ())
 
-    def _add_server(self, server: Traffic) -> None:
+    def _add_server(self, server: ServerStats) -> None:
         labels = (server.kind, server.url)
         while server.latencies:
             self._seconds.append((SERVER_SECONDS, server.latencies.popleft(), labels))
         self._sums[SERVER_FAILURES, labels] += server.failures - self._failures[id(server)]
         self._failures[id(server)] = server.failures
-        self._tell(SERVER_USABLE, float(server.usable), labels)
+        self._emit(SERVER_USABLE, float(server.healthy), labels)
 
 
-def through_ray(run: str) -> Tell:
-    """Out of a Ray worker: the agent of its node exports what all its workers tell."""
+def emit_through_ray(run: str) -> Emit:
+    """Return the exporter of a Ray worker: the agent of its node exports the metrics of all its workers."""
     from ray.util import metrics as ray_metrics  # Ray takes a second to import
 
     def make(metric: Metric) -> Callable[..., None]:
@@ -138,25 +138,25 @@ def through_ray(run: str) -> Tell:
 
     made = {metric.name: make(metric) for metric in METRICS}
 
-    def tell(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
+    def emit(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
         made[metric.name](value, dict(zip(metric.labels, labels, strict=True), run=run))
 
-    return tell
+    return emit
 
 
 @contextmanager
-def on_port(port: int | None, run: str) -> Iterator[Tell]:
-    """Out of a single process: a page on the loopback interface, or nowhere when there is no port.
+def serve_metrics(port: int | None, run: str) -> Iterator[Emit]:
+    """Yield the exporter of a single process: a page on the loopback interface, or no export if `port` is None.
 
-    Raises UserError when the port is taken.
+    Raises UserError if the port is in use.
     """
     if port is None:
-        yield _nowhere
+        yield _discard
         return
     registry = prometheus.CollectorRegistry()
     made = {metric.name: _make(metric, registry) for metric in METRICS}
 
-    def tell(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
+    def emit(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
         made[metric.name](dict(zip(metric.labels, labels, strict=True), run=run), value)
 
     try:
@@ -164,14 +164,14 @@ def on_port(port: int | None, run: str) -> Iterator[Tell]:
     except OSError as error:
         raise UserError(f"engine.metrics_port={port} cannot be used ({error.strerror}): name another port") from None
     try:
-        yield tell
+        yield emit
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-def _nowhere(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
+def _discard(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
     pass
 
 

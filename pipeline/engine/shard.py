@@ -1,41 +1,40 @@
 """The shard: a small fixed slice of the questions, and the unit of leasing, retrying and committing.
 
-A finished shard is one Parquet file with a name derived from its index: it exists or it does not. So resuming is a
-directory listing, and a shard done twice overwrites itself.
+A finished shard is one Parquet file named after its index: it exists or it does not. So a resume needs one directory
+listing, and a shard that is done twice overwrites itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 from math import ceil
+from typing import TypeAlias
 
-from pipeline.datasets.port import Counted, Dataset, Reject
+from pipeline.datasets.interface import Counted, Dataset, Reject
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A slice of the questions: what a worker leases."""
+    """A slice of the questions: the unit that a worker leases."""
 
     index: int
     examples: tuple[Example, ...]
-    points: tuple[int, ...] = (0,)
-    """The points of the run that ask these questions."""
+    configurations: tuple[int, ...] = (0,)
+    """The configurations of the run that ask these questions."""
 
 
-class Barrier:
-    """Stands among shards: all those before it are done before any after it is handed out."""
-
-
-BARRIER = Barrier()
+Rounds: TypeAlias = Iterator[Iterable[Shard]]
+"""The shards of a run. All shards of a round are committed before the next round is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a worker tells of rows as they finish."""
+    """What a worker reports of rows as they finish."""
 
     questions: int = 0
     hits: float = 0.0
@@ -44,23 +43,23 @@ class Progress:
     failed: int = 0
     llm_calls: int = 0
     loop_lag_s: float = 0.0
-    """The longest that anything kept the worker's event loop from its work."""
-    of_points: Mapping[int, tuple[float, int]] = field(default_factory=dict)
-    """Per point its `hits` and `scored`."""
+    """The longest time that anything blocked the worker's event loop."""
+    of_configurations: Mapping[int, tuple[float, int]] = field(default_factory=dict)
+    """`hits` and `scored` per configuration."""
 
     @classmethod
     def of(cls, row: TraceRow) -> Progress:
-        """The progress that one row is."""
+        """Return the progress made by one row."""
         hit = row.scores.hits_at_1
         scored = (hit or 0.0, int(hit is not None))
         failed = int(row.answer.status == "failed")
-        return cls(1, *scored, failed, row.counters.llm_calls, of_points={row.point: scored})
+        return cls(1, *scored, failed, row.counters.llm_calls, of_configurations={row.configuration: scored})
 
     def __add__(self, other: Progress) -> Progress:
-        of_points = dict(self.of_points)
-        for point, (hits, scored) in other.of_points.items():
-            so_far = of_points.get(point, (0.0, 0))
-            of_points[point] = (so_far[0] + hits, so_far[1] + scored)
+        of_configurations = dict(self.of_configurations)
+        for configuration, (hits, scored) in other.of_configurations.items():
+            so_far = of_configurations.get(configuration, (0.0, 0))
+            of_configurations[configuration] = (so_far[0] + hits, so_far[1] + scored)
         return Progress(
             self.questions + other.questions,
             self.hits + other.hits,
@@ -68,38 +67,69 @@ class Progress:
             self.failed + other.failed,
             self.llm_calls + other.llm_calls,
             max(self.loop_lag_s, other.loop_lag_s),
-            of_points,
+            of_configurations,
         )
 
 
 @dataclass(frozen=True)
 class Part:
-    """The points of a run that ask the same questions."""
+    """The configurations of a run that ask the same questions."""
 
-    points: tuple[int, ...]
+    configurations: tuple[int, ...]
     dataset: Dataset
     limit: int | None
-    """Take only the first so many."""
+    """The number of questions to take; None for all."""
 
 
 def shards(parts: Sequence[Part], reject: Reject, *, size: int) -> Iterator[Shard]:
-    """Slice the questions of each part in their own order, without holding them whole."""
+    """Slice the questions of each part in their own order, without holding them all in memory."""
     index = count()
     for part in parts:
         examples = islice(part.dataset.examples(reject), part.limit)
         while chunk := tuple(islice(examples, size)):
-            yield Shard(next(index), chunk, part.points)
+            yield Shard(next(index), chunk, part.configurations)
+
+
+class UnfinishedRounds(Iterator[Iterator[Shard]]):
+    """The rounds of a run without the finished shards. Counts the questions of all shards as they are read."""
+
+    def __init__(self, rounds: Rounds, finished: Collection[int]) -> None:
+        self._rounds = rounds
+        self._finished = finished
+        self._begun: Iterator[Shard] | None = None
+        self.questions: Counter[int] = Counter()
+        """The number of questions that each configuration asks, in the shards read so far."""
+
+    def find_first(self) -> bool:
+        """Read up to the first unfinished shard, which stays in its round. Returns False if every shard is finished."""
+        for round in self:
+            if (first := next(round, None)) is not None:
+                self._begun = chain([first], round)
+                return True
+        return False
+
+    def __next__(self) -> Iterator[Shard]:
+        if self._begun is not None:
+            begun, self._begun = self._begun, None
+            return begun
+        return self._unfinished(next(self._rounds))
+
+    def _unfinished(self, round: Iterable[Shard]) -> Iterator[Shard]:
+        for shard in round:
+            self.questions.update(dict.fromkeys(shard.configurations, len(shard.examples)))
+            if shard.index not in self._finished:
+                yield shard
 
 
 def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int | None:
-    """Rows that are in no finished shard of `size` questions; None where only reading the questions would tell."""
+    """Count the rows that are in no finished shard of `size` questions; None if that requires reading the questions."""
     rows, first = 0, 0
     for part in parts:
         counts = [part.limit, part.dataset.count() if isinstance(part.dataset, Counted) else None]
         total = min((each for each in counts if each is not None), default=None)
         if total is None:
             return None
-        slices = {first + place: min(size, total - place * size) for place in range(ceil(total / size))}
-        rows += len(part.points) * sum(slices[index] for index in slices.keys() - set(finished))
-        first += len(slices)
+        sizes = {first + number: min(size, total - number * size) for number in range(ceil(total / size))}
+        rows += len(part.configurations) * sum(sizes[index] for index in sizes.keys() - set(finished))
+        first += len(sizes)
     return rows

@@ -1,4 +1,4 @@
-"""The summary of a run, made from its traces and `run.yaml` alone."""
+"""Computes the summary of a run from its traces and `run.yaml`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.console import Console
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
-from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.summary import COLUMNS, Point, PointSummary, aggregate, tally
+from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.summary import COLUMNS, ConfigurationInfo, ConfigurationSummary, aggregate, tally
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, read_shards
@@ -22,46 +22,46 @@ TIMES = ("wall_s", "opening_s", "loop_lag_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunTotals:
     """What only the driver of a run knows at its end."""
 
     questions: Sequence[int]
-    """Requested of each point: rows of its dataset that could be read, up to `run.limit`."""
+    """Questions that each configuration asks: the readable rows of its dataset, up to `run.limit`."""
     rejected: int
     """Rows of the datasets that could not be read."""
     wall_s: float
-    """Seconds that the run took, earlier attempts not counted."""
+    """Duration of the run in seconds, without earlier attempts."""
     opening_s: float
-    """Of those, until the models and graphs were open."""
+    """Seconds until the models and graphs were open; part of `wall_s`."""
     loop_lag_s: float
-    """The longest that anything kept this process's event loop from its work."""
+    """The longest time that anything blocked the event loop of a worker."""
 
 
-def summarise(folder: RunFolder, ended: Ended) -> list[PointSummary]:
-    """Average a finished run's rows and write `summary.json`."""
-    summaries = _aggregate(folder, tally(read_shards(folder, COLUMNS)), questions=ended.questions)
-    folder.write_summary(_document(folder, summaries, ended))
+def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary]:
+    """Average the rows of a finished run and write `summary.json`."""
+    summaries = _aggregate(folder, tally(read_shards(folder, COLUMNS)), questions=totals.questions)
+    folder.write_summary(_document(folder, summaries, totals))
     return summaries
 
 
-def rescore_run(folder: RunFolder, evaluation: Evaluation) -> list[PointSummary]:
-    """Recompute every metric of a run from its traces, and renew `summary.json`; no model, no graph is asked.
+def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[ConfigurationSummary]:
+    """Recompute every metric of a run from its traces, without model or graph, and rewrite `summary.json`.
 
-    Raises UserError when the run is not complete, or its traces lack a column.
+    Raises UserError if the run is not complete, or its traces lack a column.
     """
     saved = folder.read_summary()
     if saved is None:
         raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
     needed = [name for name in dict.fromkeys((*INPUTS, *COLUMNS)) if name not in SCORES]
-    rows = (rescore(shard, settings=evaluation) for shard in read_shards(folder, needed))
+    rows = (rescore(shard, scoring=evaluation) for shard in read_shards(folder, needed))
     questions = [point["questions"] for point in saved["points"]]
     summaries = _aggregate(folder, tally(rows), questions=questions, evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
 
 
-def show(summaries: Sequence[PointSummary], console: Console) -> None:
-    """Print the points, and what a single point's scores are made of."""
+def show(summaries: Sequence[ConfigurationSummary], console: Console) -> None:
+    """Print the table of the configurations; for a single one, its scores and their breakdown."""
     if len(summaries) > 1:
         console.print(sweep_table(summaries))
         return
@@ -71,32 +71,32 @@ def show(summaries: Sequence[PointSummary], console: Console) -> None:
 
 
 def _aggregate(
-    folder: RunFolder, tallied: pl.DataFrame, *, questions: Sequence[int], evaluation: Evaluation | None = None
-) -> list[PointSummary]:
+    folder: RunFolder, tallied: pl.DataFrame, *, questions: Sequence[int], evaluation: ScoringConfig | None = None
+) -> list[ConfigurationSummary]:
     run = folder.read_run()
     if run is None:
         raise UserError(f"{folder.path} has no run.yaml: it is not a run folder")
-    points = {
-        index: Point(tuple(point["overrides"]), served["label"], asked)
+    infos = {
+        index: ConfigurationInfo(tuple(point["overrides"]), served["label"], asked)
         for index, (point, served, asked) in enumerate(zip(run["points"], run["served"], questions, strict=True))
     }
-    settings = evaluation or config.build("evaluation", run["points"][0]["config"])
-    return aggregate(tallied, points=points, settings=settings)
+    scoring = evaluation or config.build("evaluation", run["points"][0]["config"])
+    return aggregate(tallied, configurations=infos, scoring=scoring)
 
 
-def _document(folder: RunFolder, summaries: Sequence[PointSummary], ended: Ended) -> dict[str, Any]:
+def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], totals: RunTotals) -> dict[str, Any]:
     def total(counter: str) -> int:
-        return int(sum(point.counters[counter] for point in summaries))
+        return int(sum(summary.counters[counter] for summary in summaries))
 
     logical = total("llm_calls")
     return {
         "points": [summary.to_dict() for summary in summaries],
-        "questions": max(ended.questions),
-        "rejected": ended.rejected,
+        "questions": max(totals.questions),
+        "rejected": totals.rejected,
         "logical_llm_calls": logical,
         "physical_llm_calls": logical - total("llm_calls_shared"),
         "distinct_call_keys": count_distinct_calls(folder),
         "physical_kg_queries": total("kg_queries"),
-        **{name: getattr(ended, name) for name in TIMES},
-        "complete": not any(point.not_run for point in summaries),
+        **{name: getattr(totals, name) for name in TIMES},
+        "complete": not any(summary.not_run for summary in summaries),
     }

@@ -1,4 +1,4 @@
-"""A sweep: points that a sweeper asks for, in one batch or in several, each batch run as one."""
+"""A sweep: the configurations that a sweeper requests, in one batch or in several. Each batch is one run."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from pipeline.engine.run import Point, compose_points, execute, run_dir
+from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import PointSummary
+from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
 
 
 class Sweep:
-    """The batches so far. Those after the first lie inside its run folder, and reuse the calls of all before them."""
+    """Runs batches of configurations. Later batches lie in the run folder of the first and reuse all earlier calls."""
 
     def __init__(self, console: Console | None = None) -> None:
-        """`console` shows the progress of each batch."""
+        """Take the console for the progress of each batch."""
         self._console = console or Console(stderr=True)
-        self.batches: list[tuple[RunFolder, list[PointSummary]]] = []
-        """Each with its run folder, in the order in which they were asked for."""
+        self.batches: list[tuple[RunFolder, list[ConfigurationSummary]]] = []
+        """The run folder and the summaries of each batch, in the order of the requests."""
 
     def __call__(self, composed: object) -> None:
-        """Stands where Hydra wants a task: what is run is never a single point."""
-        raise UserError("a sweep needs hydra/launcher=fused: other launchers run one point at a time")
+        """Refuse to run as a Hydra task: other launchers would run one configuration at a time."""
+        raise UserError("a sweep needs hydra/launcher=fused: other launchers run one configuration at a time")
 
-    def run(self, batch: Sequence[Sequence[str]]) -> list[PointSummary]:
-        """Run the points that these overrides describe. Raises UserError naming what is wrong with one."""
-        points = [self.in_place(point) for point in compose_points(batch, self._console)]
-        summaries = execute(points, self._console)
-        self.batches.append((RunFolder(run_dir(points)), summaries))
+    def run(self, batch: Sequence[Sequence[str]]) -> list[ConfigurationSummary]:
+        """Run one batch, given as the overrides of each configuration. Raises UserError naming a wrong override."""
+        configurations = [self.prepare(each) for each in compose_configurations(batch, self._console)]
+        summaries = execute(configurations, self._console)
+        self.batches.append((RunFolder(run_dir(configurations)), summaries))
         return summaries
 
-    def in_place(self, point: Point) -> Point:
-        """A point as it is run: where, and with which calls at hand."""
+    def prepare(self, configuration: Configuration) -> Configuration:
+        """Return a configuration with the run folder of its batch, and the earlier batches to reuse."""
         if not self.batches:
-            return point
+            return configuration
         earlier = [folder.path for folder, _ in self.batches]
-        run, place = point.config["run"], earlier[0] / f"batch-{len(earlier):03d}"
-        run = {**run, "dir": str(place), "reuse": [*run["reuse"], *map(str, earlier)]}
-        return replace(point, config={**point.config, "run": run})
+        run, path = configuration.config["run"], earlier[0] / f"batch-{len(earlier):03d}"
+        run = {**run, "dir": str(path), "reuse": [*run["reuse"], *map(str, earlier)]}
+        return replace(configuration, config={**configuration.config, "run": run})

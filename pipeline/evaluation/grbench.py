@@ -1,7 +1,7 @@
-"""Scores of GRBench answers, which are one string each (methods.md §9.4).
+"""Scores of GRBench answers, each of which is one string (specification §9.4).
 
-ROUGE-L is that of Graph-CoT without the resampling noise of its wrapper. What it does not say by itself: order
-matters (three authors in reverse order score 1/3), an ISO date against a written one scores 1/3, and an answer without
+ROUGE-L equals Graph-CoT's, without the random resampling of its wrapper. It depends on word order (three authors in
+reverse order score 1/3) and on the form of dates (an ISO date against a written one scores 1/3). An answer without
 ASCII letters or digits scores 0.
 """
 
@@ -18,14 +18,14 @@ _NUMBER = re.compile(r"\$?([+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)(?:\.[0-9]+|(
 
 
 def join_answers(answers: Iterable[str]) -> str:
-    """One string, as GRBench writes a list."""
+    """Join answers into one string, in the format of GRBench's lists."""
     return ", ".join(answers)
 
 
 def rouge_l(prediction: str, reference: str) -> float:
-    """F-measure in [0, 1] of the longest common subsequence of tokens.
+    """Return the F-measure in [0, 1] of the longest common subsequence of tokens.
 
-    Tokens are runs of lower-cased ASCII letters and digits, not stemmed.
+    Tokens are runs of lower-cased ASCII letters and digits, without stemming.
     """
     predicted, expected = _TOKEN.findall(prediction.lower()), _TOKEN.findall(reference.lower())
     common = _common_subsequence(predicted, expected)
@@ -33,12 +33,12 @@ def rouge_l(prediction: str, reference: str) -> float:
 
 
 def exact_match(prediction: str, reference: str) -> bool:
-    """Equality of two answers: as numbers where the reference is one, else without punctuation and articles."""
+    """Return whether two answers are equal: as numbers, or as texts without punctuation and articles."""
     return _comparable(prediction) == _comparable(reference)
 
 
 def set_f1(prediction: str, reference: str) -> float:
-    """F1 of the sets of items between commas, numbers compared as numbers."""
+    """Return F1 of the sets of comma-separated items. Numbers are compared as numbers."""
     predicted, expected = _items(prediction), _items(reference)
     common = len(predicted & expected)
     return 2 * common / (len(predicted) + len(expected)) if common else 0.0
@@ -57,9 +57,9 @@ def _comparable(text: str) -> str | float:
 
 
 def _common_subsequence(first: list[str], second: list[str]) -> int:
-    """Length of the longest common subsequence; a whole row of the table is one integer (Hyyrö 2004).
+    """Return the length of the longest common subsequence, with each table row as one integer (Hyyrö 2004).
 
-    Bit i of `row` is 0 where the row's value grows from i to i + 1 tokens of `first`.
+    Bit i of `row` is 0 where the row's value increases between the prefixes of i and i + 1 tokens of `first`.
     """
     positions: dict[str, int] = {}
     for index, token in enumerate(first):

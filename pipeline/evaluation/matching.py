@@ -1,4 +1,4 @@
-"""Which predictions are which gold answers (methods.md §9.2)."""
+"""Matches predictions with gold answers (specification §9.2)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pipeline.types import EntityId, Gold, Prediction
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A predicted answer, after repetitions were folded into it."""
+    """A predicted answer, with duplicates merged into it."""
 
     name: str
-    """Its text under N; never empty."""
+    """The normalised text; never empty."""
     ids: tuple[EntityId, ...]
-    """The ids that were predicted with it."""
+    """The ids that were predicted with this text."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldGroups:
     """The gold answers as numbered groups of accepted names and ids.
 
-    Gold answers whose names are equal under N are one group, because no text could tell them apart.
+    Gold answers whose normalised names are equal form one group, because a text cannot distinguish them.
     """
 
     count: int
     by_name: Mapping[str, Set[int]]
     by_id: Mapping[EntityId, Set[int]]
 
-    def of(self, candidate: Candidate) -> Set[int]:
-        """The groups that a candidate matches, by name or by id."""
+    def matched_by(self, candidate: Candidate) -> Set[int]:
+        """Return the groups that a candidate matches, by name or by id."""
         groups = self.by_name.get(candidate.name, frozenset())
         for id in candidate.ids:
             groups = groups | self.by_id.get(id, frozenset())
@@ -41,7 +41,7 @@ class GoldGroups:
 
 
 def group_gold(gold: Gold, *, strip_accents: bool = True) -> GoldGroups:
-    """Number the gold answers by the first appearance of their names; an answer without any text is none."""
+    """Group the gold answers, numbered by first occurrence of their names. Skip answers without name and id."""
     numbers: dict[str, int] = {}
     by_name: dict[str, set[int]] = {}
     by_id: dict[EntityId, set[int]] = {}
@@ -59,21 +59,21 @@ def group_gold(gold: Gold, *, strip_accents: bool = True) -> GoldGroups:
 
 
 def distinct(predictions: Sequence[Prediction], *, strip_accents: bool = True) -> tuple[Candidate, ...]:
-    """The predictions in rank order, without blanks and repetitions under N."""
+    """Return the predictions in rank order, without empty texts and duplicates after normalisation."""
     ids: dict[str, list[EntityId]] = {}
     for prediction in predictions:
         if name := normalise(prediction.text, strip_accents=strip_accents):
-            of_name = ids.setdefault(name, [])
+            ids_of_name = ids.setdefault(name, [])
             if prediction.id is not None:
-                of_name.append(prediction.id)
-    return tuple(Candidate(name, tuple(of_name)) for name, of_name in ids.items())
+                ids_of_name.append(prediction.id)
+    return tuple(Candidate(name, tuple(ids_of_name)) for name, ids_of_name in ids.items())
 
 
 def matching_size(matches: Sequence[Set[int]]) -> int:
-    """Size of a maximum one-to-one matching, given the gold groups that each candidate matches."""
+    """Return the size of a maximum one-to-one matching, given the gold groups that each candidate matches."""
     if all(len(groups) < 2 for groups in matches):
         return len(set().union(*matches))
-    # Aliases made groups overlap, which is rare: only then is a matching more than a count.
+    # Only shared aliases let a candidate match several groups, which is rare. Otherwise counting is enough.
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 

@@ -1,4 +1,4 @@
-"""Scores anybody's predictions: a JSON Lines file of `id`, `answers` and optionally `raw`, against a dataset."""
+"""Scores a file of predictions from any system: JSON Lines with `id`, `answers` and optionally `raw`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import polars as pl
 from pydantic import ValidationError
 
 from pipeline.datasets.files import Row, Text, json_lines
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import rescore
-from pipeline.evaluation.settings import DEFAULT, Evaluation
+from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
 from pipeline.types import Answer, Example, Prediction, Rejected
 
 
@@ -34,14 +34,14 @@ class _Line(Row):
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a file of predictions holds."""
+    """The contents of a predictions file."""
 
     lines: Sequence[tuple[str, Answer]]
-    """The readable lines in file order: the id of a question, and its answer."""
+    """The readable lines in file order, as question id and answer."""
 
     @cached_property
     def by_id(self) -> dict[str, Answer]:
-        """The answer to each question; where it was predicted again, the first one counts."""
+        """The answer to each question. The first of several lines for one question counts."""
         by_id: dict[str, Answer] = {}
         for id, answer in self.lines:
             by_id.setdefault(id, answer)
@@ -49,75 +49,77 @@ class Predictions:
 
     @property
     def repeated(self) -> list[str]:
-        """Ids of the lines that do not count because their question came before."""
+        """Ids of the lines that do not count, because an earlier line answers the same question."""
         return list((Counter(id for id, _ in self.lines) - Counter(self.by_id.keys())).elements())
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Predictions, matched to the questions of a dataset."""
+    """Predictions matched with the questions of a dataset, and scored."""
 
     frame: pl.DataFrame
-    """One row per question of the dataset, with the columns of a trace row that answers and scores need."""
+    """One row per question of the dataset, with the trace columns for answers and scores."""
     lines: Sequence[tuple[Example, Answer]]
-    """The file's lines with their questions, repeated ones included: what a peer's script would loop over."""
+    """The file's lines with their questions, including duplicates, as other systems' scripts read them."""
     missing: Sequence[str]
     """Ids of questions without a prediction; they count as wrong."""
     unknown: Sequence[str]
-    """Predicted ids that are no question of the dataset; they are left out."""
+    """Predicted ids that are not in the dataset; they are ignored."""
     repeated: Sequence[str]
-    """Ids of lines whose question came before; they are left out."""
+    """Ids of lines whose question an earlier line answers; they are ignored."""
 
     def remarks(self) -> list[str]:
-        """One line for each way in which the file and the dataset do not fit, to print under the table."""
-        ids = {
+        """Return one sentence for each kind of mismatch between file and dataset, to print below the table."""
+        ids_by_problem = {
             "questions have no prediction and count as wrong": self.missing,
-            "predictions are for no question of the dataset and were left out": self.unknown,
-            "predictions came again for a question and were left out": self.repeated,
+            "predictions have an id that is not in the dataset and were ignored": self.unknown,
+            "predictions repeat the id of an earlier line and were ignored": self.repeated,
         }
-        return [f"{len(some)} {what}: {_shortened(some)}" for what, some in ids.items() if some]
+        return [f"{len(ids)} {problem}: {_shortened(ids)}" for problem, ids in ids_by_problem.items() if ids]
 
 
 def read_predictions(file: Path, reject: Reject) -> Predictions:
-    """Read the predictions, plain or gzip; an answer is a text, or an object of `text` and `id`.
+    """Read a predictions file, plain or gzip. An answer is a text, or an object with `text` and `id`.
 
-    A line that cannot be read goes to `reject` with its number and the reason. Raises UserError for a missing file and
-    for one without a single prediction.
+    Lines that cannot be read are passed to `reject` with line number and reason. Raises UserError if the file is
+    missing or has no readable line.
     """
     if not file.is_file():
-        raise UserError(f"predictions={file} is not a file: give a JSON Lines file of `id`, `answers` and maybe `raw`")
+        raise UserError(
+            f"predictions={file} is not a file: name a JSON Lines file with `id`, `answers` and optionally `raw`"
+        )
     read: list[tuple[str, Answer]] = []
-    refusal = "it is empty"
+    reason = "it is empty"
     for number, text in json_lines(file):
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            refusal = f"line {number}: {_reason(error)}"
+            reason = f"line {number}: {_reason(error)}"
             reject(Rejected(str(file), number, _reason(error)))
         else:
             read.append((line.id, _answer(line)))
     if not read:
-        raise UserError(f"predictions={file} holds no prediction: {refusal}")
+        raise UserError(f"predictions={file} has no readable prediction: {reason}")
     return Predictions(read)
 
 
 def score_predictions(
-    predictions: Predictions, examples: Iterable[Example], *, method: str, settings: Evaluation = DEFAULT
+    predictions: Predictions, examples: Iterable[Example], *, method: str, scoring: ScoringConfig = DEFAULT_SCORING
 ) -> Scored:
-    """Score every question of a dataset, printed under the name `method`; one that was not predicted is wrong.
+    """Score every question of a dataset, under the method name `method`. Questions without a prediction are wrong.
 
-    Raises UserError when not one prediction is for a question of the dataset.
+    Raises UserError if no prediction has the id of a question in the dataset.
     """
     by_id = {example.question.id: example for example in examples}
     unknown = [id for id in predictions.by_id if id not in by_id]
     if len(unknown) == len(predictions.by_id):
         raise UserError(
-            f"no prediction is for a question of the dataset: it has ids like {min(by_id, default='(none)')!r}, "
-            f"the predictions like {min(unknown)!r}"
+            f"no prediction has the id of a question in the dataset: the dataset has ids like "
+            f"{min(by_id, default='(none)')!r}, the predictions have ids like {min(unknown)!r}"
         )
     unanswered = Answer(status="failed")
     rows = [_row(example, predictions.by_id.get(id, unanswered), method) for id, example in by_id.items()]
-    scored = rescore(pl.DataFrame(rows, schema=_SCHEMA), settings=settings)
+    scored = rescore(pl.DataFrame(rows, schema=_SCHEMA), scoring=scoring)
     return Scored(
         frame=scored.with_columns(pl.lit(None, pl.Float32).alias(name) for name in _UNKNOWN),
         lines=[(by_id[id], answer) for id, answer in predictions.lines if id in by_id],
@@ -146,7 +148,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "evidence": pl.List(pl.Null),
 }
 _UNKNOWN = ("answer_in_evidence", "answer_supported", "faithfulness")
-"""Scores that need the evidence, which a file of predictions does not hold."""
+"""Scores that need evidence, which a predictions file does not contain."""
 
 
 def _row(example: Example, answer: Answer, method: str) -> dict[str, Any]:

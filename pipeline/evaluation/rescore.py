@@ -1,4 +1,4 @@
-"""Scores recomputed from what a trace row holds, without a model or a graph (methods.md §13.4)."""
+"""Recomputes scores from trace rows, without a model or a graph (specification §13.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from pipeline.evaluation.metrics import score_question
-from pipeline.evaluation.settings import DEFAULT, Evaluation
+from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
 from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Scores, Triple
 
 SCORES = tuple(score.name for score in fields(Scores))
@@ -30,11 +30,11 @@ INPUTS = (
 """The trace columns that `rescore` reads."""
 
 
-def rescore(frame: pl.DataFrame, *, settings: Evaluation = DEFAULT) -> pl.DataFrame:
-    """Return the trace rows with every score column computed anew from the answers, gold and evidence columns."""
+def rescore(frame: pl.DataFrame, *, scoring: ScoringConfig = DEFAULT_SCORING) -> pl.DataFrame:
+    """Return the trace rows with every score column recomputed from the answers, gold and evidence columns."""
     rows = frame.select(INPUTS).iter_rows(named=True)
     scores = [
-        astuple(score_question(_answer(row), _gold(row), dataset=row["dataset"], settings=settings)) for row in rows
+        astuple(score_question(_answer(row), _gold(row), dataset=row["dataset"], scoring=scoring)) for row in rows
     ]
     schema = dict.fromkeys(SCORES, pl.Float32)
     return frame.with_columns(pl.DataFrame(scores, schema=schema, orient="row").get_columns())

@@ -1,4 +1,4 @@
-"""Intervals of scores and paired comparisons (methods.md §9.2). Everything random is seeded."""
+"""Confidence intervals and paired tests of scores (specification §9.2). All random draws are seeded."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Values = npt.NDArray[np.floating]
 """One score per question, shape (questions,)."""
 
 _CELLS = 1_000_000
-"""Numbers drawn at once while resampling: 8 MB."""
-_CELLS_TOGETHER = 4 * _CELLS
-"""The same for many columns: with fewer, their product takes five times as long (measured)."""
+"""Numbers drawn per batch of resamples: 8 MB."""
+_CELLS_OF_MANY_COLUMNS = 4 * _CELLS
+"""The same for many columns: with smaller batches, the matrix product takes five times as long (measured)."""
 _COUNT_COST = 25
-"""Drawing how often a score comes takes as long as drawing so many questions (measured)."""
+"""Drawing one multinomial count takes as long as drawing this many questions (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over questions with its interval."""
+    """A mean over questions with its confidence interval."""
 
     mean: float
     low: float
@@ -33,27 +33,27 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of first - second over the same questions, with its interval."""
+    """The mean of first - second over the same questions, with its confidence interval."""
 
     mean: float
     low: float
     high: float
     p_value: float
-    """Two-sided, of no difference."""
+    """Two-sided; the null hypothesis is no difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """Questions that only one of two methods gets right."""
+    """Questions that exactly one of two methods answers correctly, with McNemar's test."""
 
     only_first: int
     only_second: int
     p_value: float
-    """Exact, two-sided, of no difference."""
+    """Exact and two-sided; the null hypothesis is no difference."""
 
 
 def bootstrap_mean(values: Values, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0) -> Estimate:
-    """Mean and percentile bootstrap interval over questions, the same for any order of them.
+    """Return the mean and its percentile bootstrap interval over questions. The order of questions does not matter.
 
     Raises ZeroDivisionError without values.
     """
@@ -70,16 +70,16 @@ def bootstrap_means(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> list[Estimate]:
-    """As `bootstrap_mean` for each column of scores, shape (questions, columns), at the price of one resampling.
+    """Return `bootstrap_mean` of each column of scores, shape (questions, columns), with one resampling for all.
 
-    Every column meets the same draws of the questions. With `clusters`, one label per question, questions of one label
-    are drawn together. Raises ZeroDivisionError without questions, ValueError for a single cluster.
+    Every column uses the same draws of questions. With `clusters`, one label per question, questions with the same
+    label are drawn together. Raises ZeroDivisionError without questions, ValueError for a single cluster.
     """
     values = np.asarray(columns, dtype=np.float64)
     questions = len(values)
-    drawn_from, sizes = (values, np.ones(questions)) if clusters is None else _rows_per_cluster(values, clusters)
-    rows = len(drawn_from)
-    batch = max(1, _CELLS_TOGETHER // rows)
+    units, sizes = (values, np.ones(questions)) if clusters is None else _rows_per_cluster(values, clusters)
+    rows = len(units)
+    batch = max(1, _CELLS_OF_MANY_COLUMNS // rows)
     rng = np.random.default_rng(seed)
     means = np.empty((resamples, values.shape[1]))
     for start in range(0, resamples, batch):
@@ -87,8 +87,8 @@ def bootstrap_means(
         drawn = rng.integers(rows, size=(size, rows))
         drawn += rows * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
-        means[start : start + size] = times @ drawn_from / (times @ sizes)[:, None]
-    intervals = (_interval(of_one, confidence) for of_one in means.T)
+        means[start : start + size] = times @ units / (times @ sizes)[:, None]
+    intervals = (_interval(column_means, confidence) for column_means in means.T)
     return [
         Estimate(_mean(column), low, high, questions) for column, (low, high) in zip(values.T, intervals, strict=True)
     ]
@@ -105,8 +105,8 @@ def paired_bootstrap(
 ) -> Difference:
     """Compare the means of two methods over the same questions, in the same order, by resampling the questions.
 
-    With `clusters`, one label per question, questions of one label are drawn together: they are not independent, and
-    an interval that took them to be would be too narrow. Raises ValueError for a single cluster.
+    With `clusters`, one label per question, questions with the same label are drawn together: they are not
+    independent, and an interval that ignores this is too narrow. Raises ValueError for a single cluster.
     """
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     if clusters is None:
@@ -123,12 +123,12 @@ def paired_bootstrap(
 def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> McNemar:
     """Compare two methods that are right or wrong on the same questions, in the same order.
 
-    Without a difference each discordant question is as likely to be the one's as the other's, and the test counts how
-    likely so uneven a split is. With `clusters`, one label per question, that coin is tossed per cluster: questions of
-    one label swap sides together. Raises ValueError for a single cluster.
+    Under the null hypothesis, each discordant question favours either method with probability 1/2. The p-value is the
+    probability of a split at least as uneven. With `clusters`, one label per question, all questions with the same
+    label favour the same method. Raises ValueError for a single cluster.
     """
-    right_first, right_second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
-    surplus = right_first.astype(np.int64) - right_second
+    correct_first, correct_second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    surplus = correct_first.astype(np.int64) - correct_second
     only_first, only_second = int((surplus > 0).sum()), int((surplus < 0).sum())
     if clusters is not None:
         surplus = _per_cluster(surplus, clusters)[0].astype(np.int64)
@@ -136,53 +136,52 @@ def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike, *, clusters: npt.ArrayL
 
 
 def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Adjust p-values, in their order, so that those up to α have all of them together a chance of α to mislead once.
+    """Return p-values adjusted by Holm's step-down procedure, in the given order.
 
-    Holm's step-down procedure; the tests may depend on each other in any way.
+    Controls the family-wise error rate, under any dependence between the tests.
     """
-    ordered, order = _in_order(p_values)
-    return _at(order, np.maximum.accumulate(ordered * np.arange(len(ordered), 0, -1)))
+    ordered, order = _sorted(p_values)
+    return _unsorted(order, np.maximum.accumulate(ordered * np.arange(len(ordered), 0, -1)))
 
 
 def benjamini_hochberg(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Adjust p-values, in their order, so that of those up to α a share of α is expected to mislead.
+    """Return p-values adjusted by Benjamini and Hochberg's step-up procedure, in the given order.
 
-    Benjamini and Hochberg's step-up procedure, for tests that are independent or depend on each other positively.
+    Controls the false discovery rate, for tests that are independent or positively dependent.
     """
-    ordered, order = _in_order(p_values)
+    ordered, order = _sorted(p_values)
     scaled = ordered * (len(ordered) / np.arange(1, len(ordered) + 1))
-    return _at(order, np.minimum.accumulate(scaled[::-1])[::-1])
+    return _unsorted(order, np.minimum.accumulate(scaled[::-1])[::-1])
 
 
 def noise_margin(differences: Values, questions: int, *, confidence: float = 0.95) -> float:
-    """Largest net difference that two runs of one configuration over `questions` would show by chance alone.
+    """Return the largest mean difference that two runs of one configuration over `questions` show by chance.
 
-    `differences` are those of the scores of such runs, per question of a sample. What they are in the mean is chance:
-    their expectation is 0, as the runs might be swapped. One more is taken to be ±1, since a sample without any
-    difference does not prove that there is none.
+    `differences` are the score differences of two such runs, per question of a sample. Their expectation is 0, because
+    the runs are interchangeable. One extra difference of ±1 is added, because a sample without any difference does not
+    prove that there is none.
     """
     square = (float(np.square(differences, dtype=np.float64).sum()) + 1) / (len(differences) + 1)
     return NormalDist().inv_cdf(0.5 + confidence / 2) * sqrt(square / questions)
 
 
 def mean_over_seeds(scores: npt.ArrayLike) -> Estimate:
-    """Mean ± 1.96·s/√n of one score per seed, with s the sample standard deviation, as PARoG reports it.
+    """Return the mean ± 1.96·s/√n of one score per seed, with s the sample standard deviation, as PARoG reports it.
 
     Raises ValueError for fewer than two seeds.
     """
     values = np.asarray(scores, dtype=np.float64)
     if len(values) < 2:
-        raise ValueError(f"an interval over seeds needs at least two of them, not {len(values)}")
+        raise ValueError(f"an interval over seeds needs at least two seeds, not {len(values)}")
     mean, margin = _mean(values), 1.96 * float(values.std(ddof=1)) / sqrt(len(values))
     return Estimate(mean, mean - margin, mean + margin, len(values))
 
 
 def _resampled_sums(*columns: npt.NDArray[np.float64], resamples: int, seed: int) -> npt.NDArray[np.float64]:
-    """Sums of each column over `resamples` draws of the rows with replacement, shape (columns, resamples).
+    """Return the sums of each column over `resamples` draws of the rows with replacement, shape (columns, resamples).
 
-    Where rows repeat, only how often each of them is drawn matters, and those counts are multinomial: a resample of a
-    million hits costs two numbers. Where they hardly repeat, the rows are drawn one by one. The order of the rows does
-    not matter.
+    If there are few distinct rows, draw how often each one occurs, from a multinomial distribution: a resample of a
+    million hits or misses needs two numbers. Otherwise draw the rows one by one. The order of the rows does not matter.
     """
     ordered = np.stack(columns)[:, np.lexsort(columns[::-1])]
     starts = np.flatnonzero(np.append(True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)))
@@ -204,7 +203,7 @@ def _resampled_sums(*columns: npt.NDArray[np.float64], resamples: int, seed: int
 
 
 def _per_cluster(values: npt.NDArray[Any], clusters: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]:
-    """The sum of the values in each cluster, and how many there are."""
+    """Return the sum of the values in each cluster, and the sizes of the clusters."""
     sums, sizes = _rows_per_cluster(values[:, None], clusters)
     return sums[:, 0], sizes
 
@@ -212,21 +211,21 @@ def _per_cluster(values: npt.NDArray[Any], clusters: npt.ArrayLike) -> tuple[npt
 def _rows_per_cluster(
     values: npt.NDArray[Any], clusters: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The sums of each column in each cluster, shape (clusters, columns), and how many rows each has."""
+    """Return the sums of each column in each cluster, shape (clusters, columns), and the sizes of the clusters."""
     names, members = np.unique(np.asarray(clusters), return_inverse=True)
     if len(names) < 2:
-        raise ValueError("questions that all share one source say nothing of others: at least two clusters are needed")
+        raise ValueError("all questions are in one cluster: a cluster bootstrap needs at least two clusters")
     sums = np.column_stack([np.bincount(members, weights=column) for column in values.T])
     return sums.astype(np.float64), np.bincount(members).astype(np.float64)
 
 
 def _sign_flip_p_value(weights: npt.NDArray[np.int64], observed: int) -> float:
-    """How likely weights that each count for or against, at even odds, come to a sum at least as far from 0; exact."""
-    from scipy.signal import convolve  # both are slow to import, and a run that only counts never needs them
+    """Return the exact probability that the weights, with random signs, have a sum at least as far from 0."""
+    from scipy.signal import convolve  # imported here because both are slow to import and rarely needed
     from scipy.stats import binom
 
     total = int(weights.sum())
-    likelihood = np.ones(1)  # of how much counts for, from 0 to the total
+    likelihood = np.ones(1)  # probability of each sum of positive weights, from 0 to the total
     for weight, times in zip(*np.unique(weights, return_counts=True), strict=True):
         spread = np.zeros(weight * times + 1)
         spread[::weight] = binom.pmf(np.arange(times + 1), times, 0.5)
@@ -235,17 +234,17 @@ def _sign_flip_p_value(weights: npt.NDArray[np.int64], observed: int) -> float:
     return min(1.0, max(0.0, float(likelihood[far].sum())))
 
 
-def _in_order(p_values: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+def _sorted(p_values: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
     return values[order], order
 
 
-def _at(order: npt.NDArray[np.intp], adjusted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Put what was adjusted in order of size back where it came from; no p-value is above 1."""
-    placed = np.empty_like(adjusted)
-    placed[order] = np.minimum(adjusted, 1)
-    return placed
+def _unsorted(order: npt.NDArray[np.intp], adjusted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the adjusted p-values in their original order, capped at 1."""
+    original = np.empty_like(adjusted)
+    original[order] = np.minimum(adjusted, 1)
+    return original
 
 
 def _mean(values: Values) -> float:

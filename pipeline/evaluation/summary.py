@@ -1,4 +1,4 @@
-"""The points of a run in numbers: what `summary.json` holds and every table prints (methods.md §9.2, §9.6)."""
+"""Averages a run's trace rows per configuration, for `summary.json` and all tables (specification §9.2, §9.6)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import polars as pl
 
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.settings import DEFAULT, Evaluation
+from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_mean
 
 _MOST_GROUPS = 50
-"""A field with more values than this is no kind of question."""
+"""Fields of `meta` with more values than this are not used to group questions."""
 _GROUP_SCORES = ("hits_at_1", "f1")
 _COUNTERS = (
     "llm_calls",
@@ -34,26 +34,26 @@ _COUNTERS = (
 )
 COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
 """The trace columns that `tally` reads."""
-_ALIKE = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)
-_WAITING = 20_000
-"""At least so many rows of tallies are put together at a time."""
+_TALLY_KEYS = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)
+_MERGE_SIZE = 20_000
+"""Tallies are merged when they have more rows than this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """What a run knows of one of its points besides the rows."""
+class ConfigurationInfo:
+    """Facts about a configuration that trace rows do not contain."""
 
     overrides: tuple[str, ...] = ()
-    """The Hydra overrides that tell it from the other points."""
+    """The Hydra overrides of the configuration."""
     label: str | None = None
-    """Printed with it everywhere: `oracle`, `similarity`; None for a language model's answers."""
+    """Printed wherever its scores are: `oracle` or `similarity`; None if a language model answers."""
     questions: int | None = None
-    """Questions requested; None for as many as there are rows."""
+    """Questions requested; None for the number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A part of a point's questions."""
+    """The questions of a configuration with one value of a `meta` field."""
 
     value: str
     questions: int
@@ -61,10 +61,11 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class PointSummary:
-    """One row of a results table. Scores are means over questions in [0, 1], failed questions counting as wrong."""
+class ConfigurationSummary:
+    """The scores and costs of one configuration. Scores are means over questions in [0, 1]; failed ones are wrong."""
 
-    point: int
+    number: int
+    """The position in the run, from 0; `point` in `summary.json`."""
     method: str
     dataset: str
     overrides: tuple[str, ...]
@@ -72,29 +73,29 @@ class PointSummary:
     questions: int
     """Questions requested."""
     not_run: int
-    """Of those, not answered yet: the scores do not count them. 0 once the run is complete."""
+    """Requested questions that are not answered yet; scores exclude them. 0 once the run is complete."""
     failed: int
     empty_gold: int
-    """Questions without a gold answer, left out of the scores unless they are scored strictly."""
+    """Questions without a gold answer; scores exclude them unless `empty_gold` is `strict_empty`."""
     statuses: Mapping[str, int]
     scores: Mapping[str, Estimate]
-    """By column name; a score that no question has is absent."""
+    """By column name; without the scores that no question has."""
     confidence: float
     """Coverage of the intervals."""
     counters: Mapping[str, float]
-    """Totals over questions, as if the point had run alone."""
+    """Totals over questions, as if the configuration had run alone."""
     breakdown: Mapping[str, Sequence[Group]] = field(default_factory=dict)
 
     def score(self, name: str) -> float:
-        """The mean of a score. Raises UserError when no question has it."""
+        """Return the mean of a score. Raises UserError if no question has it."""
         if name not in self.scores:
             raise UserError(f"no question has the score '{name}'.{nearest(name, self.scores)}")
         return self.scores[name].mean
 
     def to_dict(self) -> dict[str, Any]:
-        """The point as `summary.json` holds it: every score under its name, null where no question has it."""
+        """Return the entry of `summary.json`: every score by name, null if no question has it."""
         return {
-            "point": self.point,
+            "point": self.number,
             "method": self.method,
             "dataset": self.dataset,
             "overrides": list(self.overrides),
@@ -116,9 +117,10 @@ class PointSummary:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """A point of `summary.json`. Raises KeyError when it lacks what `to_dict` writes."""
-        plain = ("point", "method", "dataset", "label", "questions", "not_run", "failed", "empty_gold", "statuses")
+        """Read an entry of `summary.json`. Raises KeyError if a field that `to_dict` writes is missing."""
+        plain = ("method", "dataset", "label", "questions", "not_run", "failed", "empty_gold", "statuses")
         return cls(
+            number=saved["point"],
             **{name: saved[name] for name in (*plain, "confidence")},
             overrides=tuple(saved["overrides"]),
             scores={
@@ -130,77 +132,84 @@ class PointSummary:
         )
 
 
-def own_words(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Of the overrides of each point those that not all points share."""
+def differing_overrides(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return, for each configuration, the overrides that not all configurations share."""
     shared = set.intersection(*map(set, overrides))
-    return [[word for word in of_point if word not in shared] for of_point in overrides]
+    return [[word for word in words if word not in shared] for words in overrides]
 
 
 def tally(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Count together the rows that are alike in all that is averaged, so that a run of any length needs little memory.
+    """Group rows with equal scores, status and `meta`, so that a run of any length needs little memory.
 
-    Each part needs `COLUMNS`, the counters only where there are any. The tally has one row per kind of row, with
-    `questions`, how many there are, and with the sums of their counters.
+    Each part needs `COLUMNS`; the counters may be missing. The result has one row per group, with the number of
+    `questions` and the sums of the counters.
     """
     tallies: list[pl.DataFrame] = []
-    waiting = 0
+    unmerged = 0
     for part in parts:
-        tallies.append(_put_together([_as_tally(part)]))
-        waiting += tallies[-1].height
-        if waiting > max(_WAITING, tallies[0].height):  # with the total growing, a row is put together a few times only
-            tallies, waiting = [_put_together(tallies)], 0
-    return _put_together(tallies)
+        tallies.append(_merge([_as_tally(part)]))
+        unmerged += tallies[-1].height
+        if unmerged > max(_MERGE_SIZE, tallies[0].height):  # the limit grows with the total, so merges stay rare
+            tallies, unmerged = [_merge(tallies)], 0
+    return _merge(tallies)
 
 
 def _as_tally(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each row as a kind of its own."""
+    """Return the columns of a tally, with one row per question."""
     counters = [
         pl.col(name).cast(pl.Float64 if name.endswith("_s") else pl.Int64) for name in _COUNTERS if name in rows.columns
     ]
-    alike = [name for name in _ALIKE if name != "empty_gold"]
-    return rows.select(*alike, *counters, empty_gold=pl.col("gold").list.len() == 0, questions=1)
+    keys = [name for name in _TALLY_KEYS if name != "empty_gold"]
+    return rows.select(*keys, *counters, empty_gold=pl.col("gold").list.len() == 0, questions=1)
 
 
-def _put_together(tallies: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(tallies).group_by(_ALIKE, maintain_order=True).sum()
+def _merge(tallies: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(tallies).group_by(_TALLY_KEYS, maintain_order=True).sum()
 
 
 def aggregate(
-    tallied: pl.DataFrame, *, points: Mapping[int, Point] | None = None, settings: Evaluation = DEFAULT
-) -> list[PointSummary]:
-    """Average the questions of each point, in order of the points. `tallied` is what `tally` made of the rows."""
-    known = points or {}
-    parts = (tallied.filter(pl.col("point") == point) for point in tallied["point"].unique().sort())
-    with ThreadPoolExecutor() as pool:  # the resampling lets go of the interpreter lock
-        return list(pool.map(lambda rows: _summarise(rows, known.get(rows["point"][0], Point()), settings), parts))
+    tallied: pl.DataFrame,
+    *,
+    configurations: Mapping[int, ConfigurationInfo] | None = None,
+    scoring: ScoringConfig = DEFAULT_SCORING,
+) -> list[ConfigurationSummary]:
+    """Average the questions of each configuration, in order of their numbers. `tallied` is the result of `tally`."""
+    known = configurations or {}
+    parts = (tallied.filter(pl.col("point") == number) for number in tallied["point"].unique().sort())
+
+    def summarise(rows: pl.DataFrame) -> ConfigurationSummary:
+        return _summarise(rows, known.get(rows["point"][0], ConfigurationInfo()), scoring)
+
+    with ThreadPoolExecutor() as pool:  # resampling in NumPy releases the interpreter lock
+        return list(pool.map(summarise, parts))
 
 
-def _summarise(rows: pl.DataFrame, point: Point, settings: Evaluation) -> PointSummary:
+def _summarise(rows: pl.DataFrame, info: ConfigurationInfo, scoring: ScoringConfig) -> ConfigurationSummary:
     first = rows.row(0, named=True)
     statuses = dict(rows.group_by("status").agg(pl.col("questions").sum()).sort("status").iter_rows())
     answered = int(rows["questions"].sum())
-    questions = answered if point.questions is None else point.questions
-    return PointSummary(
-        point=first["point"],
+    questions = answered if info.questions is None else info.questions
+    return ConfigurationSummary(
+        number=first["point"],
         method=first["method"],
         dataset=first["dataset"],
-        overrides=point.overrides,
-        label=point.label,
+        overrides=info.overrides,
+        label=info.label,
         questions=questions,
         not_run=questions - answered,
         failed=statuses.get("failed", 0),
         empty_gold=int(rows.filter("empty_gold")["questions"].sum()),
         statuses=statuses,
-        scores=_estimates(rows, SCORES, settings),
-        confidence=settings.confidence,
+        scores=_estimates(rows, SCORES, scoring),
+        confidence=scoring.confidence,
         counters=_counters(rows),
-        breakdown=_breakdown(rows, settings),
+        breakdown=_breakdown(rows, scoring),
     )
 
 
-def _estimates(rows: pl.DataFrame, columns: Sequence[str], settings: Evaluation) -> dict[str, Estimate]:
+def _estimates(rows: pl.DataFrame, columns: Sequence[str], scoring: ScoringConfig) -> dict[str, Estimate]:
     return {
-        column: bootstrap_mean(values, **settings.bootstrap)
+        column: bootstrap_mean(values, **scoring.bootstrap)
         for column in columns
         if len(values := _score_per_question(rows, column))
     }
@@ -212,21 +221,21 @@ def _score_per_question(rows: pl.DataFrame, column: str) -> Values:
 
 
 def _counters(rows: pl.DataFrame) -> dict[str, float]:
-    there = [name for name in _COUNTERS if name in rows.columns]
-    totals: dict[str, float] = rows.select(pl.col(there).sum()).row(0, named=True) if there else {}
+    present = [name for name in _COUNTERS if name in rows.columns]
+    totals: dict[str, float] = rows.select(pl.col(present).sum()).row(0, named=True) if present else {}
     if "prompt_tokens" in totals:
         totals["tokens"] = totals["prompt_tokens"] + totals["completion_tokens"]
     return totals
 
 
-def _breakdown(rows: pl.DataFrame, settings: Evaluation) -> dict[str, tuple[Group, ...]]:
-    """The groups of every field that tells kinds of questions apart."""
-    kinds = {field: values for field, values in _kinds(rows).items() if 1 < values.n_unique() <= _MOST_GROUPS}
-    return {field: _groups(rows, values, settings) for field, values in kinds.items()}
+def _breakdown(rows: pl.DataFrame, scoring: ScoringConfig) -> dict[str, tuple[Group, ...]]:
+    """Group the questions by every field of `meta` that has several values, but not too many."""
+    fields = {field: values for field, values in _meta_fields(rows).items() if 1 < values.n_unique() <= _MOST_GROUPS}
+    return {field: _groups(rows, values, scoring) for field, values in fields.items()}
 
 
-def _kinds(rows: pl.DataFrame) -> dict[str, pl.Series]:
-    """Per field of the questions' `meta` its value in each row, as text."""
+def _meta_fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return each field of the questions' `meta` as a column of texts."""
     metas: dict[str, dict[str, Any]] = {text: orjson.loads(text) for text in rows["meta"].unique()}
     fields = sorted({field for meta in metas.values() for field in meta})
     return {
@@ -241,16 +250,16 @@ def _as_text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _groups(rows: pl.DataFrame, values: pl.Series, settings: Evaluation) -> tuple[Group, ...]:
-    in_order = sorted(values.drop_nulls().unique(), key=_natural)
-    parts = ((value, rows.filter(values == value)) for value in in_order)
+def _groups(rows: pl.DataFrame, values: pl.Series, scoring: ScoringConfig) -> tuple[Group, ...]:
+    ordered = sorted(values.drop_nulls().unique(), key=_natural_order)
+    parts = ((value, rows.filter(values == value)) for value in ordered)
     return tuple(
-        Group(value, int(part["questions"].sum()), _estimates(part, _GROUP_SCORES, settings)) for value, part in parts
+        Group(value, int(part["questions"].sum()), _estimates(part, _GROUP_SCORES, scoring)) for value, part in parts
     )
 
 
-def _natural(value: str) -> tuple[int, str]:
-    """Sorts 2 before 10, and words by the alphabet."""
+def _natural_order(value: str) -> tuple[int, str]:
+    """Return a sort key that puts 2 before 10, and words in alphabetical order."""
     return (len(value) if value.isdigit() else 0, value)
 
 

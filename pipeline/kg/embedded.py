@@ -1,7 +1,7 @@
-"""`kg=embedded`: a graph in this process, in memory or in an Oxigraph store on disk (methods.md §8.1).
+"""`kg=embedded`: a graph in this process, in memory or in an Oxigraph store on disk (specification §8.1).
 
-The same facts give the same answers as from a graph server, in the same order; here they are read straight from the
-store's indexes.
+The same facts give the same answers in the same order as from a graph server. They are read from the store's indexes,
+without queries.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pyoxigraph as ox
 from pydantic import ConfigDict, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.port import Dataset
+from pipeline.datasets.interface import Dataset
 from pipeline.errors import UserError
-from pipeline.kg.candidates import Candidate, keep_first
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest
-from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
-from pipeline.kg.port import Batch, Hop, Neighbours, batch
+from pipeline.kg.interface import Batch, Hop, Neighbours, batch
+from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
+from pipeline.kg.node_order import Candidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.terms import FREEBASE, Terms
-from pipeline.types import Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
+from pipeline.rdf_terms import FREEBASE, Terms
+from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -47,17 +47,17 @@ class EmbeddedGraph:
     keep_literals: bool = True
     keep_user: bool = False
     keep_notable_types: bool = False
-    memo_entries: PositiveInt = 200_000
+    cache_size: Annotated[PositiveInt, RUNTIME_ONLY] = 200_000
 
     async def __aenter__(self) -> Self:
-        """Open the store, or load the dataset's own graph. Raises UserError when there is neither."""
+        """Open the store, or load the dataset's graph. Raises UserError if there is neither."""
         self._terms = Terms(self.namespace, self.opaque_ids)
         self._filter = RelationFilter(self.keep_user, self.keep_notable_types)
         await asyncio.to_thread(self._open)
-        remember = lru_cache(self.memo_entries)
-        self._relations_of: Callable[[EntityId], list[Relation]] = remember(self._read_relations)
-        self._neighbours_of: Callable[[Hop, int], Neighbours] = remember(self._read_neighbours)
-        self._label_of: Callable[[EntityId], str | None] = remember(self._read_label)
+        cached = lru_cache(self.cache_size)
+        self._relations_of: Callable[[EntityId], list[Relation]] = cached(self._read_relations)
+        self._neighbours_of: Callable[[Hop, int], Neighbours] = cached(self._read_neighbours)
+        self._label_of: Callable[[EntityId], str | None] = cached(self._read_label)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -67,31 +67,24 @@ class EmbeddedGraph:
         return self
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        """Distinct relations at each entity, both directions, after the relation filter (§8.4)."""
         return _each(self._relations_of, ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
-        """The first `limit` nodes of each hop in the byte order of their IRIs and texts, sorted as the port says."""
         return _each(lambda hop: self._neighbours_of(hop, limit), hops)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        """The name of each entity by the order of §8.5; a node that is a name carries itself."""
         return _each(self._label_of, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        """Whether each entity is a mediator by the rule of §8.5."""
         return await find_mediators(self, ids, self._terms, self._mediator_types)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
-        """At most `limit` entities with this very name in English or in no language, or whose id is the name."""
         return _each(lambda name: self._read_named(name)[:limit], names)
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
-        """The types of each entity."""
         return _each(self._read_types, ids)
 
     async def vocabulary(self) -> list[str]:
-        """All relation names after the filter."""
         return sorted(relation for relation in self._counts if self._filter.keeps(relation))
 
     def _open(self) -> None:
@@ -101,8 +94,8 @@ class EmbeddedGraph:
             self._store = ox.Store()
             self._store.bulk_extend(self._quads(self.dataset))
         else:
-            raise UserError("kg=embedded has no graph: name a dataset that brings one, or set kg.store")
-        # Counted by the store's own query engine, which is many times faster than a loop in Python.
+            raise UserError("kg=embedded has no graph: choose a dataset with a graph, or set kg.store")
+        # The store's query engine counts many times faster than a loop in Python.
         counted: Any = self._store.query("SELECT ?r (COUNT(*) AS ?n) WHERE { ?s ?r ?o } GROUP BY ?r")
         names = ((self._terms.from_iri(row["r"].value), int(row["n"].value)) for row in counted)
         self._counts = {relation: count for relation, count in names if relation is not None}
@@ -114,13 +107,11 @@ class EmbeddedGraph:
         self.fingerprint: str = self._identify()
 
     def _quads(self, dataset: Dataset) -> Iterator[ox.Quad]:
-        """The dataset's facts, without those that no store could hold."""
+        """Yield the dataset's facts; skip facts that no store can hold."""
         node = lru_cache(100_000)(self._named_node)
-        dropped = 0
         for triple in dataset.triples():
             if defect := self._terms.defect(triple):
-                dropped += 1
-                _log.warning("a fact of the graph of %s is left out: %s", dataset.name, defect)
+                _log.warning("skipped a fact of the graph of %s: %s", dataset.name, defect)
                 continue
             head, relation, tail = triple
             assert isinstance(head, str)
@@ -128,12 +119,12 @@ class EmbeddedGraph:
 
     def _identify(self) -> str:
         facts = (fact for relation in rarest(self._counts) for fact in self._facts(relation))
-        found = fingerprint(self._counts, map(self._terms.n_triple, facts))
+        partial = fingerprint(self._counts, map(self._terms.n_triple, facts))
         if self.store is not None:
-            return found
-        # A graph of the user's own may be edited between two runs, so each of its facts counts.
+            return partial
+        # The user's own graph may be edited between two runs, so the fingerprint includes every fact.
         total = sum(int.from_bytes(hashlib.blake2b(str(quad).encode(), digest_size=8).digest()) for quad in self._store)
-        return of_every_fact(found, total)
+        return of_every_fact(partial, total)
 
     def _facts(self, relation: str) -> Iterator[Triple]:
         for quad in self._match(None, relation, None):
@@ -143,12 +134,12 @@ class EmbeddedGraph:
         return sorted(
             Relation(relation, direction)
             for direction in _DIRECTIONS
-            for relation in self._used(id, direction)
+            for relation in self._relations_in(id, direction)
             if self._filter.keeps(relation)
         )
 
-    def _used(self, id: EntityId, direction: Direction) -> set[str]:
-        """The relations at an entity. A hub is not read through; each relation is tried on it instead (§8.6)."""
+    def _relations_in(self, id: EntityId, direction: Direction) -> set[str]:
+        """Return the relations at an entity. At a hub, test each relation instead of reading all facts (§8.6)."""
         head, tail = (id, None) if direction == "out" else (None, id)
         predicates = set()
         for number, quad in enumerate(self._match(head, None, tail)):
@@ -188,7 +179,7 @@ class EmbeddedGraph:
         return sorted({type for type in types if isinstance(type, str)})
 
     def _match(self, head: EntityId | None, relation: str | None, tail: Node | None) -> Iterable[ox.Quad]:
-        """The facts of a pattern; none if it holds something that no store can."""
+        """Return the facts that match a pattern; none if a term of the pattern is not storable."""
         if any(term is not None and not self._terms.storable(term) for term in (head, relation, tail)):
             return ()
         return self._store.quads_for_pattern(
@@ -212,10 +203,10 @@ def _each(read: Callable[[K], V], keys: Iterable[K]) -> Batch[K, V]:
 def _open_store(path: Path) -> ox.Store:
     if not path.is_dir():
         raise UserError(
-            f"kg.store={path} is not a folder; make it with `kgqa graph load target=oxigraph output={path}`"
+            f"kg.store={path} is not a folder; create it with `kgqa graph load target=oxigraph output={path}`"
         )
     try:
-        # Read-only, so that the workers of one machine can share it.
+        # Read-only, so that all workers of one machine can share it.
         return ox.Store.read_only(str(path))
     except OSError as error:
         raise UserError(f"kg.store={path} is not an Oxigraph store: {error}") from None

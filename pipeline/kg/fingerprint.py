@@ -1,7 +1,7 @@
-"""What identifies the facts of a graph: how often each relation is used, and the facts of the rarest relations.
+"""Computes fingerprints of graphs from the number of facts per relation and the facts of the rarest relations.
 
-Two replicas of one database agree, and so do backends of different kinds over the same facts. It costs one count over
-the graph. (methods.md §8.8: two loads of the same dump may be different graphs.)
+Replicas of one database have the same fingerprint, and so have different backends over the same facts. It costs one
+count over the graph. Two loads of the same dump may be different graphs (specification §8.8).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 _SAMPLE_FACTS = 500
-"""At most so many facts are looked at."""
+"""Upper limit of the facts that are read."""
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """The relations whose facts belong to the fingerprint, given the number of facts of each relation."""
+    """Return the relations whose facts belong to the fingerprint, given the number of facts per relation."""
     chosen, facts = [], 0
     for relation, count in sorted(counts.items(), key=lambda item: (item[1], item[0])):
         facts += count
@@ -26,19 +26,19 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 
 
 def fingerprint(counts: Mapping[str, int], lines: Iterable[str]) -> str:
-    """`TRIPLES-HASH` of the counts and of the rarest relations' facts as lines of N-Triples, in any order."""
+    """Return `TRIPLES-HASH`, from the counts and the rarest relations' facts as lines of N-Triples in any order."""
     content = hashlib.blake2b(digest_size=8)
     for part in (*(f"{relation}\t{count}" for relation, count in sorted(counts.items())), *sorted(set(lines))):
         content.update(part.encode("utf-8", errors="surrogatepass") + b"\0")
     return f"{sum(counts.values())}-{content.hexdigest()}"
 
 
-def of_every_fact(found: str, total: int) -> str:
-    """A fingerprint that also holds a sum over every fact, for a graph that is small enough to be read through."""
-    return f"{found}-{total % 2**64:016x}"
+def of_every_fact(partial: str, total: int) -> str:
+    """Extend a fingerprint by a sum over all facts, for a graph that is small enough to be read completely."""
+    return f"{partial}-{total % 2**64:016x}"
 
 
 def agree(one: str, other: str) -> bool:
-    """Whether two fingerprints can be of one graph: they are the same, or one of them knows every fact besides."""
+    """Return whether two fingerprints can belong to one graph: they are equal, or one of them also covers all facts."""
     shorter, longer = sorted((one, other), key=len)
     return shorter == longer or re.sub("-[0-9a-f]{16}$", "", longer) == shorter

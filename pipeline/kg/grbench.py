@@ -1,8 +1,8 @@
-"""`kg=grbench`: a GRBench graph behind the graph port, from an id-indexed SQLite store (methods.md §6.2, §10.6).
+"""`kg=grbench`: a GRBench graph in an id-indexed SQLite store (specification §6.2, §10.6).
 
-The store is built once from the official `graph.json` by streaming, and opened read-only ever after; a graph of
-gigabytes needs neither the memory nor the wait again. Edge types are the relations; a hop `in` asks which nodes list
-this one. Ids that are listed as neighbours but are no nodes are kept: they have no name, type or features.
+The store is built once from the official `graph.json` by streaming, and later opened read-only, so that a graph of
+gigabytes needs little memory and opens fast. Edge types are the relations. A hop `in` leads to the nodes that list this
+node as a neighbour. Ids that are only listed as neighbours are kept: they have no name, type or features.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Self, TypeVar
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.kg.grbench_file import find_graph
+from pipeline.datasets.grbench_file import find_graph
 from pipeline.kg.grbench_store import Store, open_store
-from pipeline.kg.port import Batch, Hop, Neighbours, batch
+from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.types import EntityId, Question, Relation
 
 T = TypeVar("T")
@@ -34,8 +34,8 @@ class GRBenchGraph:
     store: Path | None = None
 
     async def __aenter__(self) -> Self:
-        """Build the store when it is missing or older than the graph, and open it. Raises UserError."""
-        # One thread owns the connection: lookups are short, and the event loop never waits for the disk.
+        """Build the store if it is missing or older than the graph, and open it. Raises UserError."""
+        # One thread owns the connection, so that the event loop never waits for the disk. Lookups are short.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="grbench")
         self._store = await self._run(self._open)
         self.fingerprint: str = self._store.fingerprint
@@ -49,46 +49,39 @@ class GRBenchGraph:
         return self
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        """Distinct edge types at each node, both directions."""
         return await self._each(self._store.relations, ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
-        """At most `limit` distinct node ids that each hop leads to, sorted."""
         return await self._each(lambda hop: self._store.neighbours(hop, limit), hops)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        """The text of each node: title, name, … by its type."""
+        """Look up the text of each node: its title or name, by the node's type."""
         return await self._each(self._store.label, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        """A node without a text that lists neighbours is a mediator (methods.md §8.5)."""
+        """Look up whether each node is a mediator: one without a text that lists neighbours (specification §8.5)."""
         return await self._each(self._store.is_mediator, ids)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
-        """At most `limit` nodes whose text is exactly each name, in id order."""
         return await self._each(lambda name: self._store.find_by_name(name, limit), names)
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
-        """The node type, or nothing for an id that is no node."""
+        """Look up the type of each node; an empty list for an id that is not a node."""
         return await self._each(self._store.types, ids)
 
     async def vocabulary(self) -> list[str]:
-        """All edge types, sorted."""
+        """Return all edge types, sorted."""
         return sorted(self._store.edge_types)
 
     async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
-        """The features of each node (None for one that the file gives as NaN), or None for an id that is no node."""
+        """Look up the features of each node; None for an id that is not a node. A feature that is NaN is None."""
         return await self._each(self._store.features, ids)
 
     async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
-        """How many neighbours each node lists by edge type, repeats counted; None for an id that is no node."""
         return await self._each(self._store.degrees, ids)
 
     def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
-        """Each node that has a text, in the file's order, streamed: what a search index is built from.
-
-        Blocks; uses a connection of its own, so it may run in any thread.
-        """
+        """Yield each node that has a text, in the order of the file. Blocks; has its own connection for any thread."""
         with closing(self._open()) as store:
             yield from store.text_nodes()
 

@@ -1,4 +1,4 @@
-"""An id-indexed SQLite store of one GRBench graph: built once by streaming, read-only ever after (methods.md §10.6)."""
+"""Builds and reads an id-indexed SQLite store of one GRBench graph (specification §10.6)."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipeline.datasets.grbench_file import GraphNode, node_text, read_nodes
 from pipeline.errors import UserError
-from pipeline.kg.grbench_file import GraphNode, node_text, read_nodes
-from pipeline.kg.port import Hop, Neighbours
+from pipeline.kg.interface import Hop, Neighbours
 from pipeline.types import Direction, EntityId, Relation
 
 _FORMAT = 1
-"""Stores of another format are built again."""
+"""Stores of another format are rebuilt."""
 
 _ENDS: dict[Direction, tuple[str, str]] = {"out": ("head", "tail"), "in": ("tail", "head")}
-"""Per direction the column of the node that is asked about, and of those that are found."""
+"""Per direction, the columns of the start node and of the nodes that the hop leads to."""
 
 
 def open_store(graph: Path, file: Path) -> Store:
-    """Open the store of a graph file, which is built when it is missing or older. Raises UserError.
+    """Open the store of a graph file; build it first if it is missing or older. Raises UserError.
 
-    Of several processes that come first at the same time, one builds and the others wait.
+    If several processes need to build it at the same time, one builds and the others wait.
     """
     if not _is_store_of(graph, file):
-        with _alone(file):
+        with _build_lock(file):
             if not _is_store_of(graph, file):
                 build_store(graph, file)
     return Store(file)
 
 
 class Store:
-    """Read-only access to a store, for one thread."""
+    """Read-only access to a store, for one thread. The lookups are those of `KnowledgeGraph`, for one argument."""
 
     def __init__(self, file: Path) -> None:
         self._db = _connect(file)
@@ -48,7 +48,7 @@ class Store:
         self._db.close()
 
     def relations(self, id: EntityId) -> list[Relation]:
-        # One probe per edge type and direction, whatever the number of edges: a hub costs no more than a leaf.
+        # One query per edge type and direction, independent of the number of edges: a hub costs no more than a leaf.
         return sorted(
             Relation(name, direction)
             for name, n in self.edge_types.items()
@@ -94,14 +94,14 @@ class Store:
         try:
             return self._db.execute(query, arguments).fetchall()
         except UnicodeEncodeError:
-            return []  # Half a surrogate pair, from a model's text: no id of a graph holds one.
+            return []  # Half of a surrogate pair in a model's text. No id of a graph contains one.
 
 
 def build_store(graph: Path, file: Path) -> None:
-    """Stream a graph file into a new store, which then exists whole or not at all.
+    """Stream a graph file into a new store. After an error there is no new store.
 
-    Memory stays constant: rows are appended as they come, and SQLite sorts them on disk. Raises UserError for a
-    malformed file and for an id that is there twice.
+    Memory use is constant: rows are appended in the order of the file, and SQLite sorts them on disk. Raises UserError
+    for a malformed file and for a duplicate id.
     """
     partial = file.with_name(f"{file.name}.partial-{os.getpid()}")
     try:
@@ -154,16 +154,18 @@ def _insert(db: sqlite3.Connection, node: GraphNode, edge_types: dict[str, int])
 
 
 def _refuse_duplicates(db: sqlite3.Connection, graph: Path) -> None:
-    twice = db.execute("SELECT id, min(type), max(type) FROM node GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchone()
-    if twice:
-        id, *types = twice
+    duplicate = db.execute(
+        "SELECT id, min(type), max(type) FROM node GROUP BY id HAVING count(*) > 1 LIMIT 1"
+    ).fetchone()
+    if duplicate:
+        id, *types = duplicate
         raise UserError(
-            f"{graph}: the id {id!r} is there twice ({' and '.join(types)}); ids must be unique across all node types"
+            f"{graph}: the id {id!r} occurs twice ({' and '.join(types)}); ids must be unique across all node types"
         )
 
 
 def _unwritable(file: Path, error: Exception) -> UserError:
-    return UserError(f"the store {file} cannot be written ({error}); name a writable place with kg.store=")
+    return UserError(f"the store {file} cannot be written ({error}); choose a writable path with kg.store=")
 
 
 def _hash(text: str) -> int:
@@ -178,12 +180,12 @@ def _stamp(graph: Path) -> str:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    # `immutable` spares the locks: a store is never changed, only replaced by a new file.
+    # `immutable` avoids locks: a store is never changed, only replaced by a new file.
     return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
 
 def _is_store_of(graph: Path, file: Path) -> bool:
-    """Whether `file` is a store that was built from this graph file as it is now."""
+    """Return whether `file` is a store of the current version of the graph file."""
     if not file.is_file():
         return False
     try:
@@ -195,8 +197,8 @@ def _is_store_of(graph: Path, file: Path) -> bool:
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Hold the lock beside `file`: of several processes that open a graph for the first time, one builds the store."""
+def _build_lock(file: Path) -> Iterator[None]:
+    """Hold the lock file next to `file`, so that only one process builds the store."""
     try:
         lock = file.with_name(f"{file.name}.lock").open("w")
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Converting any dataset's graph to N-Triples, an Oxigraph store or a Virtuoso server, as a stream of constant memory.
+"""Converts the graph of any dataset to N-Triples, an Oxigraph store or a Virtuoso server, in constant memory.
 
-A target exists whole or not at all: files and stores are written beside their place and renamed into it. A fact that no
-store could hold is rejected with its reason, never bent into one that can.
+A target is complete or does not exist: files and stores are written under a temporary name and then renamed. A fact
+that no store can hold is rejected with a reason, and never changed.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from typing import Any, Literal, TypeAlias
 
 import pyoxigraph
 
-from pipeline.datasets.port import Dataset, Reject
+from pipeline.datasets.interface import Dataset, Reject
 from pipeline.errors import UserError
-from pipeline.kg.pool import check_endpoint
-from pipeline.kg.terms import Terms
+from pipeline.kg.sparql_client import check_endpoint
 from pipeline.kg.virtuoso import GRAPH
+from pipeline.rdf_terms import Terms
 from pipeline.types import Rejected, Triple
 
 Target: TypeAlias = Literal["ntriples", "oxigraph", "virtuoso"]
 
 Tick: TypeAlias = Callable[[int], None]
-"""Told, every now and then, how many triples have been read since it was told last."""
+"""Called regularly with the number of triples that were read since the previous call."""
 
 _TICK = 5_000
 _BLOCK = 1 << 20
-"""Bytes that are written to a file, or handed to Oxigraph, at a time."""
+"""Bytes per write to a file or to Oxigraph."""
 _REQUEST = 8 << 20
 """Bytes per request to a server."""
 _EXACT = 1 << 19
-"""Distinct values that are counted exactly, in about 50 MB; more are estimated to within 0.3 %."""
+"""Distinct values that are counted exactly, in about 50 MB. Larger numbers are estimates, to within 0.3 %."""
 
 
 class Distinct:
-    """Counts distinct values: exactly while they are few, then by a sample of their hashes."""
+    """A counter of distinct values: exact for few values, then estimated from a sample of their hashes."""
 
     def __init__(self) -> None:
         self._kept: set[int] = set()
         self._mask = 0
-        """A value is in the sample when these bits of its hash are zero."""
+        """A value is in the sample if these bits of its hash are zero."""
 
     def add(self, value: Hashable) -> None:
-        """Count a value, once however often it comes."""
+        """Count a value once, however often it is added."""
         hashed = hash(value)
         if hashed & self._mask:
             return
@@ -63,12 +63,12 @@ class Distinct:
 
     @property
     def count(self) -> int:
-        """The number of distinct values, or an estimate of it."""
+        """The number of distinct values, exact or estimated."""
         return len(self._kept) * (self._mask + 1)
 
     @property
     def exact(self) -> bool:
-        """Whether `count` is no estimate."""
+        """Whether `count` is exact."""
         return self._mask == 0
 
     def __str__(self) -> str:
@@ -77,18 +77,18 @@ class Distinct:
 
 @dataclass(slots=True)
 class Summary:
-    """What went into a graph: numbers of distinct values, estimated where `Distinct` says so."""
+    """Numbers of distinct values in a graph, exact or estimated."""
 
     triples: Distinct = field(default_factory=Distinct)
     entities: Distinct = field(default_factory=Distinct)
     relations: Distinct = field(default_factory=Distinct)
     literals: Distinct = field(default_factory=Distinct)
     read: int = 0
-    """Triples that the dataset gave, repetitions and rejected ones included."""
+    """Triples of the dataset, including duplicates and rejected ones."""
     rejected: int = 0
 
     def add(self, triple: Triple) -> None:
-        """Count one fact."""
+        """Count a fact."""
         self.triples.add(triple)
         self.relations.add(triple.relation)
         for node in (triple.head, triple.tail):
@@ -105,9 +105,9 @@ def load_graph(
     terms: Terms | None = None,
     tick: Tick = lambda _: None,
 ) -> Summary:
-    """Load the dataset's own graph into the file or folder `output`, or into the servers at `endpoints`.
+    """Load the dataset's graph into the file or folder `output`, or into the servers at `endpoints`.
 
-    Raises UserError when the target cannot be written, names no place, or is a store that is already there.
+    Raises UserError if the target is missing, cannot be written, or is an existing store.
     """
     terms, summary = terms or Terms(), Summary()
     lines = _lines(dataset, terms, summary, reject, tick)
@@ -123,8 +123,8 @@ def load_graph(
 
 
 def write_ntriples(lines: Iterable[bytes], output: Path) -> None:
-    """Write an N-Triples file; a name that ends in `.gz` is compressed. An earlier file is replaced."""
-    with _beside(output) as partial, partial.open("wb") as raw:
+    """Write an N-Triples file, compressed if its name ends in `.gz`. An existing file is replaced."""
+    with _temporary_output(output) as partial, partial.open("wb") as raw:
         if output.suffix == ".gz":
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=5, mtime=0) as stream:
                 stream.writelines(_blocks(lines, _BLOCK))
@@ -133,20 +133,20 @@ def write_ntriples(lines: Iterable[bytes], output: Path) -> None:
 
 
 def bulk_load(lines: Iterable[bytes], output: Path) -> None:
-    """Build an Oxigraph store in a folder that must not exist yet, or be empty."""
+    """Build an Oxigraph store in a folder that does not exist or is empty."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} is already there; remove it or name another output=")
-    with _beside(output) as partial:
+        raise UserError(f"{output} already exists; remove it or choose another output=")
+    with _temporary_output(output) as partial:
         store = pyoxigraph.Store(str(partial))
         store.bulk_load(input=io.BufferedReader(_Stream(lines)), format=pyoxigraph.RdfFormat.N_TRIPLES)
         store.flush()
 
 
 def post(lines: Iterable[bytes], endpoints: Sequence[str]) -> None:
-    """Add N-Triples to the graph `GRAPH` of running Virtuoso servers, over HTTP, all of them alike.
+    """Add N-Triples to the graph `GRAPH` of each of the running Virtuoso servers, over HTTP.
 
-    What a server already has stays; loading the same facts again changes nothing. The account is read from
-    `VIRTUOSO_USER` and `VIRTUOSO_PASSWORD` (`dba`/`dba` when unset, as on a fresh server).
+    Existing facts are kept; loading the same facts again changes nothing. The account is read from `VIRTUOSO_USER` and
+    `VIRTUOSO_PASSWORD` (default: `dba`/`dba`, as on a fresh server).
     """
     for endpoint in endpoints:
         check_endpoint(endpoint)
@@ -156,7 +156,7 @@ def post(lines: Iterable[bytes], endpoints: Sequence[str]) -> None:
 
 
 def _lines(dataset: Dataset, terms: Terms, summary: Summary, reject: Reject, tick: Tick) -> Iterator[bytes]:
-    """The lines of the graph that can be stored; the others are rejected under their number in the stream."""
+    """Yield the storable facts as lines. Reject the others with their number in the stream."""
     for number, triple in enumerate(dataset.triples(), start=1):
         summary.read = number
         if number % _TICK == 0:
@@ -171,8 +171,8 @@ def _lines(dataset: Dataset, terms: Terms, summary: Summary, reject: Reject, tic
 
 
 @contextlib.contextmanager
-def _beside(output: Path) -> Iterator[Path]:
-    """A path beside `output` to write to, renamed into its place at the end; nothing stays when it fails."""
+def _temporary_output(output: Path) -> Iterator[Path]:
+    """Yield a temporary path next to `output`. Rename it to `output` at the end, or remove it after an error."""
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as folder:
@@ -184,20 +184,20 @@ def _beside(output: Path) -> Iterator[Path]:
 
 
 def _blocks(lines: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Whole lines in blocks of about `size` bytes."""
-    block, held = [], 0
+    """Yield complete lines in blocks of about `size` bytes."""
+    block, length = [], 0
     for line in lines:
         block.append(line)
-        held += len(line)
-        if held >= size:
+        length += len(line)
+        if length >= size:
             yield b"".join(block)
-            block, held = [], 0
+            block, length = [], 0
     if block:
         yield b"".join(block)
 
 
 class _Stream(io.RawIOBase):
-    """Lines as the binary file that Oxigraph reads."""
+    """Lines as a binary file that Oxigraph reads."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         super().__init__()
@@ -215,10 +215,10 @@ class _Stream(io.RawIOBase):
 
 
 def _post(block: bytes, endpoint: str) -> None:
-    """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's own words.
+    """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's message.
 
-    They go as the Turtle that they are too: Virtuoso guesses the form from the first bytes, and a long text misleads
-    it there.
+    They are sent as Turtle, which includes N-Triples: Virtuoso guesses the format from the first bytes, and a long text
+    at the start would mislead it.
     """
     store = urllib.parse.urljoin(endpoint, f"/sparql-graph-crud-auth?graph-uri={GRAPH}")
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
@@ -233,8 +233,8 @@ def _post(block: bytes, endpoint: str) -> None:
             response.read()
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
-            raise UserError(f"{endpoint} refuses to be written to: set VIRTUOSO_USER and VIRTUOSO_PASSWORD") from None
-        said = " ".join(re.sub("<[^>]*>", " ", error.read().decode(errors="replace")).split())
-        raise UserError(f"{endpoint} could not load the graph: {said[:400]}") from None
+            raise UserError(f"{endpoint} refuses write access; set VIRTUOSO_USER and VIRTUOSO_PASSWORD") from None
+        message = " ".join(re.sub("<[^>]*>", " ", error.read().decode(errors="replace")).split())
+        raise UserError(f"{endpoint} could not load the graph: {message[:400]}") from None
     except OSError as error:
         raise UserError(f"{endpoint} cannot be reached: {error}") from None

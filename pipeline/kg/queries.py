@@ -1,9 +1,9 @@
-"""The SPARQL texts that a graph server is asked, and how its tab-separated results are read (methods.md §8.3, §8.6).
+"""Writes SPARQL queries and parses their tab-separated results (specification §8.3, §8.6).
 
-A text asks about many ids at once, in one of three equivalent styles, because servers differ in which they answer
-well. Ids and relations enter as percent-encoded IRIs and names as escaped literals, so no string can change what a
-text means. Virtuoso prints IRIs and texts alike in tab-separated form (measured faster than JSON), so a column that
-may hold either comes with its kind, datatype and language; with those the form loses nothing.
+A query asks about many ids at once, in one of three equivalent styles, because servers differ in the styles that they
+answer correctly and fast. Ids and relations are percent-encoded IRIs, and names are escaped literals, so that no string
+can change the meaning of a query. In tab-separated results, which are faster than JSON, Virtuoso writes IRIs and
+texts alike. Therefore a column that may contain both comes with columns for its kind, datatype and language.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from pipeline.errors import ServiceError
-from pipeline.kg.candidates import Candidate
-from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE
-from pipeline.kg.port import Hop
+from pipeline.kg.interface import Hop
+from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
+from pipeline.kg.node_order import Candidate
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.terms import Terms, literal
+from pipeline.rdf_terms import Terms, literal
 from pipeline.types import EntityId, LiteralNode
 
 Style: TypeAlias = Literal["values", "filter_in", "union"]
 Row: TypeAlias = tuple[str, ...]
 
 OUT, IN = "1", "0"
-"""What the direction column holds."""
+"""Values of the direction column."""
 TRUE = frozenset({"1", "true"})
-"""What an "is literal" column holds for a literal."""
+"""Values of an "is literal" column for a literal."""
 
 _IN_ORDER = 'define sql:select-option "order" '
-"""Has Virtuoso join from left to right, beginning at the ids asked about; else it may scan a whole graph instead."""
+"""Makes Virtuoso join from left to right, starting at the given ids. Otherwise it may scan the whole graph."""
 
 _NODE = "?t, (isLITERAL(?t) AS ?x), (DATATYPE(?t) AS ?k), (LANG(?t) AS ?l)"
-"""A node and what tells an IRI from a literal. (For Virtuoso even an IRI can have a datatype.)"""
+"""A node and the columns that distinguish IRIs from literals. (In Virtuoso even an IRI can have a datatype.)"""
 _NODE_ORDER = "isLITERAL(?t) STR(?t) LANG(?t)"
 # No FILTER(isIRI) or FILTER(isLITERAL) in a union: Virtuoso 7.2.5 fails on some of them (error SP031).
 _ENGLISH = 'FILTER(LANG(?n) = "" || LANGMATCHES(LANG(?n), "en"))'
@@ -42,28 +42,28 @@ _ENGLISH = 'FILTER(LANG(?n) = "" || LANGMATCHES(LANG(?n), "en"))'
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be sent whole, or page by page in a fixed order when the server would cut its result."""
+    """A query that can be sent as one, or page by page in a fixed order if the server would cut its result."""
 
     columns: str
-    """What is selected, with commas between: variables, and expressions `(… AS ?v)`."""
+    """The selected variables and expressions `(… AS ?v)`, separated by commas."""
     where: str
     order: str
     distinct: bool = False
     prefix: str = ""
-    """What comes before `SELECT`: the server's own options."""
+    """Server-specific options before `SELECT`."""
     graph: str = ""
-    """The `FROM` clause, or nothing."""
+    """The `FROM` clause, or an empty text."""
 
     def text(self, limit: int) -> str:
-        """At most `limit` rows, in any order."""
+        """Return the query for at most `limit` rows in any order."""
         return f"{self.prefix}{self._select} {self.graph}WHERE {{ {self.where} }} LIMIT {limit}"
 
     def page(self, limit: int, offset: int) -> str:
-        """`limit` rows from `offset` on, in byte order."""
+        """Return the query for `limit` rows from `offset` on, in byte order."""
         ordered = f"WHERE {{ {self.where} }} ORDER BY {self.order}"
         if not offset:
             return f"{self.prefix}{self._select} {self.graph}{ordered} LIMIT {limit}"
-        # Virtuoso refuses to sort for an OFFSET beyond 10,000, except inside a nested query.
+        # Virtuoso refuses to sort for an OFFSET above 10,000, except in a nested query.
         variables = " ".join(column.rstrip(")").split()[-1] for column in self.columns.split(", "))
         nested = f"{{ {{ {self._select} {ordered} }} }}"
         return f"{self.prefix}SELECT {variables} {self.graph}WHERE {nested} LIMIT {limit} OFFSET {offset}"
@@ -75,22 +75,22 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Writes the queries for one graph and one kind of server. Rows come back with the columns named per method."""
+    """Writer of queries for one graph and one kind of server. Each method names the columns of its result."""
 
     terms: Terms
     style: Style = "values"
     virtuoso: bool = False
-    """The server understands Virtuoso's own options."""
+    """Whether the server understands Virtuoso's options."""
     graph: str | None = None
-    """IRI of the named graph to ask; None asks all."""
+    """IRI of the named graph to query; None queries all graphs."""
     hidden: RelationFilter = field(default_factory=RelationFilter)
-    """Relations that the server may leave out."""
+    """The filter whose dropped domains are excluded on the server."""
 
     def relations(self, ids: Sequence[EntityId]) -> Query:
         """Columns: entity, relation, direction.
 
-        Each direction is made distinct on its own, which Virtuoso answers from an index of (object, relation) pairs:
-        0.1 s at a hub of three million incoming edges, where one DISTINCT over the union took 4 s.
+        Each direction has its own DISTINCT, which Virtuoso answers from an index of (object, relation) pairs: in 0.1 s
+        at a hub of three million incoming edges, where one DISTINCT over the union took 4 s.
         """
         entities = self._iris(ids)
         outgoing = f"SELECT DISTINCT ?e ?r ({OUT} AS ?d) {{ {self._over(('?e',), entities, '?e ?r ?o')} }}"
@@ -112,7 +112,7 @@ class Queries:
         return self._query(f"?e, ?r, ?d, {_NODE}", " UNION ".join(parts), f"STR(?e) STR(?r) ?d {_NODE_ORDER}")
 
     def english_names(self, ids: Sequence[EntityId]) -> Query:
-        """Columns: entity, text, language. Names in English or in no language."""
+        """Columns: entity, text, language. Names in English or without a language."""
         found = self._over(("?e",), self._iris(ids), f"?e {self._iri(NAME)} ?n {_ENGLISH}")
         return self._query("?e, ?n, (LANG(?n) AS ?l)", found, "STR(?e) STR(?n) LANG(?n)")
 
@@ -132,9 +132,9 @@ class Queries:
         return self._query("?e, ?c, (isLITERAL(?c) AS ?x)", found, "STR(?e) STR(?c)")
 
     def named(self, names: Sequence[tuple[int, str]]) -> Query:
-        """Columns: number of the name, entity. Entities that have a name, in English or in no language.
+        """Columns: number of the name, entity. Entities with exactly this name, in English or without a language.
 
-        Always in the style `union`: VALUES of literals drops rows on Virtuoso 7.2.5 and refuses long ones.
+        Always in the style `union`: with literals in VALUES, Virtuoso 7.2.5 loses rows and refuses long literals.
         """
         found = (
             f"{{ ?e {self._iri(NAME)} {literal(LiteralNode(name, lang=lang))} BIND({number} AS ?i) }}"
@@ -153,11 +153,11 @@ class Queries:
         return self._query(f"?e, ?r, {_NODE}", found, f"STR(?e) STR(?r) {_NODE_ORDER}")
 
     def any_facts(self) -> Query:
-        """Columns: entity, relation, entity. Any facts between entities."""
+        """Columns: entity, relation, entity. Arbitrary facts between entities."""
         return self._query("?e, ?r, ?t", "?e ?r ?t FILTER(isIRI(?t))", "STR(?e) STR(?r) STR(?t)")
 
     def count_any_facts(self, most: int) -> Query:
-        """Columns: number of rows, up to `most`, that `any_facts` has."""
+        """Columns: number of rows of `any_facts`, at most `most`."""
         some = f"{{ SELECT ?e WHERE {{ {self.any_facts().where} }} LIMIT {most} }}"
         return self._query("?n", f"{{ SELECT (COUNT(*) AS ?n) WHERE {{ {some} }} }}", "?n")
 
@@ -176,7 +176,7 @@ class Queries:
         return [(self._iri(name),) for name in names]
 
     def _over(self, variables: Row, rows: Sequence[Row], pattern: str) -> str:
-        """The pattern, with the variables ranging over the rows."""
+        """Return the pattern with the variables bound to each of the rows."""
         if self.style == "values":
             terms = " ".join(f"({' '.join(row)})" for row in rows)
             return f"VALUES ({' '.join(variables)}) {{ {terms} }} {pattern}"
@@ -195,16 +195,16 @@ class Queries:
 
 
 def node_cells(cells: Sequence[str]) -> Candidate:
-    """Read the four columns of a node: text, is literal, datatype, language."""
+    """Return the node of four columns: text, is literal, datatype, language."""
     text, is_literal, datatype, lang = cells
     return Candidate.from_literal(text, datatype, lang) if is_literal in TRUE else Candidate(False, text)
 
 
 def parse_tsv(body: bytes) -> list[Row]:
-    """The rows of a tab-separated result: the lexical form of each term, an empty text for an unbound one.
+    """Return the rows of a tab-separated result: the lexical form of each term, an empty text for an unbound one.
 
-    Reads Virtuoso's dialect (every IRI and text in quotes, quotes doubled, line ends as they are) and that of the W3C.
-    Raises ServiceError for anything else.
+    Reads the dialects of Virtuoso (IRIs and texts in quotes, quotes doubled, line ends unescaped) and of the W3C.
+    Raises ServiceError for other formats.
     """
     text = body.decode("utf-8", errors="surrogatepass")
     header, newline, text = text.partition("\n")
@@ -213,7 +213,7 @@ def parse_tsv(body: bytes) -> list[Row]:
     cells = (_virtuoso_cells if header.startswith('"') else _standard_cells)(text)
     columns = header.count("\t") + 1
     if not newline or len(cells) % columns:
-        raise ServiceError(f"a graph server sent no tab-separated result but {body[:200]!r}")
+        raise ServiceError(f"a graph server did not send a tab-separated result, but {body[:200]!r}")
     return list(zip(*[iter(cells)] * columns, strict=True))
 
 
@@ -239,12 +239,12 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _bound(variables: Sequence[str], row: Sequence[str], pattern: str) -> str:
-    """The pattern with the row's terms in the place of the variables, which are bound to them afterwards."""
+    """Return the pattern with the row's terms instead of the variables, which are bound to them afterwards."""
     for variable, term in zip(variables, row, strict=True):
         pattern = f"{pattern.replace(variable, term)} BIND({term} AS {variable})"
     return pattern
 
 
 def _regex(text: str) -> str:
-    """The text as a regular expression inside a SPARQL string."""
+    """Return the text as a regular expression inside a SPARQL string."""
     return re.sub(r"[^A-Za-z0-9/:]", lambda match: f"[{match[0]}]", text)

@@ -1,8 +1,7 @@
-"""`kg=sparql`: a graph behind one or more replicated SPARQL endpoints, such as Freebase in Virtuoso (methods.md §8).
+"""`kg=sparql`: a graph behind one or more replicated SPARQL endpoints, such as Freebase in Virtuoso (specification §8).
 
-A lookup passes the memo, which gathers what all questions ask at the moment into buckets; a bucket becomes one query
-here, goes through the pool, and comes back complete or is asked for again in parts. Nothing here trusts a result to be
-whole because it looks so.
+A `BatchLoader` collects the lookups of all questions into batches. Each batch becomes one query, which `SparqlClient`
+sends to a server. A result that may be incomplete is asked for again in parts.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from pipeline.kg.candidates import Candidate, keep_first
-from pipeline.kg.memo import Fetched, Lookup
-from pipeline.kg.naming import ALIAS, NAME, Naming, best_name, find_mediators
-from pipeline.kg.pool import Pool, check_endpoint
-from pipeline.kg.port import Batch, Hop, Neighbours, batch
+from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
+from pipeline.kg.interface import Batch, Hop, Neighbours, batch
+from pipeline.kg.labels import ALIAS, NAME, LabelCandidate, best_name, find_mediators
+from pipeline.kg.node_order import Candidate, keep_first
+from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import IN, OUT, TRUE, Queries, Row, Style, node_cells
-from pipeline.kg.reader import Reader, Tally
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.survey import survey
-from pipeline.kg.terms import FREEBASE, Terms
-from pipeline.traffic import Traffic
-from pipeline.types import Direction, EntityId, LiteralNode, Question, Relation
+from pipeline.kg.server_check import check_servers
+from pipeline.kg.sparql_client import SparqlClient, check_endpoint
+from pipeline.net.server_stats import ServerStats
+from pipeline.rdf_terms import FREEBASE, Terms
+from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Question, Relation
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _NAMES_PER_QUERY = 20
-"""A query by name has two branches per name, and Virtuoso takes a millisecond to compile each."""
+"""A query by name has two branches per name, each of which takes Virtuoso a millisecond to compile."""
 _DIRECTION: dict[str, Direction] = {OUT: "out", IN: "in"}
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class SparqlGraph:
-    """A replicated graph server. The fields are described in `conf/kg/sparql.yaml`."""
+    """A graph on replicated servers. The fields are described in `conf/kg/sparql.yaml`."""
 
-    endpoints: Annotated[tuple[str, ...], Field(min_length=1)]
+    endpoints: Annotated[tuple[str, ...], Field(min_length=1), RUNTIME_ONLY]
     namespace: str = FREEBASE
     opaque_ids: str = r"[mg]\."
     default_graph: str | None = None
@@ -49,93 +48,92 @@ class SparqlGraph:
     keep_literals: bool = True
     keep_user: bool = False
     keep_notable_types: bool = False
-    values_style: Style | Literal["auto"] = "auto"
-    values_chunk: PositiveInt = 100
-    max_inflight: PositiveInt = 8
-    max_neighbours: PositiveInt = 500
-    coalesce_ms: NonNegativeFloat = 2.0
-    memo_entries: PositiveInt = 200_000
-    timeout_s: PositiveFloat = 60.0
-    retries: NonNegativeInt = 8
-    hedge: Annotated[float, Field(gt=0, lt=1)] | None = 0.99
+    values_style: Annotated[Style | Literal["auto"], RUNTIME_ONLY] = "auto"
+    values_chunk: Annotated[PositiveInt, RUNTIME_ONLY] = 100
+    max_inflight: Annotated[PositiveInt, RUNTIME_ONLY] = 8
+    max_neighbours: Annotated[PositiveInt, RUNTIME_ONLY] = 500
+    batch_window_ms: Annotated[NonNegativeFloat, RUNTIME_ONLY] = 2.0
+    cache_size: Annotated[PositiveInt, RUNTIME_ONLY] = 200_000
+    timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 60.0
+    retries: Annotated[NonNegativeInt, RUNTIME_ONLY] = 8
+    hedge: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, RUNTIME_ONLY] = 0.99
 
     def __post_init__(self) -> None:
-        for url in self.endpoints:  # before a run folder is made
+        for url in self.endpoints:  # before a run folder is created
             check_endpoint(url)
 
     async def __aenter__(self) -> Self:
-        """Connect and learn what the servers hold. Raises UserError when none answers or they hold different graphs."""
+        """Connect and check the servers. Raises UserError if none answers or they hold different graphs."""
         self._terms = Terms(self.namespace, self.opaque_ids)
         self._filter = RelationFilter(self.keep_user, self.keep_notable_types)
-        self._pool = Pool(
+        self._client = SparqlClient(
             self.endpoints,
             max_inflight=self.max_inflight,
             timeout_s=self.timeout_s,
             retries=self.retries,
             hedge=self.hedge,
         )
-        await self._pool.__aenter__()
+        await self._client.__aenter__()
         try:
-            await self._learn()
+            await self._check_servers()
         except BaseException:
-            await self._pool.__aexit__()
+            await self._client.__aexit__()
             raise
-        self._shown: dict[str, str | None] = {}
-        """Relation names by IRI; None for the hidden ones."""
-        wait_s = self.coalesce_ms / 1000
-        size, entries = self.values_chunk, self.memo_entries
-        self._relations = Lookup(self._fetch_relations, size=size, wait_s=wait_s, entries=entries)
-        self._neighbours = Lookup(self._fetch_neighbours, size=size, wait_s=wait_s, entries=entries)
-        self._labels = Lookup(self._fetch_labels, size=size, wait_s=wait_s, entries=entries)
-        self._types = Lookup(self._fetch_types, size=size, wait_s=wait_s, entries=entries)
-        self._named = Lookup(self._fetch_named, size=_NAMES_PER_QUERY, wait_s=wait_s, entries=entries)
+        self._names_shown: dict[str, str | None] = {}
+        """Relation names by IRI; None for filtered relations."""
+        self._relations = self._loader(self._fetch_relations)
+        self._neighbours = self._loader(self._fetch_neighbours)
+        self._labels = self._loader(self._fetch_labels)
+        self._types = self._loader(self._fetch_types)
+        self._named = self._loader(self._fetch_named, batch_size=_NAMES_PER_QUERY)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for lookup in (self._relations, self._neighbours, self._labels, self._types, self._named):
-            await lookup.close()
-        await self._pool.__aexit__()
+        for loader in (self._relations, self._neighbours, self._labels, self._types, self._named):
+            await loader.close()
+        await self._client.__aexit__()
 
     @property
-    def traffic(self) -> list[Traffic]:
-        """Of each endpoint."""
-        return [endpoint.traffic for endpoint in self._pool.endpoints]
+    def server_stats(self) -> list[ServerStats]:
+        """Statistics of each server."""
+        return self._client.server_stats
 
     def for_question(self, question: Question) -> Self:
         return self
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        """Distinct relations at each entity, both directions, after the relation filter (§8.4)."""
         return await self._relations(ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
-        """The first `limit` nodes of each hop in the byte order of their IRIs and texts, sorted as the port says."""
         found = await self._neighbours([(hop, limit) for hop in hops])
-        return _first_of_key(found)
+        return _without_limits(found)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        """The name of each entity by the order of §8.5; a node that is a name carries itself."""
         return await self._labels(ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        """Whether each entity is a mediator by the rule of §8.5, from the lookups of types, labels and relations."""
         return await find_mediators(self, ids, self._terms, self._mediator_types)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
-        """At most `limit` entities with this very name in English or in no language, or whose id is the name."""
         found = await self._named([(name, limit) for name in names])
-        return _first_of_key(found)
+        return _without_limits(found)
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
-        """The types of each entity."""
         return await self._types(ids)
 
     async def vocabulary(self) -> list[str]:
-        """All relation names after the filter, as counted when the graph was opened."""
         return sorted(relation for relation in self._counts if self._filter.keeps(relation))
 
-    async def _learn(self) -> None:
-        virtuoso = all(endpoint.server.startswith("Virtuoso") for endpoint in self._pool.endpoints if endpoint.healthy)
+    def _loader(self, fetch: Fetch[K, V], batch_size: int | None = None) -> BatchLoader[K, V]:
+        return BatchLoader(
+            fetch,
+            batch_size=batch_size or self.values_chunk,
+            window_s=self.batch_window_ms / 1000,
+            cache_size=self.cache_size,
+        )
+
+    async def _check_servers(self) -> None:
+        virtuoso = all(server.software.startswith("Virtuoso") for server in self._client.healthy_servers)
         queries = Queries(
             self._terms,
             virtuoso=virtuoso,
@@ -143,56 +141,57 @@ class SparqlGraph:
             hidden=self._filter,
         )
         style = None if self.values_style == "auto" else self.values_style
-        self.learned = learned = await survey(self._pool, queries, style=style, snapshot=self.snapshot)
-        self._pool.admit_by(partial(learned.misfit, self._pool))
-        self._queries = learned.queries
-        self._reader = Reader(self._pool.ask, learned.row_limit)
-        self._counts = learned.counts
-        self._mediator_types = learned.mediator_types
-        self.fingerprint: str = learned.fingerprint
+        checked = self._client.healthy_servers
+        self.check = check = await check_servers(self._client, queries, style=style, snapshot=self.snapshot)
+        self._client.admit_by(partial(check.incompatibility, self._client), checked)
+        self._queries = check.queries
+        self._reader = ResultReader(self._client.ask, check.row_limit)
+        self._counts = check.counts
+        self._mediator_types = check.mediator_types
+        self.fingerprint: str = check.fingerprint
 
     async def _fetch_relations(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[Relation]]:
-        tally, iris = Tally(), self._iris(ids)
+        cost, iris = LookupCost(), self._iris(ids)
         found: defaultdict[EntityId, set[Relation]] = defaultdict(set)
         for entity, relation, direction in await self._reader.complete(
-            self._queries.relations, list(iris.values()), tally
+            self._queries.relations, list(iris.values()), cost
         ):
             if (name := self._shown_name(relation)) is not None:
                 found[iris[entity]].add(Relation(name, _DIRECTION[direction]))
-        return _fetched({id: sorted(found[id]) for id in ids}, tally)
+        return _fetched({id: sorted(found[id]) for id in ids}, cost)
 
     async def _fetch_neighbours(self, asked: Sequence[tuple[Hop, int]]) -> Fetched[tuple[Hop, int], Neighbours]:
         limits: dict[Hop, int] = {}
         for hop, limit in asked:
             if self._terms.storable(hop[0]) and self._terms.storable(hop[1].name):
                 limits[hop] = max(limit, limits.get(hop, 0))
-        tally = Tally()
-        found = await self._nodes(limits, tally)
+        cost = LookupCost()
+        found = await self._nodes(limits, cost)
         return _fetched(
-            {(hop, limit): keep_first(found.get(hop, ()), limit, self._terms) for hop, limit in asked}, tally
+            {(hop, limit): keep_first(found.get(hop, ()), limit, self._terms) for hop, limit in asked}, cost
         )
 
-    async def _nodes(self, limits: Mapping[Hop, int], tally: Tally) -> dict[Hop, list[Candidate]]:
-        """All nodes of each hop, or at least the first `limit + 1` of a hop that has many."""
+    async def _nodes(self, limits: Mapping[Hop, int], cost: LookupCost) -> dict[Hop, list[Candidate]]:
+        """Return all nodes of each hop, or at least the first `limit + 1` of a large hop."""
         if not limits:
             return {}
         hops = list(limits)
-        rows, whole = await self._reader.rows(self._queries.neighbours(hops), tally)
+        rows, complete = await self._reader.rows(self._queries.neighbours(hops), cost)
         found = self._by_hop(hops, rows)
-        if whole:
+        if complete:
             return found
-        # The result was cut, anywhere. What is seen to be large is fetched alone and in order, the rest again.
+        # The result was cut at an unknown row. Large hops are fetched alone and in order, the others again.
         large = {hop for hop in hops if len(found[hop]) > self.max_neighbours or len(hops) == 1}
         rest = [hop for hop in hops if hop not in large]
         middle = len(rest) if large else len(rest) // 2
         parts = [
-            *(self._large(hop, limits[hop], tally) for hop in large),
-            *(self._nodes({hop: limits[hop] for hop in part}, tally) for part in (rest[:middle], rest[middle:])),
+            *(self._large_hop(hop, limits[hop], cost) for hop in large),
+            *(self._nodes({hop: limits[hop] for hop in part}, cost) for part in (rest[:middle], rest[middle:])),
         ]
         return {hop: nodes for part in await asyncio.gather(*parts) for hop, nodes in part.items()}
 
-    async def _large(self, hop: Hop, limit: int, tally: Tally) -> dict[Hop, list[Candidate]]:
-        rows = await self._reader.ordered(self._queries.neighbours([hop]), tally, at_least=limit + 1)
+    async def _large_hop(self, hop: Hop, limit: int, cost: LookupCost) -> dict[Hop, list[Candidate]]:
+        rows = await self._reader.ordered(self._queries.neighbours([hop]), cost, at_least=limit + 1)
         return self._by_hop([hop], rows)
 
     def _by_hop(self, hops: Sequence[Hop], rows: Sequence[Row]) -> dict[Hop, list[Candidate]]:
@@ -201,68 +200,68 @@ class SparqlGraph:
         found: dict[Hop, list[Candidate]] = {hop: [] for hop in hops}
         for entity, relation, direction, *node in rows:
             candidate = node_cells(node)
-            # Literals sort last, so leaving them out here takes no entity from an ordered result that was cut.
+            # Literals sort last, so dropping them here loses no entity of an ordered result that was cut.
             if self.keep_literals or not candidate.is_literal:
                 found[key[entity, relation, _DIRECTION[direction]]].append(candidate)
         return found
 
     async def _fetch_labels(self, ids: Sequence[EntityId]) -> Fetched[EntityId, str | None]:
-        tally = Tally()
-        texts: defaultdict[EntityId, list[Naming]] = defaultdict(list)
+        cost = LookupCost()
+        texts: defaultdict[EntityId, list[LabelCandidate]] = defaultdict(list)
         if not self._counts.keys().isdisjoint({NAME, ALIAS}):
             iris = self._iris(ids)
             for entity, text, lang in await self._reader.complete(
-                self._queries.english_names, list(iris.values()), tally
+                self._queries.english_names, list(iris.values()), cost
             ):
                 texts[iris[entity]].append((NAME, LiteralNode(text, lang=lang or None)))
             unnamed = [id for id in iris.values() if id not in texts]
-            rows = await self._reader.complete(self._queries.other_names, unnamed, tally)
+            rows = await self._reader.complete(self._queries.other_names, unnamed, cost)
             for entity, text, lang, relation, is_literal in rows:
                 if is_literal in TRUE:
-                    naming = ALIAS if relation == self._terms.to_iri(ALIAS) else NAME
-                    texts[iris[entity]].append((naming, LiteralNode(text, lang=lang or None)))
+                    kind = ALIAS if relation == self._terms.to_iri(ALIAS) else NAME
+                    texts[iris[entity]].append((kind, LiteralNode(text, lang=lang or None)))
         names = {id: best_name(texts[id]) for id in ids}
-        return _fetched({id: self._terms.own_name(id) if name is None else name for id, name in names.items()}, tally)
+        return _fetched({id: self._terms.own_name(id) if name is None else name for id, name in names.items()}, cost)
 
     async def _fetch_types(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[str]]:
-        tally, iris = Tally(), self._iris(ids)
+        cost, iris = LookupCost(), self._iris(ids)
         found: defaultdict[EntityId, set[str]] = defaultdict(set)
-        for entity, type, is_literal in await self._reader.complete(self._queries.types, list(iris.values()), tally):
+        for entity, type, is_literal in await self._reader.complete(self._queries.types, list(iris.values()), cost):
             if is_literal not in TRUE and (name := self._terms.from_iri(type)) is not None:
                 found[iris[entity]].add(name)
-        return _fetched({id: sorted(found[id]) for id in ids}, tally)
+        return _fetched({id: sorted(found[id]) for id in ids}, cost)
 
     async def _fetch_named(self, asked: Sequence[tuple[str, int]]) -> Fetched[tuple[str, int], list[EntityId]]:
-        tally = Tally()
+        cost = LookupCost()
         names = list(dict.fromkeys(name for name, _ in asked))
         numbered = [(number, name) for number, name in enumerate(names) if self._terms.storable(LiteralNode(name))]
         found: defaultdict[str, set[EntityId]] = defaultdict(set)
-        for number, entity in await self._reader.complete(self._queries.named, numbered, tally):
+        for number, entity in await self._reader.complete(self._queries.named, numbered, cost):
             if (id := self._terms.from_iri(entity)) is not None:
                 found[names[int(number)]].add(id)
         nodes = await self._relations([name for name in names if self._terms.own_name(name) is not None])
-        tally.queries += nodes.queries
+        cost.queries += nodes.queries
         for name, relations in nodes.items():
             if relations:
                 found[name].add(name)
-        return _fetched({(name, limit): sorted(found[name])[:limit] for name, limit in asked}, tally)
+        return _fetched({(name, limit): sorted(found[name])[:limit] for name, limit in asked}, cost)
 
     def _iris(self, ids: Sequence[EntityId]) -> dict[str, EntityId]:
-        """The ids that a store can hold, by their IRIs."""
+        """Return the storable ids by their IRIs."""
         return {self._terms.to_iri(id): id for id in ids if self._terms.storable(id)}
 
     def _shown_name(self, relation: str) -> str | None:
-        """The name behind a relation's IRI, or None when it is not to be shown."""
-        if relation not in self._shown:
+        """Return the name of a relation by its IRI; None if the relation is filtered."""
+        if relation not in self._names_shown:
             name = self._terms.from_iri(relation)
-            self._shown[relation] = name if name is not None and self._filter.keeps(name) else None
-        return self._shown[relation]
+            self._names_shown[relation] = name if name is not None and self._filter.keeps(name) else None
+        return self._names_shown[relation]
 
 
-def _fetched(values: dict[K, V], tally: Tally) -> Fetched[K, V]:
-    return Fetched(values, tally.queries, tally.endpoint)
+def _fetched(values: dict[K, V], cost: LookupCost) -> Fetched[K, V]:
+    return Fetched(values, cost.queries, cost.endpoint)
 
 
-def _first_of_key(found: Batch[tuple[K, int], V]) -> Batch[K, V]:
-    """Answers by what was asked, without the limit."""
+def _without_limits(found: Batch[tuple[K, int], V]) -> Batch[K, V]:
+    """Return the values by hop or name, without the limit in the key."""
     return batch({key: value for (key, _), value in found.items()}, queries=found.queries, endpoint=found.endpoint)

@@ -1,27 +1,30 @@
-"""A small graph in memory, answering as every other backend does: what `kg=subgraph` makes of one question's facts."""
+"""An in-memory index of a small graph, which `kg=subgraph` builds from the facts of one question."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from pipeline.kg.candidates import Candidate, keep_first
-from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE, Naming, best_name, is_true
-from pipeline.kg.port import Hop, Neighbours, node_order
+from pipeline.kg.interface import Hop, Neighbours, node_order
+from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, LabelCandidate, best_name, is_true
+from pipeline.kg.node_order import Candidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.terms import Terms, literal_node
+from pipeline.rdf_terms import Terms, literal_node
 from pipeline.types import Direction, EntityId, LiteralNode, Node, Relation, Triple
 
 
 class TripleIndex:
-    """A directed multigraph: per node and direction, the sorted nodes that each relation leads to."""
+    """A directed multigraph: per node and direction, the sorted nodes that each relation leads to.
+
+    The lookups are those of `KnowledgeGraph`, for one argument.
+    """
 
     def __init__(
-        self, triples: Iterable[Triple], *, terms: Terms, shown: RelationFilter, keep_literals: bool = True
+        self, triples: Iterable[Triple], *, terms: Terms, relation_filter: RelationFilter, keep_literals: bool = True
     ) -> None:
-        """Index the facts; a repeated one counts once, and one whose head is a literal is left out."""
+        """Index the facts. Duplicates count once; facts with a literal as head are skipped."""
         self.terms = terms
-        self._shown = shown
+        self._filter = relation_filter
         self._keep_literals = keep_literals
         edges: defaultdict[tuple[Node, Direction], defaultdict[str, set[Node]]]
         edges = defaultdict(lambda: defaultdict(set))
@@ -36,17 +39,15 @@ class TripleIndex:
         }
 
     def relations(self, id: EntityId) -> list[Relation]:
-        """The relations at an entity, after the filter."""
         directions: tuple[Direction, ...] = ("in", "out")
         return sorted(
             Relation(name, direction)
             for direction in directions
             for name in self._edges.get((id, direction), ())
-            if self._shown.keeps(name)
+            if self._filter.keeps(name)
         )
 
     def neighbours(self, hop: Hop, limit: int) -> Neighbours:
-        """The first `limit` nodes that a hop leads to."""
         id, (name, direction) = hop
         nodes = self._nodes(id, direction, name)
         if not self._keep_literals:
@@ -56,8 +57,7 @@ class TripleIndex:
         return keep_first(map(self._candidate, nodes), limit, self.terms)
 
     def label(self, id: EntityId) -> str | None:
-        """The name by the order of methods.md §8.5; a node that is a name carries itself."""
-        texts: list[Naming] = [
+        texts: list[LabelCandidate] = [
             (relation, node)
             for relation in (NAME, ALIAS)
             for node in self._nodes(id, "out", relation)
@@ -67,7 +67,6 @@ class TripleIndex:
         return self.terms.own_name(id) if name is None else name
 
     def find_by_name(self, name: str, limit: int) -> list[EntityId]:
-        """The entities that carry this very name, in English or in no language, or whose id it is."""
         found = {
             id
             for lang in ("en", None)
@@ -79,11 +78,10 @@ class TripleIndex:
         return sorted(found)[:limit]
 
     def types(self, id: EntityId) -> list[str]:
-        """The types of an entity."""
         return [node for node in self._nodes(id, "out", TYPE) if isinstance(node, str)]
 
     def mediator_types(self) -> frozenset[str]:
-        """The types whose instances are mediators."""
+        """Return the types whose instances are mediators."""
         return frozenset(
             node
             for (node, direction), relations in self._edges.items()
@@ -92,8 +90,7 @@ class TripleIndex:
         )
 
     def vocabulary(self) -> list[str]:
-        """All relation names after the filter."""
-        return sorted({name for relations in self._edges.values() for name in relations if self._shown.keeps(name)})
+        return sorted({name for relations in self._edges.values() for name in relations if self._filter.keeps(name)})
 
     def _nodes(self, node: Node, direction: Direction, relation: str) -> tuple[Node, ...]:
         return self._edges.get((node, direction), {}).get(relation, ())

@@ -1,8 +1,8 @@
-"""Local Virtuoso 7 servers: one database built by bulk load, and any number of replicas that serve copies of it.
+"""Runs Virtuoso 7 servers on this machine: builds a database by bulk load and serves replicas of it.
 
-Servers bind to 127.0.0.1 only. They keep Virtuoso's well-known `dba`/`dba` account, which is reachable from this
-machine alone; SPARQL over HTTP is anonymous and cannot write. A server is stopped by its process id, and dies with the
-thread that started it, so nothing outlives a killed run.
+Servers bind to 127.0.0.1 only. They keep Virtuoso's default `dba`/`dba` account, which is reachable only from this
+machine. SPARQL over HTTP is anonymous and cannot write. A server ends with the thread that started it, so that it
+never outlives a killed run.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ import pydantic.dataclasses
 from pydantic import ConfigDict, PositiveFloat, PositiveInt
 
 from pipeline.errors import UserError
-from pipeline.local_server import LOOPBACK, LocalServer, answers, free_ports
+from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports
 
 GRAPH = "urn:kgqa:graph"
-"""The named graph that holds the loaded triples. A query without a graph sees the server's system graphs as well."""
+"""The named graph of the loaded triples. A query without a graph also sees the server's system graphs."""
 
 DATABASE_FILE = "virtuoso.db"
 
-_START_SECONDS = 600
+_START_TIMEOUT_S = 600
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class ServerSettings:
-    """What a server may use; the defaults suit a graph of a few million triples."""
+class VirtuosoConfig:
+    """Resources and limits of a server. The defaults suit a graph of a few million triples."""
 
     memory_gb: PositiveFloat = 0.5
-    """Memory for page buffers. Give all replicas together two thirds of the machine (methods.md §8.8)."""
+    """Memory for page buffers. Give all replicas together two thirds of the machine's memory (specification §8.8)."""
     threads: PositiveInt = 16
     """Requests answered at the same time."""
     max_rows: PositiveInt = 100_000
-    """`ResultSetMaxRows`: longer results are cut by the server, which a client has to notice (methods.md §8.6)."""
+    """`ResultSetMaxRows`: the server cuts longer results, which clients must detect (specification §8.6)."""
     query_timeout_s: PositiveInt = 120
-    """`MaxQueryExecutionTime`: after it the server returns what it has, marked as partial."""
+    """`MaxQueryExecutionTime`: afterwards the server returns a partial result and marks it as partial."""
 
 
 @dataclass(slots=True)
-class Server(LocalServer):
-    """One `virtuoso-t` process over the database in `folder`. Raises UserError when Virtuoso is not installed."""
+class VirtuosoServer(SubprocessServer):
+    """One `virtuoso-t` process that serves the database in `folder`."""
 
     folder: Path
-    """Holds the database file (made when missing), the generated `virtuoso.ini` and `server.log`."""
-    settings: ServerSettings = field(default_factory=ServerSettings)
+    """The folder of the database file (created if missing), the generated `virtuoso.ini` and `server.log`."""
+    config: VirtuosoConfig = field(default_factory=VirtuosoConfig)
     readable: tuple[Path, ...] = ()
-    """Folders that `load` may read files from (`DirsAllowed`)."""
+    """Folders from which `load` may read files (`DirsAllowed`)."""
     http_port: int = 0
-    """Chosen from the free ports at the first start, as is `sql_port`."""
+    """Chosen at the first start from the free ports, as is `sql_port`."""
     sql_port: int = 0
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
-        """The SPARQL endpoint, as `kg.endpoints` takes it."""
+        """The URL of the SPARQL endpoint, as in `kg.endpoints`."""
         return f"http://{LOOPBACK}:{self.http_port}/sparql"
 
     @property
@@ -74,7 +74,7 @@ class Server(LocalServer):
     def start(self) -> None:
         """Start the server and return once it answers a query.
 
-        Raises UserError when another server runs in the same folder, or with the log's end.
+        Raises UserError if Virtuoso is not installed, if another server runs in the same folder, or if the start fails.
         """
         _require_virtuoso()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ class Server(LocalServer):
     def load(self, files: Sequence[Path], graph: str = GRAPH) -> None:
         """Bulk load N-Triples files (plain or gzip) and write a checkpoint.
 
-        Raises UserError with Virtuoso's own words when a file cannot be loaded.
+        Raises UserError with Virtuoso's message if a file cannot be loaded.
         """
         adds = "".join(f"ld_add('{_sql(str(file.resolve()))}', '{_sql(graph)}'); " for file in files)
         self._isql(f"{adds}rdf_loader_run(); checkpoint;")
@@ -113,12 +113,12 @@ class Server(LocalServer):
 
     def _wait_until_healthy(self) -> bool:
         assert self.process is not None
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 self.kill()
                 return False
-            # The log is looked at first: until it says so, another program may be the one that answers at this port.
+            # The log comes first: until it reports success, another program may be answering at this port.
             if "Server online" in self._log() and is_healthy(self.endpoint):
                 return True
             time.sleep(0.05)
@@ -137,50 +137,50 @@ class Server(LocalServer):
         return (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
 
     def _ini(self) -> str:
-        # 85,000 pages of 8 KB per GB of memory is the ratio that Virtuoso's own sample configuration uses.
-        buffers = int(85_000 * self.settings.memory_gb)
+        # 85,000 pages of 8 KB per GB of memory is the ratio of Virtuoso's sample configuration.
+        buffers = int(85_000 * self.config.memory_gb)
         return _INI.format(
             sql=f"{LOOPBACK}:{self.sql_port}",
             http=f"{LOOPBACK}:{self.http_port}",
             readable=", ".join(str(folder.resolve()) for folder in self.readable),
             buffers=buffers,
             dirty=buffers * 3 // 4,
-            threads=self.settings.threads,
-            connections=self.settings.threads + 4,
-            rows=self.settings.max_rows,
-            timeout=self.settings.query_timeout_s,
+            threads=self.config.threads,
+            connections=self.config.threads + 4,
+            rows=self.config.max_rows,
+            timeout=self.config.query_timeout_s,
         )
 
 
-def build_database(files: Sequence[Path], folder: Path, settings: ServerSettings | None = None) -> None:
-    """Load N-Triples files into a new database in `folder`, which then exists whole or not at all."""
+def build_database(files: Sequence[Path], folder: Path, config: VirtuosoConfig | None = None) -> None:
+    """Load N-Triples files into a new database in `folder`. After an error there is no folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
         partial = Path(temporary, "database")
-        with Server(partial, settings or ServerSettings(), tuple({file.parent for file in files})) as server:
+        with VirtuosoServer(partial, config or VirtuosoConfig(), tuple({file.parent for file in files})) as server:
             server.load(files)
         partial.replace(folder)
 
 
 @contextlib.contextmanager
 def replicas(
-    database: Path, count: int, folder: Path, settings: ServerSettings | None = None
-) -> Iterator[list[Server]]:
-    """Serve `count` copies of the database folder `database`, made below `folder`; all are stopped at the end.
+    database: Path, count: int, folder: Path, config: VirtuosoConfig | None = None
+) -> Iterator[list[VirtuosoServer]]:
+    """Serve `count` copies of the database folder `database` from subfolders of `folder`, and stop them at the end.
 
-    A copy that an earlier call made from the same database file is used again.
+    A copy that an earlier call made from the same database file is reused.
     """
     with contextlib.ExitStack() as running:
         servers = []
         for number in range(1, count + 1):
             copy = folder / f"replica-{number}"
             _copy_database(database, copy)
-            servers.append(running.enter_context(Server(copy, settings or ServerSettings())))
+            servers.append(running.enter_context(VirtuosoServer(copy, config or VirtuosoConfig())))
         yield servers
 
 
 def is_healthy(endpoint: str, timeout_s: float = 5) -> bool:
-    """Whether a SPARQL endpoint answers a trivial query."""
+    """Return whether a SPARQL endpoint answers a trivial query."""
     query = urllib.parse.urlencode({"query": "ASK {}"}).encode()
     return answers(endpoint, query, timeout_s=timeout_s)
 
@@ -194,12 +194,12 @@ def _require_virtuoso() -> None:
 def _copy_database(database: Path, copy: Path) -> None:
     source = database / DATABASE_FILE
     if not source.is_file():
-        raise UserError(f"{database} holds no {DATABASE_FILE}; load a graph into it first")
-    if (pid := _running_over(database)) is not None:
+        raise UserError(f"{database} contains no {DATABASE_FILE}; load a graph into it first")
+    if (pid := _server_pid(database)) is not None:
         raise UserError(
-            f"a Virtuoso server (process {pid}) runs over {database}, which changes meanwhile; stop it first"
+            f"a Virtuoso server (process {pid}) is using {database}, which may change during the copy; stop it first"
         )
-    # What was loaded since the last checkpoint is in the log of transactions alone, and comes from there at the start.
+    # Facts loaded since the last checkpoint are only in the transaction log, which the server replays at its start.
     files = [file for file in (source, database / "virtuoso.trx") if file.is_file()]
     stats = [(file, file.stat()) for file in files]
     origin = "\n".join(f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
@@ -208,17 +208,17 @@ def _copy_database(database: Path, copy: Path) -> None:
         return
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
-    # `cp` shares the blocks where the file system can, and skips the holes: these files may have tens of gigabytes.
+    # `cp` shares blocks if the file system can, and skips holes: these files may have tens of gigabytes.
     for file in files:
-        words = ["cp", "--reflink=auto", "--sparse=always", str(file), str(copy / file.name)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+        command = ["cp", "--reflink=auto", "--sparse=always", str(file), str(copy / file.name)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
             raise UserError(f"{database} cannot be copied for a replica: {done.stderr.strip()}")
     stamp.write_text(origin, encoding="utf-8")
 
 
-def _running_over(database: Path) -> int | None:
-    """The process of the server that has the database open, from the lock file that a killed one leaves behind."""
+def _server_pid(database: Path) -> int | None:
+    """Return the process id of the server that has the database open, or None. A killed server leaves its lock file."""
     lock = database / "virtuoso.lck"
     pid = re.search(r"VIRT_PID=(\d+)", lock.read_text(encoding="utf-8")) if lock.is_file() else None
     if pid is None or not Path("/proc", pid[1]).exists():

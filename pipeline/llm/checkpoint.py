@@ -1,4 +1,4 @@
-"""The folder of a Hugging Face checkpoint: what decides its answers, its settings and its weights."""
+"""Reads folders of Hugging Face checkpoints: a digest, configuration files and weights."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from pipeline.errors import UserError
 
 Array = NDArray[np.float32]
 
-_DECIDING = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
-"""What decides the answers of a checkpoint: weights, configuration, tokenizer and chat template."""
+_CONTENT = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
+"""The files that determine the outputs of a checkpoint: weights, configuration, tokenizer and chat template."""
 
-_NUMBERS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
-"""The formats of weights that are read. NumPy has none for bfloat16, which is the upper half of a float32."""
+_DTYPES: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+"""Supported formats of weights. NumPy has no bfloat16, which is the upper half of a float32."""
 
 
 @lru_cache
 def digest_of(folder: Path) -> str:
-    """Digest of the files that decide what a checkpoint answers. It reads them whole: weights may differ anywhere.
+    """Return a digest of the files that determine the outputs of a checkpoint. Reads the files completely.
 
-    Raises UserError for a folder without any.
+    Raises UserError for a folder without such files.
     """
-    files = sorted({file for pattern in _DECIDING for file in folder.glob(pattern)})
+    files = sorted({file for pattern in _CONTENT for file in folder.glob(pattern)})
     if not files:
-        raise UserError(f"{folder} holds no checkpoint: there is no config.json and no file of weights in it")
+        raise UserError(f"{folder} is not a checkpoint: it contains neither config.json nor weights")
     whole = hashlib.blake2b(digest_size=4)
     with ThreadPoolExecutor() as pool:
         for file, digest in zip(files, pool.map(_digest_of_file, files), strict=True):
@@ -40,30 +40,30 @@ def digest_of(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def read_settings(folder: Path, name: str, *, required: bool = True) -> dict[str, Any]:
-    """A JSON file of a checkpoint; {} where it may be missing and is. Raises UserError where it cannot be read."""
+def read_config(folder: Path, name: str, *, required: bool = True) -> dict[str, Any]:
+    """Return a JSON file of a checkpoint; {} if it is missing and not required. Raises UserError if unreadable."""
     file = folder / name
     if not file.is_file() and not required:
         return {}
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{folder} holds no checkpoint of Hugging Face's form: there is no {name} in it") from None
+        raise UserError(f"{folder} is not a Hugging Face checkpoint: it contains no {name}") from None
     except ValueError as error:
         raise UserError(f"{file} is not JSON: {error}") from None
-    if not isinstance(settings, dict):
-        raise UserError(f"{file} should hold a JSON object")
-    return settings
+    if not isinstance(config, dict):
+        raise UserError(f"{file} is not a JSON object")
+    return config
 
 
 def read_weights(folder: Path) -> dict[str, Array]:
-    """All weights of a checkpoint by name, as float32. Raises UserError without safetensors, or for another format.
+    """Return all weights of a checkpoint by name, as float32. Raises UserError for other formats than safetensors.
 
-    A safetensors file is the length of its header, the header in JSON, and the numbers of one tensor after the other.
+    A safetensors file contains the length of its header, the header in JSON, and the numbers of all tensors.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise UserError(f"{folder} holds no weights as safetensors: save the model with save_pretrained")
+        raise UserError(f"{folder} contains no safetensors files; save the model with save_pretrained")
     return {name: array for file in files for name, array in _read_tensors(file).items()}
 
 
@@ -76,15 +76,15 @@ def _read_tensors(file: Path) -> dict[str, Array]:
         return {name: _read_tensor(tensor, memoryview(content)[start:]) for name, tensor in header.items()}
     except KeyError as error:
         raise UserError(
-            f"{file} has weights in a format that is not read, {error}; known: {', '.join(_NUMBERS)}"
+            f"{file} has weights in the unsupported format {error}; supported: {', '.join(_DTYPES)}"
         ) from None
     except ValueError as error:
-        raise UserError(f"{file} is no whole safetensors file: {error}") from None
+        raise UserError(f"{file} is not a complete safetensors file: {error}") from None
 
 
 def _read_tensor(tensor: Mapping[str, Any], numbers: memoryview) -> Array:
     first, last = tensor["data_offsets"]
-    stored = np.frombuffer(numbers[first:last], dtype=_NUMBERS[tensor["dtype"]]).reshape(tensor["shape"])
+    stored = np.frombuffer(numbers[first:last], dtype=_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
     if tensor["dtype"] == "BF16":
         return np.left_shift(stored, 16, dtype=np.uint32).view(np.float32)
     return stored.astype(np.float32)

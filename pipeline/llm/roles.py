@@ -1,50 +1,50 @@
-"""A model or a wording of its own for some roles: a planner beside the model that does all else (methods.md §2.3)."""
+"""Routes the calls of some roles to a model or a prompt style of their own, such as a planner (specification §2.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pipeline.errors import UserError, nearest
-from pipeline.kg.port import KnowledgeGraph
-from pipeline.llm.port import Model, ModelBackend
-from pipeline.llm.prompt import Call, Completion, Prompt, Template, compact
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.interface import Model, ModelBackend
+from pipeline.llm.prompt import Call, Completion, Prompt, Template, inputs_only
 from pipeline.types import Example
 
 
-class ByRole:
-    """Backends that are open already: one for the roles that are named, another for all others."""
+class RoleRouter:
+    """Open models: one for each named role, and a default for all others."""
 
     def __init__(self, default: ModelBackend, roles: Mapping[str, ModelBackend]) -> None:
-        """`roles` are names such as `parog.plan`."""
+        """Take the models; `roles` has names such as `parog.plan`."""
         self._default = default
         self._roles = roles
 
     @property
     def identities(self) -> dict[str, str]:
-        """What answers each of the roles named."""
+        """The identity of the model of each named role."""
         return {role: backend.identity for role, backend in self._roles.items()}
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
-        """The models of one question, as one."""
+        """Return one model for a question, which routes each call by its role."""
         default = self._default.for_question(example, kg)
         if not self._roles:
             return default
-        return _QuestionByRole(default, {role: one.for_question(example, kg) for role, one in self._roles.items()})
+        return _QuestionRouter(default, {role: one.for_question(example, kg) for role, one in self._roles.items()})
 
     @property
     def identity(self) -> str:
-        """Of the model that does all else."""
+        """The identity of the default model."""
         return self._default.identity
 
     @property
     def label(self) -> str | None:
-        """Printed in every table: what any of the backends wants said."""
+        """The labels of all models, printed in every table; None if there is none."""
         labels = (backend.label for backend in (self._default, *self._roles.values()))
         return ", ".join(dict.fromkeys(label for label in labels if label)) or None
 
 
-class _QuestionByRole:
+class _QuestionRouter:
     def __init__(self, default: Model, roles: Mapping[str, Model]) -> None:
         self._default = default
         self._roles = roles
@@ -59,31 +59,41 @@ class _QuestionByRole:
         return await self._roles.get(call.prompt.role, self._default).choose(call)
 
 
-class Wording:
-    """What the model of each role is sent of a prompt's fixed text: all of it, or as little as `compact` leaves."""
+class PromptStyle:
+    """Selects how much of a prompt's fixed text the model of a role is sent: all of it, or `inputs_only`."""
 
-    def __init__(self, prompts: Mapping[str | None, str]) -> None:
-        """`prompts` says `full` or `compact` of the roles named, and under None of all others."""
-        self._prompts = prompts
+    def __init__(self, styles: Mapping[str | None, str]) -> None:
+        """Take `full` or `inputs_only` for each named role, and under None for all others."""
+        self._styles = styles
 
     def __call__(self, role: str, template: Template) -> Template:
-        """The template to render."""
-        prompts = self._prompts.get(role, self._prompts[None])
-        return compact(role, template) if prompts == "compact" else template
+        """Return the template to render."""
+        style = self._styles.get(role, self._styles[None])
+        return inputs_only(role, template) if style == "inputs_only" else template
 
 
-FULL = Wording({None: "full"})
+FULL = PromptStyle({None: "full"})
 
 
-def check_roles(named: Iterable[str]) -> None:
-    """Raise UserError for a role that no prompt of the methods imported so far has."""
-    known = sorted({kind.role for kind in _kinds(Prompt) if "role" in vars(kind)})  # type: ignore[type-abstract]
-    for role in named:
-        if role not in known:
-            raise UserError(f"llm.roles: there is no role '{role}'.{nearest(role, known)} Known: {', '.join(known)}")
+def check_roles(named: Collection[str], methods: Iterable[object]) -> None:
+    """Raise UserError for a role that no prompt of the methods has.
 
-
-def _kinds(prompt: type[Prompt[Any]]) -> Iterator[type[Prompt[Any]]]:
-    for kind in prompt.__subclasses__():
-        yield kind
-        yield from _kinds(kind)
+    A method declares its prompts as `prompts: ClassVar[tuple[type[Prompt[Any]], ...]]`.
+    """
+    known: set[str] = set()
+    undeclared: list[str] = []
+    for method in methods:
+        prompts: Iterable[type[Prompt[Any]]] | None = getattr(method, "prompts", None)
+        if prompts is None:
+            undeclared.append(type(method).__name__)
+        known |= {prompt.role for prompt in prompts or ()}
+    unknown = next((role for role in named if role not in known), None)
+    if unknown is None:
+        return
+    if undeclared:
+        raise UserError(
+            f"llm.roles: {undeclared[0]} does not declare the role '{unknown}': "
+            "list its prompt classes in the class, as in prompts: ClassVar = (MyPrompt,)"
+        )
+    listed = ", ".join(sorted(known)) or "none"
+    raise UserError(f"llm.roles: there is no role '{unknown}'.{nearest(unknown, known)} Known: {listed}")

@@ -1,8 +1,8 @@
-"""Models that a job serves itself, with vLLM under Ray Serve LLM, for as long as it needs them.
+"""`llm=serve`: serves models with vLLM on Ray Serve LLM for the duration of a job.
 
-The driver deploys them before the workers start, and workers talk to them as to any other server (`EndpointModel`).
-What needs vLLM runs on the cluster: the driver need not have it. Models that differ in their adapter alone are one
-deployment, whose vLLM holds the weights once.
+The driver deploys the models before the workers start. Workers call them as any other server (`EndpointModel`). The
+driver does not need vLLM, only the cluster does. Models that differ only in their adapter share one deployment, which
+loads the weights once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import ray
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
@@ -25,76 +25,82 @@ from ray.exceptions import RayError, RayTaskError
 
 from pipeline.errors import UserError
 from pipeline.llm.checkpoint import digest_of
-from pipeline.llm.endpoint import Calls
-from pipeline.local_server import free_ports
+from pipeline.llm.endpoint import CallConfig
+from pipeline.net.subprocess_server import free_ports
+from pipeline.types import RUNTIME_ONLY
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _EXTRAS = "kgqa-pipeline[gpu], or kgqa-pipeline[cpu-server] without a GPU"
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class ServedModel(Calls):
-    """A model that is yet to be served. The fields are described in `conf/llm/serve.yaml`."""
+class ServedModel(CallConfig):
+    """A model to serve. The fields are described in `conf/llm/serve.yaml`."""
+
+    starts_servers: ClassVar[bool] = True
+    """The driver serves it before the workers start (`pipeline/engine/model_servers.py`)."""
 
     model: str
     adapter: str | None = None
-    replicas: PositiveInt = 1
-    autoscale: tuple[PositiveInt, PositiveInt] | None = None
-    tensor_parallel: PositiveInt = 1
+    replicas: Annotated[PositiveInt, RUNTIME_ONLY] = 1
+    autoscale: Annotated[tuple[PositiveInt, PositiveInt] | None, RUNTIME_ONLY] = None
+    tensor_parallel: Annotated[PositiveInt, RUNTIME_ONLY] = 1
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     max_model_len: PositiveInt | None = None
-    prefix_routing: bool = True
+    prefix_routing: Annotated[bool, RUNTIME_ONLY] = True
     engine_kwargs: dict[str, Any] | None = None
-    resources: dict[str, float] | None = None
-    placement: Literal["PACK", "STRICT_PACK", "SPREAD", "STRICT_SPREAD"] = "PACK"
-    accelerator: str | None = None
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    start_timeout_s: PositiveFloat = 1800.0
+    resources: Annotated[dict[str, float] | None, RUNTIME_ONLY] = None
+    placement: Annotated[Literal["PACK", "STRICT_PACK", "SPREAD", "STRICT_SPREAD"], RUNTIME_ONLY] = "PACK"
+    accelerator: Annotated[str | None, RUNTIME_ONLY] = None
+    host: Annotated[str, RUNTIME_ONLY] = "127.0.0.1"
+    port: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, RUNTIME_ONLY] = None
+    start_timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 1800.0
 
     def __post_init__(self) -> None:
         self._engine = self.engine_kwargs or {}
-        self._part = self.resources or {"GPU": 1}
+        self._bundle = self.resources or {"GPU": 1}
         for key, own in _OWN_KEYS.items():
             if key in self._engine:
-                raise UserError(f"llm.engine_kwargs.{key} has a key of its own: llm.{own}")
+                raise UserError(f"llm.engine_kwargs.{key} has its own key; set llm.{own} instead")
         if self.autoscale and self.autoscale[0] > self.autoscale[1]:
             raise UserError(f"llm.autoscale={list(self.autoscale)} is wrong: write it as [least,most]")
 
     @cached_property
     def base_name(self) -> str:
-        """The model and what decides its answers, as call keys have it: two checkpoints in one folder are two."""
+        """The model and all that determines its outputs, as in call keys. Changed checkpoints have other names."""
         deciding = [self._engine.get("revision"), self._engine.get("quantization")]
         dtype = None if self.dtype == "auto" else self.dtype
         return "-".join([_name(self.model), *(str(word) for word in (*deciding, dtype) if word is not None)])
 
     @cached_property
     def name(self) -> str:
-        """What the model is asked for as, the adapter included."""
+        """The name under which the model is served, with the adapter."""
         return self.base_name if self.adapter is None else f"{self.base_name}+{_name(self.adapter)}"
 
     @property
     def lacking(self) -> str | None:
-        """What the cluster that this process has joined lacks for a copy; None when all that it takes is there."""
+        """The resources that the Ray cluster lacks for one replica; None if it has enough."""
         of_kind = {f"accelerator_type:{self.accelerator}": 0.001} if self.accelerator else {}
-        there = ray.cluster_resources()
-        short = [kind for kind, amount in {**self._part, **of_kind}.items() if there.get(kind, 0) < amount]
-        return f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._part}" if short else None
+        available = ray.cluster_resources()
+        short = [kind for kind, amount in {**self._bundle, **of_kind}.items() if available.get(kind, 0) < amount]
+        return (
+            f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._bundle}" if short else None
+        )
 
     @property
     def cpus(self) -> float:
-        """CPUs that Ray reserves for it at most: per copy one and those of its parts, and one for the way in."""
+        """The most CPUs that Ray reserves: one per replica, those of its workers, and one for the ingress."""
         copies = self.autoscale[1] if self.autoscale else self.replicas
-        return copies * (1 + self.tensor_parallel * self._part.get("CPU", 0)) + 1
+        return copies * (1 + self.tensor_parallel * self._bundle.get("CPU", 0)) + 1
 
     def as_endpoint(self, base_urls: Sequence[str]) -> dict[str, Any]:
-        """The `llm` section that calls this model where it is served."""
-        calls = {field.name: getattr(self, field.name) for field in fields(Calls)}
+        """Return the `llm` section that calls this model at the given URLs."""
+        calls = {field.name: getattr(self, field.name) for field in fields(CallConfig)}
         target = {"_target_": "pipeline.llm.endpoint.EndpointModel", "base_urls": list(base_urls), "model": self.name}
         return {**target, **calls}
 
     def llm_config(self) -> dict[str, Any]:
-        """The base model as Ray's `LLMConfig` describes it."""
+        """Return the base model as the fields of Ray's `LLMConfig`."""
         deployment: dict[str, Any] = {"num_replicas": self.replicas}
         if self.autoscale:
             least, most = self.autoscale
@@ -110,7 +116,7 @@ class ServedModel(Calls):
         return {
             "model_loading_config": {"model_id": self.base_name, "model_source": self.model},
             "accelerator_type": self.accelerator,
-            "placement_group_config": {"bundle_per_worker": self._part, "strategy": self.placement},
+            "placement_group_config": {"bundle_per_worker": self._bundle, "strategy": self.placement},
             "deployment_config": deployment,
             "engine_kwargs": {key: value for key, value in engine.items() if value is not None} | self._engine,
         }
@@ -123,16 +129,16 @@ _OWN_KEYS = {
     "lora_modules": "adapter",
     "model": "model",
 }
-"""Arguments of vLLM's engine that have a key of their own."""
+"""Arguments of vLLM's engine that have their own configuration key."""
 
 
 @asynccontextmanager
 async def hosting(models: Sequence[ServedModel], owner: str, *, grows: bool) -> AsyncIterator[list[dict[str, Any]]]:
-    """Serve models on the Ray cluster that this process has joined; gives the `llm` section that calls each.
+    """Serve models on this process's Ray cluster. Yield the `llm` section that calls each model.
 
-    `owner` tells this job's deployments from those of others: the same owner takes over what a killed job left.
-    `grows` says whether nodes may yet join the cluster: then what it lacks is waited for.
-    Raises UserError when a model cannot be served, with the reason.
+    `owner` identifies this job's deployments: a new job with the same owner takes over those of a killed job. If the
+    cluster `grows`, wait for missing resources instead of failing. Raises UserError with the reason if a model cannot
+    be served.
     """
     groups: dict[str, list[ServedModel]] = {}
     for model in models:
@@ -148,17 +154,17 @@ async def hosting(models: Sequence[ServedModel], owner: str, *, grows: bool) -> 
 
 
 def _app(model: ServedModel, owner: str) -> str:
-    """The name of a model's deployment, which it shares with other adapters of the same model."""
+    """Return the name of a model's deployment, which all adapters of the model share."""
     digest = hashlib.blake2b(repr((owner, model.llm_config())).encode(), digest_size=4).hexdigest()
     return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', model.base_name)}-{digest}"
 
 
 async def _serve(app: str, models: Sequence[ServedModel]) -> list[str]:
-    """The addresses of models that share their weights, once they answer."""
+    """Return the URLs of models that share their weights, once they answer."""
     base = models[0]
     adapters = {model.name: model.adapter for model in models if model.adapter}
-    place = {"host": base.host, "port": base.port or free_ports(1)[0]}
-    deploying = ray.remote(num_cpus=0, max_retries=0)(_deploy).remote(app, base.llm_config(), adapters, place)
+    http_options = {"host": base.host, "port": base.port or free_ports(1)[0]}
+    deploying = ray.remote(num_cpus=0, max_retries=0)(_deploy).remote(app, base.llm_config(), adapters, http_options)
     try:
         async with asyncio.timeout(base.start_timeout_s):
             return list(await deploying)
@@ -172,9 +178,9 @@ async def _serve(app: str, models: Sequence[ServedModel]) -> list[str]:
 
 
 def _deploy(
-    app: str, llm_config: Mapping[str, Any], adapters: Mapping[str, str], place: Mapping[str, Any]
+    app: str, llm_config: Mapping[str, Any], adapters: Mapping[str, str], http_options: Mapping[str, Any]
 ) -> list[str]:
-    """Run on the cluster: deploy, and return the addresses once all copies are up."""
+    """Run on the cluster: deploy the model and return its URLs once all replicas are up."""
     from ray import serve
     from ray.llm._internal.serve.core.configs.openai_api_models import to_model_metadata
     from ray.serve.context import _get_global_client
@@ -192,7 +198,7 @@ def _deploy(
         }
         llm_config = {**llm_config, "engine_kwargs": engine}
     config = LLMConfig(**llm_config)
-    # To Ray an adapter is a model like any other, behind the same deployment; vLLM knows it by its name.
+    # To Ray, an adapter is another model of the same deployment. vLLM identifies it by its name.
     served = build_llm_deployment(config)
     names = [config.model_id, *adapters]
     ingress = serve.deployment(make_fastapi_ingress(OpenAiIngress), **OpenAiIngress.get_deployment_options([config]))
@@ -200,7 +206,7 @@ def _deploy(
         llm_deployments=dict.fromkeys(names, served),
         model_cards={name: to_model_metadata(name, config) for name in names},
     )
-    serve.start(http_options=place)  # where Serve runs already, it keeps its own place
+    serve.start(http_options=http_options)  # ignored if Serve is already running
     serve.run(application, name=app, route_prefix=f"/{app}")
     http = _get_global_client().http_config
     hosts = [http.host]
@@ -211,12 +217,12 @@ def _deploy(
 
 
 def _stop(apps: Sequence[str]) -> None:
-    with contextlib.suppress(RayError):  # the cluster is gone, and they with it
+    with contextlib.suppress(RayError):  # the cluster is gone, and the deployments with it
         ray.get(ray.remote(num_cpus=0)(_delete).remote(apps))
 
 
 def _delete(apps: Sequence[str]) -> None:
-    """Run on the cluster: stop what is still there."""
+    """Run on the cluster: stop the deployments that still exist."""
     from ray import serve
 
     for app in serve.status().applications.keys() & set(apps):
@@ -224,12 +230,12 @@ def _delete(apps: Sequence[str]) -> None:
 
 
 def _check_reach(host: str) -> None:
-    """Raise UserError where machines of the cluster cannot reach the servers."""
+    """Raise UserError if machines of the cluster cannot reach the servers."""
     machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
     if host in _LOOPBACK and len(machines) > 1:
         raise UserError(
-            f"llm.host={host} cannot be reached from all {len(machines)} machines of the Ray cluster: set "
-            "llm.host=0.0.0.0 where its network is closed to strangers"
+            f"llm.host={host} cannot be reached from all {len(machines)} machines of the Ray cluster; set "
+            "llm.host=0.0.0.0 if its network is private"
         )
 
 
@@ -237,17 +243,17 @@ def _reason(model: ServedModel, error: RayTaskError) -> str:
     if isinstance(error.cause, ImportError):
         return f"llm=serve needs Ray Serve and vLLM where Ray runs ({error.cause}): pip install {_EXTRAS}"
     lines = [line.strip() for line in str(error.cause).splitlines() if line.strip()]
-    telling = next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
-    return f"{model.model} cannot be served: {telling}"
+    reason = next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
+    return f"{model.model} cannot be served: {reason}"
 
 
 def _name(source: str) -> str:
-    """What a model or an adapter is called: of a folder, its name and a digest of what is in it."""
+    """Return the name of a model or an adapter. The name of a folder includes a digest of its contents."""
     folder = Path(source)
     if folder.is_dir():
         return f"{folder.resolve().name}@{digest_of(folder)}"
     if "://" not in source and (folder.is_absolute() or source.startswith(".") or source.count("/") > 1):
         raise UserError(
-            f"{source} is no folder on this machine: name the folder of a checkpoint, or a Hugging Face name"
+            f"{source} is not a folder on this machine; choose the folder of a checkpoint, or a Hugging Face name"
         )
     return source

@@ -1,29 +1,15 @@
-"""Prompts whose reply ends in an answer in braces, shared by every method that asks for one (methods.md §3.10)."""
+"""The prompts that several methods ask for an answer in braces (specification §3.10)."""
 
 from __future__ import annotations
 
-import re
 from abc import ABC
-from collections.abc import Iterable
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING
 
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.instance import Instance
-from pipeline.methods.parsing import answers_without_braces, brace_answers, twice
-from pipeline.methods.rendering import Names, Printer, as_question, names_of, quoted
-from pipeline.methods.simulation import answers_shown, most_similar_path
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import answers_without_braces, brace_answers, parse_leniently
+from pipeline.methods.rendering import Names, Printer, as_question
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
-
-_NEEDS_QUOTES = re.compile(r"[{};|\"'\\\n]")
-
-UNKNOWN = "unknown"
-"""What a simulated model answers when it knows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +17,19 @@ class Answers:
     """The answers of one reply."""
 
     texts: tuple[str, ...]
-    """In the order given, without repeats; empty when none could be read."""
+    """In the order of the reply, without duplicates; empty when none could be read."""
     raw: str
     """The whole reply."""
 
 
 class AnswerPrompt(Prompt[Answers], ABC):
-    """A question answered in braces. Without braces in any reply, what follows "answer is" in the last one counts."""
+    """A question answered in braces. If no reply has braces, the text after "answer is" in the last reply is read."""
 
     def parse(self, text: str) -> Answers:
-        return Answers(twice(brace_answers, text), text)
+        return Answers(parse_leniently(brace_answers, text), text)
 
     def fallback(self, text: str) -> Answers:
         return Answers(answers_without_braces(text), text)
-
-
-def write_answers(texts: Iterable[str]) -> str:
-    """A reply in the form that `AnswerPrompt` reads."""
-    written = (quoted(text) if _NEEDS_QUOTES.search(text) else text for text in texts)
-    return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
 
 
 FROM_FACTS = Template(
@@ -111,10 +91,10 @@ Reasoning:""",
 
 @dataclass(frozen=True)
 class AnswerFromFacts(AnswerPrompt):
-    """The answers that follow from chains of facts. A method that asks for them gives the prompt a role of its own."""
+    """A question answered from chains of facts. Each method subclasses it with its own role."""
 
     question: Question
-    chains: tuple[Instance, ...]
+    chains: tuple[GroundedPath, ...]
     names: Names
 
     @property
@@ -125,21 +105,6 @@ class AnswerFromFacts(AnswerPrompt):
         printer = Printer(self.names)
         facts = "\n".join(printer.chain(chain.triples) for chain in self.chains)
         return {"question": as_question(self.question.text), "facts": facts}
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """What the facts say. When they do not say it, or with a slip, another entity of the facts."""
-        shown = names_of((node for chain in self.chains for node in chain.nodes[1:]), self.names)
-        right = answers_shown(shown, truth)
-        wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
-        if slip:
-            return write_answers([slip.choice(wrong)])
-        return write_answers(right or wrong[:1])
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """What the relation path most like the question ends in."""
-        best = most_similar_path([chain.path for chain in self.chains], self.question.text, encoder)
-        ends = names_of((chain.end for chain in self.chains if chain.path == best), self.names)
-        return write_answers(dict.fromkeys(ends.values()) or [UNKNOWN])
 
 
 WITHOUT_FACTS = Template(
@@ -178,7 +143,7 @@ Reasoning:""",
 
 @dataclass(frozen=True)
 class AnswerWithoutFacts(AnswerPrompt):
-    """The model alone, step by step (methods.md §6.13). A method that asks it gives the prompt a role of its own."""
+    """A question answered by the model alone (specification §6.13). Each method subclasses it with its own role."""
 
     question: Question
 
@@ -188,11 +153,3 @@ class AnswerWithoutFacts(AnswerPrompt):
 
     def inputs(self) -> dict[str, str]:
         return {"question": as_question(self.question.text)}
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Nothing: the oracle knows what it is shown, or a search that found nothing would count as a success."""
-        return write_answers([UNKNOWN])
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """Nothing: words that are like the question's do not answer it."""
-        return write_answers([UNKNOWN])

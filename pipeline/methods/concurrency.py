@@ -1,4 +1,4 @@
-"""Running the independent parts of one question at the same time."""
+"""Runs the independent parts of one question concurrently."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def concurrently(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all parts at once and return their results in order.
+async def concurrently(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all coroutines concurrently and return their results in order.
 
-    The first part to fail cancels the others, and its exception is raised as it is, not wrapped in a group.
+    The first failure cancels the others. Its exception is raised directly, not inside an exception group.
     """
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(part) for part in parts]
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]

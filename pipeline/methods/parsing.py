@@ -1,6 +1,6 @@
-"""Reading model text: what the `parse` of every prompt is made of (methods.md §2.4).
+"""Functions that read model text, used by the `parse` methods of prompts (specification §2.4).
 
-Nothing here evaluates text. Every helper is linear in its input and raises nothing but ParseError.
+None of them evaluates text. Each takes time linear in its input and raises no exception but ParseError.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from pipeline.errors import ParseError
 T = TypeVar("T")
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
-"""What a Python or JSON literal can hold; tuples are read as lists, keys as text."""
+"""The value of a Python or JSON literal. Tuples are read as lists, keys as text."""
 
-_DEEPEST = 20
-"""Nesting at which a literal is refused."""
-_ATTEMPTS = 20
-"""Brackets at which a literal is sought."""
+_MAX_DEPTH = 20
+"""The deepest nesting of a literal that is read."""
+_MAX_ATTEMPTS = 20
+"""How many opening brackets are tried as the start of a literal."""
 
-_STRAIGHT = {ord(mark): plain for marks, plain in (("“”„«»", '"'), ("‘’‚`", "'"), ("‐‑‒–—−", "-")) for mark in marks}
+_PLAIN = {ord(fancy): plain for group, plain in (("“”„«»", '"'), ("‘’‚`", "'"), ("‐‑‒–—−", "-")) for fancy in group}
+"""Typographic quotes and dashes, and their plain forms."""
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.MULTILINE)
 _TOKEN = re.compile(
-    r"\s*(?:(?P<mark>[\[\](){},:])"
+    r"\s*(?:(?P<punctuation>[\[\](){},:])"
     r"|(?P<string>\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')"
     r"|(?P<number>[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,4})?)"
     r"|(?P<word>true|True|false|False|null|None)\b)",
@@ -41,7 +42,7 @@ _QUOTED = r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\""
 _BRACES = re.compile(rf"\{{(?:\s*+(?:{_QUOTED}\s*+(?=[;|}}])|[^{{}};|]*+)[;|]?)*+\}}", re.DOTALL)
 _PART = re.compile(rf"\s*+(?:({_QUOTED})\s*+(?=[;|}}])|[^{{}};|]+)", re.DOTALL)
 _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
-_SAID = re.compile(r"\banswer is\b:?", re.IGNORECASE)
+_ANSWER_IS = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(
@@ -51,8 +52,12 @@ _PAIR = re.compile(
 _MID = re.compile(r"[mg]\.[0-9a-z_]+")
 
 
-def twice(read: Callable[[str], T], text: str) -> T:
-    """Read strictly, then once more after `straighten`. Raises the ParseError of the last attempt."""
+def parse_leniently(read: Callable[[str], T], text: str) -> T:
+    """Apply `read` to the text and, if that fails, to the straightened text.
+
+    Raises:
+        ParseError: that of the last attempt.
+    """
     try:
         return read(text)
     except ParseError:
@@ -63,52 +68,52 @@ def twice(read: Callable[[str], T], text: str) -> T:
 
 
 def straighten(text: str) -> str:
-    """Strip code fences, and turn curly quotes and the various dashes into plain ones."""
-    return _FENCE.sub("", text).translate(_STRAIGHT)
+    """Remove code fences, and replace typographic quotes and dashes by plain ones."""
+    return _FENCE.sub("", text).translate(_PLAIN)
 
 
-def loose(text: str) -> str:
-    """The form under which two printed names are the same: straightened, spaces collapsed, case ignored."""
-    return " ".join(text.translate(_STRAIGHT).split()).casefold()
+def match_key(text: str) -> str:
+    """Return the key by which two names are compared: plain quotes and dashes, single spaces, no case."""
+    return " ".join(text.translate(_PLAIN).split()).casefold()
 
 
-def clip(text: str, length: int = 60) -> str:
-    """A piece of model text that fits into a one-line complaint."""
+def truncate(text: str, length: int = 60) -> str:
+    """Shorten model text so that it fits into a one-line error message."""
     line = " ".join(text[: 4 * length].split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def after_last(text: str, cue: str) -> str:
-    """What follows the last `cue`, whatever its case. Raises ParseError when there is none."""
-    ends = [found.end() for found in re.finditer(re.escape(cue), text, re.IGNORECASE)]
+    """Return the text after the last `cue`, ignoring case. Raises ParseError when there is no `cue`."""
+    ends = [match.end() for match in re.finditer(re.escape(cue), text, re.IGNORECASE)]
     if not ends:
         raise ParseError(f"there is no '{cue}'")
     return text[ends[-1] :]
 
 
 def first_line(text: str) -> str:
-    """The first line that is not blank, or an empty string."""
+    """Return the first line that is not blank, or an empty string."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def numbered(text: str) -> list[tuple[int, str]]:
-    """The items of a numbered list (`1. …`, `2) …`); an item runs on until the next number at a line's start."""
+    """Return the items of a numbered list (`1. …`, `2) …`). An item ends where the next line starts with a number."""
     items: list[tuple[int, list[str]]] = []
     for line in text.splitlines():
-        if found := _NUMBERED.match(line):
-            items.append((int(found[1]), [found[2]]))
+        if match := _NUMBERED.match(line):
+            items.append((int(match[1]), [match[2]]))
         elif items:
             items[-1][1].append(line)
     return [(number, "\n".join(lines).strip()) for number, lines in items]
 
 
 def split_path(text: str) -> list[str]:
-    """The non-empty parts between arrows, without quotes around them: `a -> r1 -> r2` gives three."""
+    """Split a path at its arrows into non-empty parts without surrounding quotes: `a -> r1 -> r2` has three."""
     return [part for part in map(unquoted, _ARROW.split(text)) if part]
 
 
 def unquoted(text: str) -> str:
-    """The text without blanks and one pair of quotes around it."""
+    """Remove surrounding white space and one pair of surrounding quotes."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
         return text[1:-1].strip()
@@ -116,45 +121,50 @@ def unquoted(text: str) -> str:
 
 
 def looks_like_relation(part: str, known: Collection[str]) -> bool:
-    """Whether a part of a path is a relation rather than an entity: a dotted name, or one known from this graph."""
+    """Return whether a part of a path is a relation, not an entity: a dotted name, or one of the `known` relations."""
     if part in known:
         return True
     return "." in part.strip(".") and not any(map(str.isspace, part)) and not _MID.fullmatch(part)
 
 
 def brace_answers(text: str) -> tuple[str, ...]:
-    """The distinct answers in braces after the last answer cue, else in any braces (methods.md §3.10).
+    """Return the distinct answers in braces after the last answer cue, else in any braces (specification §3.10).
 
-    `;` and `|` part the answers of one pair of braces, except in double quotes, where an answer may hold anything.
-    Raises ParseError when there are none.
+    `;` and `|` separate the answers within braces, except inside double quotes.
+
+    Raises:
+        ParseError: there are no answers in braces.
     """
-    cue = max((found.end() for found in _CUE.finditer(text)), default=0)
-    for place in (text[cue:], text):
-        parts = (_answer(part) for block in _BRACES.findall(place) for part in _PART.finditer(block))
+    after_cue = max((match.end() for match in _CUE.finditer(text)), default=0)
+    for region in (text[after_cue:], text):
+        parts = (_answer(part) for block in _BRACES.findall(region) for part in _PART.finditer(block))
         if texts := _distinct(parts):
             return texts
     raise ParseError("there is no answer in braces, as in {answer}")
 
 
 def answers_without_braces(text: str) -> tuple[str, ...]:
-    """The rest of the line after the last "answer is"; nothing when the reply never says that."""
-    said = [found.end() for found in _SAID.finditer(text)]
-    line = first_line(text[said[-1] :]).strip(" *_").removesuffix(".") if said else ""
+    """Return the answers in the first line after the last "answer is"; none when the text does not contain it."""
+    ends = [match.end() for match in _ANSWER_IS.finditer(text)]
+    line = first_line(text[ends[-1] :]).strip(" *_").removesuffix(".") if ends else ""
     return _distinct(map(_answer, _PART.finditer(line)))
 
 
 def scored_pairs(text: str) -> list[tuple[str, float]]:
-    """Every pair of a quoted string and a number in parentheses, such as `('relation', 0.5)`, in the order given."""
+    """Return all pairs of a quoted string and a number in parentheses, such as `('relation', 0.5)`, in order."""
     return [(read_string(string), float(score)) for string, score in _PAIR.findall(text)]
 
 
 def read_literal(text: str, opening: str) -> Value:
-    """Read the first Python or JSON literal in `text` that starts with the bracket `opening`.
+    """Return the first Python or JSON literal in `text` that starts with the bracket `opening`.
 
-    What stands before and after it is ignored. Raises ParseError when there is none.
+    Text before and after it is ignored.
+
+    Raises:
+        ParseError: there is no such literal.
     """
     complaint = f"there is no '{opening}'"
-    for start in islice(re.finditer(re.escape(opening), text), _ATTEMPTS):
+    for start in islice(re.finditer(re.escape(opening), text), _MAX_ATTEMPTS):
         try:
             return _Reader(text, start.start()).value(0)
         except ParseError as error:
@@ -163,10 +173,10 @@ def read_literal(text: str, opening: str) -> Value:
 
 
 def read_records(text: str) -> list[dict[str, Value]]:
-    """All Python or JSON dictionaries that stand in `text`, whatever is around them; none inside another."""
+    """Return all outermost Python or JSON dictionaries in `text`. Other text is ignored."""
     records: list[dict[str, Value]] = []
     at, failures = 0, 0
-    while failures < _ATTEMPTS and (at := text.find("{", at)) >= 0:
+    while failures < _MAX_ATTEMPTS and (at := text.find("{", at)) >= 0:
         reader = _Reader(text, at)
         try:
             record = reader.value(0)
@@ -181,7 +191,7 @@ def read_records(text: str) -> list[dict[str, Value]]:
 
 
 def read_string(quoted: str) -> str:
-    """The text of one quoted string, its escapes resolved."""
+    """Return the content of a quoted string, with escape sequences resolved."""
     inner = quoted[1:-1]
     if "\\" not in inner:
         return inner
@@ -190,14 +200,14 @@ def read_string(quoted: str) -> str:
 
 
 class _Reader:
-    """A recursive reader of literals. It knows no names, no operators and no calls."""
+    """A recursive-descent parser of literals. It supports no names, operators or calls."""
 
     def __init__(self, text: str, at: int) -> None:
         self._text = text
         self._at = at
 
     def value(self, depth: int) -> Value:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise ParseError("the literal is nested too deeply")
         kind, token = self._next()
         if kind == "string":
@@ -214,14 +224,14 @@ class _Reader:
 
     @property
     def end(self) -> int:
-        """Where what was read ends."""
+        """The position after the last token that was read."""
         return self._at
 
     def _items(self, closing: str, depth: int) -> list[Value]:
         items: list[Value] = []
         while self._peek() != closing:
             items.append(self.value(depth + 1))
-            self._part(closing)
+            self._skip_comma(closing)
         self._next()
         return items
 
@@ -232,28 +242,28 @@ class _Reader:
             if self._next()[1] != ":":
                 raise ParseError("a key of the dictionary has no ':' after it")
             pairs[str(key)] = self.value(depth + 1)
-            self._part("}")
+            self._skip_comma("}")
         self._next()
         return pairs
 
-    def _part(self, closing: str) -> None:
-        """Step over the comma between two items; one before the closing bracket does no harm."""
+    def _skip_comma(self, closing: str) -> None:
+        """Read the comma between two items. A comma before the closing bracket is allowed."""
         if self._peek() == ",":
             self._next()
         elif self._peek() != closing:
-            raise ParseError(f"',' or '{closing}' is missing near '{clip(self._text[self._at : self._at + 20])}'")
+            raise ParseError(f"',' or '{closing}' is missing near '{truncate(self._text[self._at : self._at + 20])}'")
 
     def _peek(self) -> str:
-        found = _TOKEN.match(self._text, self._at)
-        return found[found.lastgroup or 0] if found else ""
+        match = _TOKEN.match(self._text, self._at)
+        return match[match.lastgroup or 0] if match else ""
 
     def _next(self) -> tuple[str, str]:
-        found = _TOKEN.match(self._text, self._at)
-        if found is None or found.lastgroup is None:
-            rest = clip(self._text[self._at : self._at + 20])
+        match = _TOKEN.match(self._text, self._at)
+        if match is None or match.lastgroup is None:
+            rest = truncate(self._text[self._at : self._at + 20])
             raise ParseError(f"the literal cannot be read near '{rest}'" if rest else "the literal has no end")
-        self._at = found.end()
-        return found.lastgroup, found[found.lastgroup]
+        self._at = match.end()
+        return match.lastgroup, match[match.lastgroup]
 
 
 def _unescape(escape: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""BM25 over short texts, with the parameters of the index that the papers searched (methods.md §8.7)."""
+"""BM25 over short texts, with the parameters of the papers' index (specification §8.7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.retrieval.lexical import STOP_WORDS, stem, words
 
 
 class Bm25:
-    """Scores texts by the words they share with a query; words are stemmed and stop words dropped."""
+    """A BM25 index. Words are stemmed and stop words dropped."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Index the texts."""
@@ -27,7 +27,7 @@ class Bm25:
             self._known = frozenset()
 
     def scores(self, query: str) -> npt.NDArray[np.floating[Any]]:
-        """The score of each text, 0 where no word is shared; shape (texts,)."""
+        """Return the score of each text, 0 if it shares no word with the query; shape (texts,)."""
         terms = [term for term in _terms(query) if term in self._known]
         if not terms:
             return np.zeros(self._size, np.float32)

@@ -1,4 +1,4 @@
-"""A dense encoder: any sentence-transformers model, by name or path. Needs the optional extra `dense`."""
+"""Encodes texts with a sentence-transformers model, by name or path. Needs the optional extra `dense`."""
 
 from __future__ import annotations
 
@@ -6,54 +6,55 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import UserError
-from pipeline.kg.memo import Fetched, Lookup
-from pipeline.retrieval.port import Vectors
+from pipeline.kg.batch_loader import BatchLoader, Fetched
+from pipeline.retrieval.interface import Vectors
+from pipeline.types import RUNTIME_ONLY
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-_WAIT_S = 0.003
-"""How long the first text of a batch waits for company."""
-_BATCH = 1024
-"""Texts that go to the model's thread at once."""
-_REMEMBERED = 20_000
-"""Texts whose vectors are kept: 30 MB at 384 dimensions."""
+_BATCH_WINDOW_S = 0.003
+"""Seconds that the first text of a batch waits for others."""
+_BATCH_SIZE = 1024
+"""Texts per batch for the model's thread."""
+_CACHE_SIZE = 20_000
+"""Texts whose vectors are cached: 30 MB at 384 dimensions."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class DenseEncoder:
-    """Encodes off the event loop, in batches of what arrives together, and remembers vectors per text.
+    """A neural encoder that runs in a thread, batches concurrent texts and caches vectors per text.
 
-    Models without a pooling of their own, such as `facebook/contriever`, are mean-pooled. Picklable until first used.
+    Models without their own pooling, such as `facebook/contriever`, are mean-pooled. Picklable until first used.
     """
 
     model: str
     """A name on the Hugging Face Hub, or a folder."""
-    device: str | None = None
-    """`cpu`, `cuda:1`, …; None takes a GPU when there is one."""
+    device: Annotated[str | None, RUNTIME_ONLY] = None
+    """`cpu`, `cuda:1`, …; None takes a GPU if there is one."""
 
     @property
     def name(self) -> str:
-        """What decides the vectors."""
+        """The key of stored vectors."""
         return f"dense:{self.model}"
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors, shape (texts, dimensions). Raises UserError when the model cannot be had."""
+        """Return unit vectors, shape (texts, dimensions). Raises UserError if the model cannot be loaded."""
         if not texts:
             return np.empty((0, 0), np.float32)
-        rows = await self._lookup(texts)
+        rows = await self._loader(texts)
         return np.stack([rows[text] for text in texts])
 
     @cached_property
-    def _lookup(self) -> Lookup[str, Vectors]:
-        return Lookup(self._fetch, size=_BATCH, wait_s=_WAIT_S, entries=_REMEMBERED)
+    def _loader(self) -> BatchLoader[str, Vectors]:
+        return BatchLoader(self._fetch, batch_size=_BATCH_SIZE, window_s=_BATCH_WINDOW_S, cache_size=_CACHE_SIZE)
 
     @cached_property
     def _thread(self) -> ThreadPoolExecutor:
@@ -68,7 +69,7 @@ class DenseEncoder:
             raise UserError(
                 f"the encoder {self.model} needs sentence-transformers: pip install kgqa-pipeline[dense]"
             ) from None
-        logging.disable_progress_bar()  # it would write over the run's own
+        logging.disable_progress_bar()  # it would overwrite the run's progress display
         try:
             return SentenceTransformer(self.model, device=self.device)
         except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A lexical encoder: hashed words and character trigrams. The embedded default where no neural encoder is installed."""
+"""Encodes texts by hashed words and character trigrams. The default encoder, which needs no neural model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from pipeline.retrieval.port import Vectors
+from pipeline.retrieval.interface import Vectors
 
 DIMENSIONS = 512
 
-_LONGEST = 2000
-"""Characters of a text that count, so that no input is slow."""
-_BLOCKING = 500
-"""Texts from which on encoding moves to a thread (about 10 ms of work when none of them is remembered)."""
+_MAX_CHARACTERS = 2000
+"""Characters of a text that are used, so that no input is slow."""
+_MAX_INLINE = 500
+"""Largest number of texts that are encoded on the event loop (about 10 ms if none is cached). More use a thread."""
 _STOP_WEIGHT = 0.05
-"""Not zero, so that every text has a direction."""
+"""Not zero, so that no text has a zero vector."""
 
 _STOP_WORDS = """
 a about an and are as at be been by did do does for from had has have her his how in into is it its of on or that the
@@ -34,41 +34,41 @@ _DOUBLED = re.compile(r"([b-df-hj-np-tv-z])\1$")
 
 
 class LexicalEncoder:
-    """Texts that share words or parts of words are close. Deterministic everywhere, and remembered per text."""
+    """An encoder whose vectors are similar if texts share words or parts of words. Deterministic; cached per text."""
 
     name = "lexical"
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors, shape (texts, DIMENSIONS)."""
-        rows = [_text_vector(text[:_LONGEST]) for text in texts]
+        """Return unit vectors, shape (texts, DIMENSIONS)."""
+        rows = [_text_vector(text[:_MAX_CHARACTERS]) for text in texts]
         return np.concatenate(rows).reshape(-1, DIMENSIONS) if rows else np.empty((0, DIMENSIONS), np.float32)
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Cosine of each text with the query, to six decimals."""
+        """Return the cosine similarity of each text with the query, rounded to six decimals."""
         scores = self.vectors(texts) @ self.vectors([query])[0]
         return [round(score, 6) for score in scores.tolist()]
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors, shape (texts, DIMENSIONS)."""
-        if len(texts) > _BLOCKING:
+        """Return unit vectors, shape (texts, DIMENSIONS)."""
+        if len(texts) > _MAX_INLINE:
             return await asyncio.to_thread(self.vectors, texts)
         return self.vectors(texts)
 
 
 def words(text: str) -> list[str]:
-    """The lower-case words of a text; dots, underscores and changes of case divide words, as in relation names."""
+    """Return the lower-case words of a text. Dots, underscores and camel case separate words, as in relation names."""
     return _WORD.findall(_CAMEL_CASE.sub(" ", text).casefold())
 
 
 def stem(word: str) -> str:
-    """A word without its common English endings, so that `directed`, `directors` and `direction` agree."""
+    """Return a word without common English endings, so that `directed`, `directors` and `direction` are equal."""
     stemmed = _DOUBLED.sub(r"\1", _ENDING.sub("", word))
     return f"{stemmed[:-1]}i" if len(stemmed) > 3 and stemmed.endswith("y") else stemmed
 
 
 @lru_cache(maxsize=16384)
 def _text_vector(text: str) -> Vectors:
-    """The unit vector of a text: the sum of its distinct stems, stop words counting little."""
+    """Return the unit vector of a text: the sum over its distinct stems, with a low weight for stop words."""
     total = np.zeros(DIMENSIONS, np.float32)
     weights: dict[str, float] = {}
     for word in words(text) or [""]:
@@ -82,7 +82,7 @@ def _text_vector(text: str) -> Vectors:
 
 @lru_cache(maxsize=8192)
 def _stem_vector(stemmed: str) -> Vectors:
-    """A stem as a whole, and its trigrams at the same total weight."""
+    """Return the vector of a stem: the stem and its trigrams, with equal total weights."""
     framed = f"^{stemmed}$"
     trigrams = sorted({framed[start : start + 3] for start in range(max(1, len(framed) - 2))})
     vector = np.zeros(DIMENSIONS, np.float32)

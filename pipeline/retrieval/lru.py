@@ -1,4 +1,4 @@
-"""A bounded mapping that forgets what was least recently used."""
+"""A bounded mapping that drops the least recently used value."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ V = TypeVar("V")
 
 
 class Lru(Generic[K, V]):
-    """Remembers at most `size` values."""
+    """A cache of at most `size` values."""
 
     def __init__(self, size: int) -> None:
-        """Start empty."""
+        """Create an empty cache."""
         self._size = size
         self._items: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The value under `key`, now the most recently used; None when it is not there."""
+        """Return the value of `key` and mark it as the most recently used; None if there is no value."""
         if key not in self._items:
             return None
         self._items.move_to_end(key)
         return self._items[key]
 
     def put(self, key: K, value: V) -> None:
-        """Remember a value, forgetting the least recently used one when full."""
+        """Store a value. If the cache is full, drop the least recently used one."""
         self._items[key] = value
         self._items.move_to_end(key)
         if len(self._items) > self._size:

@@ -1,7 +1,7 @@
-"""The node index: search over the texts of a graph's nodes, as `RetrieveNode` of GRBench does (methods.md §6.2).
+"""Searches the nodes of a graph by their texts, as `RetrieveNode` of GRBench does (specification §6.2).
 
-One vector per node, a flat inner-product index over them. Vectors are encoded once per (graph, encoder), as a stream,
-and kept on disk; what searches them is FAISS where it is installed, on a GPU where its GPU build finds one.
+The index is a flat inner-product index with one vector per node. The vectors of each graph and encoder are computed
+once and stored on disk. FAISS searches them if it is installed, on a GPU if it supports one.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
-from pipeline.kg.port import AttributedGraph, Batch
+from pipeline.kg.interface import AttributedGraph, Batch
+from pipeline.retrieval.interface import Encoder, Vectors
 from pipeline.retrieval.lru import Lru
-from pipeline.retrieval.port import Encoder, Vectors
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current
 from pipeline.types import EntityId
 
 _CHUNK = 4096
-"""Nodes that are encoded and written at a time."""
-_REMEMBERED = 10_000
-_TIED = 16
-"""Candidates beyond k that FAISS is asked for at first, so that ties are ordered here and not there."""
+"""Nodes per batch of encoding and writing."""
+_CACHED_SEARCHES = 10_000
+_EXTRA = 16
+"""Results beyond k that FAISS is asked for at first, because it returns ties in any order."""
 _TIE = 2e-5
-"""Scores no further apart may be ties once they are rounded."""
-_MOST = 2048
-"""Rows that an index on a GPU can return."""
+"""Scores with at most this difference can be ties after rounding."""
+_MAX_RESULTS = 2048
+"""Largest number of results of an index on a GPU."""
 
 
 class SearchableGraph(AttributedGraph, Protocol):
@@ -46,19 +46,19 @@ class SearchableGraph(AttributedGraph, Protocol):
 
 
 class NodeIndex:
-    """Finds the nodes of one graph whose text is like a query. Built, or read from disk, by the first search."""
+    """Search over the node texts of one graph. The first search builds the index or reads it from disk."""
 
     def __init__(self, kg: SearchableGraph, encoder: Encoder, *, cache_dir: Path | None = None) -> None:
-        """Nothing is read or encoded yet. `cache_dir` keeps the vectors for later runs; None builds them anew."""
+        """Describe the index; nothing is read yet. Vectors are stored in `cache_dir`; None does not store them."""
         self._kg = kg
         self._encoder = encoder
         self._cache_dir = cache_dir
         self._built: _Built | None = None
         self._building = asyncio.Lock()
-        self._found: Lru[tuple[str, int], list[EntityId]] = Lru(_REMEMBERED)
+        self._found: Lru[tuple[str, int], list[EntityId]] = Lru(_CACHED_SEARCHES)
 
     async def search(self, query: str, k: int) -> list[EntityId]:
-        """At most k node ids, the best first, ties in the graph's own order."""
+        """Return at most k node ids, best first, ties in the order of the graph."""
         if (found := self._found.get((query, k))) is None:
             built = await self._index()
             vector = (await self._encoder.encode([query]))[0]
@@ -83,28 +83,28 @@ class NodeIndex:
         key = hashlib.blake2b(f"{self._kg.fingerprint}\0{self._encoder.name}".encode(), digest_size=12).hexdigest()
         files = _Files(self._cache_dir.expanduser(), f"nodes-{key}")
         files.folder.mkdir(parents=True, exist_ok=True)
-        async with _alone(files.lock):
+        async with _build_lock(files.lock):
             if not await self._are_current(files):
                 await self._encode(files)
         return await asyncio.to_thread(_open, *files.load())
 
     async def _are_current(self, files: _Files) -> bool:
-        """Whether the files hold what the encoder makes of the graph today, tried on three nodes."""
+        """Return whether the files match the graph and the encoder. Checks three nodes."""
         try:
             ids, vectors = files.load()
         except (OSError, ValueError):
             return False
         if not ids:
             return True
-        places = sorted({0, len(ids) // 2, len(ids) - 1})
-        texts = await self._kg.labels([ids[place] for place in places])
-        probes = [texts[ids[place]] or "" for place in places]
-        return await are_current(np.array(vectors[places]), self._encoder, probes)
+        positions = sorted({0, len(ids) // 2, len(ids) - 1})
+        texts = await self._kg.labels([ids[at] for at in positions])
+        sample = [texts[ids[at]] or "" for at in positions]
+        return await are_current(np.array(vectors[positions]), self._encoder, sample)
 
     async def _encode(self, files: _Files) -> None:
-        """Write the vectors of all nodes beside each other; the ids come last, and make them valid."""
+        """Write the vectors and the ids of all nodes. The ids are renamed last, which makes the files valid."""
         nodes = self._kg.text_nodes()
-        with files.beside(files.vectors).open("wb") as vectors, files.beside(files.ids).open("wb") as ids:
+        with files.temporary(files.vectors).open("wb") as vectors, files.temporary(files.ids).open("wb") as ids:
             while chunk := await asyncio.to_thread(lambda: list(islice(nodes, _CHUNK))):
                 rows = await self._encoder.encode([text for _, text in chunk])
                 vectors.write(np.ascontiguousarray(rows, np.float32).tobytes())
@@ -114,7 +114,7 @@ class NodeIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Where an index is kept: raw float32 vectors, and their ids, one JSON string per line."""
+    """The files of an index: raw float32 vectors, and their ids as one JSON string per line."""
 
     folder: Path
     name: str
@@ -131,15 +131,15 @@ class _Files:
     def lock(self) -> Path:
         return self.folder / f"{self.name}.lock"
 
-    def beside(self, path: Path) -> Path:
+    def temporary(self, path: Path) -> Path:
         return path.with_name(f".{path.name}.{os.getpid()}")
 
     def commit(self) -> None:
         for path in (self.vectors, self.ids):
-            self.beside(path).replace(path)
+            self.temporary(path).replace(path)
 
     def load(self) -> tuple[list[EntityId], Vectors]:
-        """Raises OSError or ValueError when the files are missing or do not fit each other."""
+        """Return ids and vectors. Raises OSError or ValueError if files are missing or do not match."""
         ids = [orjson.loads(line) for line in self.ids.read_bytes().splitlines()]
         if not ids:
             return [], np.empty((0, 0), np.float32)
@@ -148,7 +148,7 @@ class _Files:
 
 class _Flat(Protocol):
     def candidates(self, vector: Vectors, k: int) -> tuple[Vectors, Any]:
-        """Scores and positions of at least the k best rows."""
+        """Return the scores and positions of at least the k best rows."""
         ...
 
 
@@ -166,7 +166,7 @@ class _Built:
 
 
 class _Matrix:
-    """The index without FAISS: one product with the matrix."""
+    """The index without FAISS: a product with the matrix."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = np.array(vectors)
@@ -176,22 +176,22 @@ class _Matrix:
 
 
 class _Faiss:
-    """A flat inner-product index; on the first GPU when FAISS was built for GPUs and there is one."""
+    """A flat inner-product index, on the first GPU if there is one and FAISS supports it."""
 
     def __init__(self, faiss: Any, vectors: Vectors) -> None:
         index = faiss.IndexFlatIP(vectors.shape[1])
         if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0:
-            self._resources = faiss.StandardGpuResources()  # has to live as long as the index
+            self._resources = faiss.StandardGpuResources()  # must live as long as the index
             index = faiss.index_cpu_to_gpu(self._resources, 0, index)
         for start in range(0, len(vectors), _CHUNK):
             index.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
         self._index = index
 
     def candidates(self, vector: Vectors, k: int) -> tuple[Vectors, Any]:
-        """The k best rows and all that tie with the last of them, which FAISS may return in any order."""
+        """Return the k best rows and all ties with the last one, which FAISS returns in any order."""
         query = np.ascontiguousarray(vector, np.float32).reshape(1, -1)
-        most = max(k, min(self._index.ntotal, _MOST))
-        wanted = min(k + _TIED, most)
+        most = max(k, min(self._index.ntotal, _MAX_RESULTS))
+        wanted = min(k + _EXTRA, most)
         while True:
             scores, places = (rows[0] for rows in self._index.search(query, wanted))
             if wanted == most or scores[-1] < scores[k - 1] - _TIE:
@@ -208,8 +208,8 @@ def _open(ids: list[EntityId], vectors: Vectors) -> _Built:
 
 
 @asynccontextmanager
-async def _alone(file: Path) -> AsyncIterator[None]:
-    """Hold a lock file: of several processes that search a graph for the first time, one encodes it."""
+async def _build_lock(file: Path) -> AsyncIterator[None]:
+    """Hold a lock file, so that only one process encodes the graph."""
     with file.open("w") as lock:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
         yield

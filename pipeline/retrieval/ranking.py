@@ -1,4 +1,4 @@
-"""One way to order by score, so that every ranking is the same on every machine (methods.md §2.7)."""
+"""Ranks by score, with equal results on every machine (specification §2.7)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 _DECIMALS = 5
-"""Scores that agree to this many decimals are ties: below lies the rounding of a matrix product."""
+"""Scores that are equal to this many decimals are ties. Smaller differences are rounding errors of matrix products."""
 
 
 def best(scores: npt.NDArray[np.floating[Any]], k: int) -> list[int]:
-    """Positions of the k largest scores, the largest first, ties by position."""
+    """Return the positions of the k largest scores, largest first, ties by position."""
     if k <= 0:
         return []
     rounded = np.round(scores, _DECIMALS)

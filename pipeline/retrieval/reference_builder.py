@@ -1,4 +1,4 @@
-"""Building a reference base from training questions: cluster, draw, solve on the graph (methods.md §7.1)."""
+"""Builds a reference base from training questions: clusters them, draws some, solves them (specification §7.1)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from random import Random
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
+from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
-from pipeline.kg.port import KnowledgeGraph
-from pipeline.retrieval.port import Encoder, Reference, Vectors
+from pipeline.retrieval.interface import Encoder, Reference, Vectors
 from pipeline.retrieval.references import ReferenceBase, mask
 from pipeline.text import normalise
 from pipeline.types import Entity, Example
@@ -24,13 +24,13 @@ MAX_ANSWERS = 10
 
 @dataclass(slots=True)
 class BuildReport:
-    """What became of the training questions."""
+    """How many training questions were used, and why others were rejected."""
 
     questions: int = 0
     eligible: int = 0
-    """Questions with a topic entity and an answer that are not held out. Their paths are sought when drawn."""
+    """Questions with a topic entity and an answer that are not held out. Paths are searched only for drawn ones."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Reason → questions."""
+    """Reason → number of questions."""
     clusters: int = 0
 
 
@@ -47,15 +47,15 @@ async def build_references(
 ) -> tuple[ReferenceBase, BuildReport]:
     """Cluster the eligible questions and draw the same number of solvable ones from each cluster.
 
-    A question equal to one of `held_out`, after normalisation, is never drawn. Relation paths are sought only for the
-    questions drawn, until one has been found for each place. `on_drawn` is told of each, solved or not.
+    Questions equal to one of `held_out` after normalisation are never drawn. Relation paths are searched only for drawn
+    questions, until enough are solved. `on_drawn` is called for each drawn question, with None if it was not solved.
     """
     report = BuildReport()
-    forbidden = {normalise(text) for text in held_out}
+    excluded = {normalise(text) for text in held_out}
     eligible = []
     for example in examples:
         report.questions += 1
-        if reason := _unfit(example, forbidden):
+        if reason := _ineligible(example, excluded):
             report.rejected[reason] += 1
         else:
             eligible.append(example)
@@ -63,7 +63,7 @@ async def build_references(
     eligible = await asyncio.gather(*(_with_names(example, kg) for example in eligible))
 
     async def solve(position: int) -> Reference | None:
-        reference = await solved(eligible[position], kg)
+        reference = await solve_question(eligible[position], kg)
         if reference is None:
             report.rejected["no path to an answer"] += 1
         on_drawn(reference)
@@ -72,13 +72,13 @@ async def build_references(
     masked = [mask(example.question.text, example.question.topic_entities) for example in eligible]
     groups = await asyncio.to_thread(group_similar, await encoder.encode(masked), clusters, seed)
     report.clusters = len(groups)
-    base = ReferenceBase(await draw(groups, per_cluster, places=clusters * per_cluster, seed=seed, solve=solve))
+    base = ReferenceBase(await draw(groups, per_cluster, total=clusters * per_cluster, seed=seed, solve=solve))
     await base.prepare(encoder)
     return base, report
 
 
-async def solved(example: Example, kg: KnowledgeGraph) -> Reference | None:
-    """The question with a verified path from each topic entity that has one; None when none has."""
+async def solve_question(example: Example, kg: KnowledgeGraph) -> Reference | None:
+    """Return the question with a verified path from each topic entity that has one; None if none has one."""
     question = example.question
     graph = kg.for_question(question)
     topics = question.topic_entities
@@ -102,12 +102,12 @@ async def solved(example: Example, kg: KnowledgeGraph) -> Reference | None:
 
 
 def group_similar(vectors: Vectors, clusters: int, seed: int) -> list[list[int]]:
-    """K-means: the positions in each cluster that has any, the largest cluster first."""
+    """Cluster by k-means. Return the positions in each non-empty cluster, largest cluster first."""
     if not len(vectors):
         return []
-    centres = min(clusters, len(np.unique(vectors, axis=0)))
-    _, labels = kmeans2(vectors.astype(np.float64), centres, iter=25, minit="++", missing="warn", seed=seed)
-    groups = [np.flatnonzero(labels == label).tolist() for label in range(centres)]
+    count = min(clusters, len(np.unique(vectors, axis=0)))
+    _, labels = kmeans2(vectors.astype(np.float64), count, iter=25, minit="++", missing="warn", seed=seed)
+    groups = [np.flatnonzero(labels == label).tolist() for label in range(count)]
     return sorted(filter(None, groups), key=lambda group: (-len(group), group[0]))
 
 
@@ -115,11 +115,11 @@ async def draw(
     groups: Sequence[Sequence[int]],
     per_cluster: int,
     *,
-    places: int,
+    total: int,
     seed: int,
     solve: Callable[[int], Awaitable[Reference | None]],
 ) -> list[Reference]:
-    """Draw `per_cluster` solvable members of each group; places left over pass to the largest groups in turn."""
+    """Draw `per_cluster` solvable members of each group. Fill up to `total` from the largest groups in turn."""
     random = Random(seed)
     members = [iter(random.sample(group, len(group))) for group in groups]
 
@@ -133,25 +133,25 @@ async def draw(
     drawn = await asyncio.gather(*(take(group, per_cluster) for group in range(len(groups))))
     references = [reference for taken in drawn for reference in taken]
     open_groups = list(range(len(groups)))
-    while open_groups and len(references) < places:
+    while open_groups and len(references) < total:
         for group in list(open_groups):
-            more = await take(group, 1) if len(references) < places else []
+            more = await take(group, 1) if len(references) < total else []
             if not more:
                 open_groups.remove(group)
             references += more
     return references
 
 
-def _unfit(example: Example, forbidden: Collection[str]) -> str | None:
+def _ineligible(example: Example, excluded: Collection[str]) -> str | None:
     if not example.question.topic_entities:
         return "no topic entity"
     if not example.gold.answers:
         return "no answer"
-    return "held out" if normalise(example.question.text) in forbidden else None
+    return "held out" if normalise(example.question.text) in excluded else None
 
 
 async def _with_names(example: Example, kg: KnowledgeGraph) -> Example:
-    """The example with the names of topics of which the dataset has only the id."""
+    """Return the example with the names of topic entities for which the dataset has only ids."""
     question = example.question
     unnamed = [topic.id for topic in question.topic_entities if topic.name == topic.id]
     if not unnamed:

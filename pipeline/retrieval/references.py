@@ -1,4 +1,4 @@
-"""The reference base: solved training questions that a method shows to the model (methods.md §7.1)."""
+"""The reference base: solved training questions that methods show to the model as examples (specification §7.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.retrieval.port import Encoder, Reference, Vectors
+from pipeline.retrieval.interface import Encoder, Reference, Vectors
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current, load_vectors, save_vectors
 from pipeline.text import normalise
@@ -23,41 +23,43 @@ _ROW = TypeAdapter(Reference)
 
 
 class ReferenceBase:
-    """References and their embeddings, searched by exact nearest neighbours."""
+    """References and their vectors, with exact nearest-neighbour search."""
 
     def __init__(self, references: Sequence[Reference], vectors: Vectors | None = None) -> None:
-        """Hold references; `vectors` (references, dimensions) of the masked questions are made anew when missing."""
+        """Store references. `vectors` are those of the masked questions, shape (references, dimensions), if known."""
         self.references = tuple(references)
         self._vectors = vectors
-        self._current: str | None = None
+        self._encoded_by: str | None = None
 
     @classmethod
     def load(cls, path: Path) -> ReferenceBase:
-        """Read `path` (JSON lines) and the `.npy` beside it. Raises UserError for a missing file or a wrong line."""
+        """Read `path` (JSON lines) and the `.npy` file next to it. Raises UserError if a line or file is invalid."""
         try:
             lines = path.read_bytes().splitlines()
         except OSError as error:
             raise UserError(
-                f"there is no reference base at {path} ({error.strerror}); `kgqa references` makes one"
+                f"there is no reference base at {path} ({error.strerror}); build one with `kgqa build-references`"
             ) from None
-        return cls([_read(path, number, line) for number, line in enumerate(lines, 1)], load_vectors(_beside(path)))
+        return cls(
+            [_read(path, number, line) for number, line in enumerate(lines, 1)], load_vectors(_vector_file(path))
+        )
 
     def save(self, path: Path) -> None:
-        """Write the references to `path` and their vectors to the `.npy` beside it, each whole or not at all."""
+        """Write the references to `path` and their vectors to the `.npy` file next to it, each atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if self._vectors is not None:
-            save_vectors(_beside(path), self._vectors)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_bytes(b"".join(orjson.dumps(reference) + b"\n" for reference in self.references))
-        beside.replace(path)
+            save_vectors(_vector_file(path), self._vectors)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_bytes(b"".join(orjson.dumps(reference) + b"\n" for reference in self.references))
+        temporary.replace(path)
 
     async def nearest(self, question: Question, k: int, encoder: Encoder) -> list[Reference]:
-        """The k references nearest to the masked question (L2 on unit vectors), never the question itself."""
+        """Return the k references nearest to the masked question (L2 on unit vectors), never the question itself."""
         await self.prepare(encoder)
         if not self.references or self._vectors is None:
             return []
         query = (await encoder.encode([mask(question.text, question.topic_entities)]))[0]
-        nearest_first = best(self._vectors @ query, len(self.references))  # on unit vectors the order of L2
+        nearest_first = best(self._vectors @ query, len(self.references))  # the order of L2 distances, for unit vectors
         return list(islice(self._others(question, nearest_first), k))
 
     def sample(self, question: Question, k: int) -> list[Reference]:
@@ -67,13 +69,13 @@ class ReferenceBase:
         return list(islice(self._others(question, order), k))
 
     async def prepare(self, encoder: Encoder) -> None:
-        """Make the vectors those of this encoder, if they are not."""
-        if self._current == encoder.name or not self.references:
+        """Encode the references if their vectors are not from this encoder."""
+        if self._encoded_by == encoder.name or not self.references:
             return
         texts = [reference.masked_question for reference in self.references]
         if self._vectors is None or not await are_current(self._vectors, encoder, texts):
             self._vectors = await encoder.encode(texts)
-        self._current = encoder.name
+        self._encoded_by = encoder.name
 
     def _others(self, question: Question, order: Iterable[int]) -> Iterable[Reference]:
         asked = normalise(question.text)
@@ -81,7 +83,7 @@ class ReferenceBase:
 
 
 def mask(text: str, topics: Iterable[Entity]) -> str:
-    """The text with the names of its topic entities replaced by `*`, in any case, longest names first."""
+    """Return the text with the names of its topic entities replaced by `*`, ignoring case, longest names first."""
     for name in sorted({topic.name for topic in topics if topic.name}, key=lambda name: (-len(name), name)):
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "*", text, flags=re.IGNORECASE)
     return text
@@ -92,11 +94,12 @@ def _read(path: Path, number: int, line: bytes) -> Reference:
         return _ROW.validate_json(line)
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
+        field = ".".join(map(str, problem["loc"]))
         raise UserError(
-            f"{path} line {number} is not a reference ({place}: {problem['msg']}); `kgqa references` makes it anew"
+            f"{path} line {number} is not a reference ({field}: {problem['msg']}); "
+            "rebuild the file with `kgqa build-references`"
         ) from None
 
 
-def _beside(path: Path) -> Path:
+def _vector_file(path: Path) -> Path:
     return path.with_suffix(".npy")

@@ -1,4 +1,4 @@
-"""The relation index: hybrid search over the relation names of a graph (methods.md §8.7)."""
+"""Hybrid search over the relation names of a graph (specification §8.7)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.kg.port import KnowledgeGraph
+from pipeline.kg.interface import KnowledgeGraph
 from pipeline.retrieval.bm25 import Bm25
+from pipeline.retrieval.interface import Encoder, Vectors
 from pipeline.retrieval.lru import Lru
-from pipeline.retrieval.port import Encoder, Vectors
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import encode_stored, file_name
 
@@ -23,29 +23,29 @@ Scores: TypeAlias = Mapping[int, float]
 """Position of a relation → score."""
 
 DEPTH = 10
-"""How many relations each side contributes, so a search finds 10 to 20 at most (methods.md §8.7)."""
+"""Relations that each of the two rankings contributes: a search finds at most 10 to 20 (specification §8.7)."""
 _BM25_WEIGHT = 0.1
 _RRF_CONSTANT = 60
-_REMEMBERED = 10_000
+_CACHED_SEARCHES = 10_000
 
 
 class RelationIndex:
-    """Finds the relations of one graph that a text may mean. Built by the first search."""
+    """Search over the relations of one graph. The first search builds the index."""
 
     def __init__(
         self, kg: KnowledgeGraph, encoder: Encoder, *, fusion: Fusion = "weighted", cache_dir: Path | None = None
     ) -> None:
-        """Nothing is read or encoded yet. `cache_dir` keeps the vectors for later runs."""
+        """Describe the index; nothing is read yet. Vectors are stored in `cache_dir`; None does not store them."""
         self._kg = kg
         self._encoder = encoder
         self._fuse = _FUSIONS[fusion]
         self._cache_dir = cache_dir
         self._built: _Built | None = None
         self._building = asyncio.Lock()
-        self._found: Lru[str, list[str]] = Lru(_REMEMBERED)
+        self._found: Lru[str, list[str]] = Lru(_CACHED_SEARCHES)
 
     async def search(self, query: str, k: int) -> list[str]:
-        """At most k relation names, the best first, ties by name; the query may itself be a relation name."""
+        """Return at most k relation names, best first, ties by name. The query may be a relation name."""
         text = as_text(query)
         if (found := self._found.get(text)) is None:
             index = await self._index()
@@ -88,12 +88,12 @@ class _Built:
 
 
 def as_text(relation: str) -> str:
-    """A relation name as words: dots and underscores become spaces."""
+    """Return a relation name as words: dots and underscores become spaces."""
     return " ".join(relation.replace(".", " ").replace("_", " ").split())
 
 
 def fuse_weighted(dense: Scores, sparse: Scores) -> dict[int, float]:
-    """`dense + 0.1 · bm25`; a relation missing on one side gets that side's smallest score."""
+    """Return `dense + 0.1 · bm25`. A relation missing in one ranking gets the smallest score of that ranking."""
     least_dense, least_sparse = min(dense.values(), default=0.0), min(sparse.values(), default=0.0)
     return {
         position: dense.get(position, least_dense) + _BM25_WEIGHT * sparse.get(position, least_sparse)
@@ -102,10 +102,10 @@ def fuse_weighted(dense: Scores, sparse: Scores) -> dict[int, float]:
 
 
 def fuse_rrf(dense: Scores, sparse: Scores) -> dict[int, float]:
-    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the sides that found the relation."""
+    """Return the reciprocal rank fusion: the sum of 1 / (60 + rank) over the rankings that contain the relation."""
     fused: dict[int, float] = {}
-    for side in (dense, sparse):
-        for rank, position in enumerate(side, start=1):
+    for ranking in (dense, sparse):
+        for rank, position in enumerate(ranking, start=1):
             fused[position] = fused.get(position, 0.0) + 1 / (_RRF_CONSTANT + rank)
     return fused
 
@@ -114,5 +114,5 @@ _FUSIONS = {"weighted": fuse_weighted, "rrf": fuse_rrf}
 
 
 def _top(scores: npt.NDArray[np.floating[Any]]) -> dict[int, float]:
-    """The best `DEPTH` positions with their scores, the best first."""
+    """Return the best `DEPTH` positions with their scores, best first."""
     return {position: float(scores[position]) for position in best(scores, DEPTH)}

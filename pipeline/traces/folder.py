@@ -1,4 +1,4 @@
-"""The run folder: what lies where. Its file names are the state of a run; there is no other."""
+"""The layout of a run folder. Its files are the whole state of a run."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
-from pipeline.traces.place import TMP, Place, matching, read_whole, write_whole
+from pipeline.renames import current_run
+from pipeline.traces.storage import TMP, StoragePath, matching, read_whole, write_whole
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """`runs/NAME/`: `run.yaml`, `traces/`, `drafts/`, `prompts/`, `summary.json`, `rejected.jsonl`, `lock`."""
 
-    path: Place
+    path: StoragePath
 
     def create(self) -> None:
-        """Make the folder and its parts; an object store has no folders. Raises UserError when it cannot."""
+        """Create the folder and its subfolders; an object store has none. Raises UserError if that fails."""
         if not isinstance(self.path, Path):
             return
         try:
             for part in ("traces", "drafts", "prompts"):
                 (self.path / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"run.dir={self.path} cannot be made: {error.strerror}; name another run.dir") from None
+            raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other drivers out, and clear what a killed one left. Raises UserError when a living one is in it.
+        """Lock the folder against other drivers, and remove what a killed one left. Raises UserError if it is locked.
 
-        An object store has no lock: nothing but care keeps a second driver out there, and it wastes calls, no truth.
+        An object store has no lock. A second driver there wastes calls but does not change the results.
         """
         if not isinstance(self.path, Path):
-            self._clear_drafts()
+            self._clear_finished_journals()
             yield
             return
         with (self.path / "lock").open("w") as lock:
             _lock(lock.fileno(), self.path)
             self._clear_half_written(self.path)
-            self._clear_drafts()
+            self._clear_finished_journals()
             yield
 
     def _clear_half_written(self, path: Path) -> None:
@@ -55,45 +56,45 @@ class RunFolder:
         for file in half_written:
             file.unlink()
 
-    def _clear_drafts(self) -> None:
-        """Remove the drafts of shards that were committed just before the kill."""
+    def _clear_finished_journals(self) -> None:
+        """Remove the journals of shards that were committed just before a driver was killed."""
         finished = self.finished()
-        for draft in matching(self.path / "drafts", "shard-*.jsonl"):
-            if int(draft.name.removeprefix("shard-").partition(".")[0]) in finished:
-                draft.unlink()
+        for journal in matching(self.path / "drafts", "shard-*.jsonl"):
+            if int(journal.name.removeprefix("shard-").partition(".")[0]) in finished:
+                journal.unlink()
 
     @property
-    def traces(self) -> list[Place]:
-        """The finished shards, in order. Raises UserError when there is none yet."""
+    def traces(self) -> list[StoragePath]:
+        """The files of the finished shards, in order. Raises UserError if there is none yet."""
         finished = [self.shard(index) for index in sorted(self.finished())]
         if not finished:
-            raise UserError(f"{self.path} holds no finished shard: is it a run folder, and has the run begun?")
+            raise UserError(f"{self.path} holds no finished shard: is it a run folder, and has the run started?")
         return finished
 
     @property
-    def rejected(self) -> Place:
-        """Input rows that could not be read, one JSON object each; absent when there are none."""
+    def rejected(self) -> StoragePath:
+        """The file of input rows that could not be read, one JSON object each; absent if there are none."""
         return self.path / "rejected.jsonl"
 
-    def shard(self, index: int) -> Place:
-        """The file that a shard is, once it is finished."""
+    def shard(self, index: int) -> StoragePath:
+        """Return the file of a shard, which exists once the shard is finished."""
         return self.path / "traces" / f"shard-{index:05d}.parquet"
 
-    def drafts(self, index: int) -> list[Place]:
-        """What workers left of a shard that is not finished."""
+    def journals(self, index: int) -> list[StoragePath]:
+        """Return the journals of a shard that is not finished."""
         return matching(self.path / "drafts", f"shard-{index:05d}.*.jsonl")
 
-    def clear_drafts(self, index: int) -> None:
-        """Remove all drafts of a shard that is committed, whoever wrote them."""
-        for draft in self.drafts(index):
-            draft.unlink(missing_ok=True)
+    def clear_journals(self, index: int) -> None:
+        """Remove all journals of a committed shard."""
+        for journal in self.journals(index):
+            journal.unlink(missing_ok=True)
 
     def finished(self) -> set[int]:
-        """Indices of the finished shards: one directory listing."""
+        """Return the indices of the finished shards, by one directory listing."""
         return {int(path.stem.removeprefix("shard-")) for path in matching(self.path / "traces", "shard-*.parquet")}
 
     def read_run(self) -> dict[str, Any] | None:
-        """The contents of `run.yaml`, or None when the run has not begun. Raises UserError when it is none of ours."""
+        """Return the contents of `run.yaml`, under today's names; None if the run has not started. Raises UserError."""
         path = self.path / "run.yaml"
         try:
             run = yaml.safe_load(read_whole(path).decode())
@@ -102,15 +103,15 @@ class RunFolder:
         except (yaml.YAMLError, UnicodeDecodeError):
             run = None
         if not isinstance(run, dict) or not {"points", "served"} <= run.keys():
-            raise UserError(f"{path} is not the run.yaml of a run: mend it, or name another run.dir")
-        return run
+            raise UserError(f"{path} is not the run.yaml of a run: correct it, or name another run.dir")
+        return current_run(run)
 
     def write_run(self, run: dict[str, Any]) -> None:
         """Write `run.yaml`, atomically."""
         write_whole(self.path / "run.yaml", yaml.safe_dump(run, sort_keys=False, allow_unicode=True).encode())
 
     def read_summary(self) -> dict[str, Any] | None:
-        """The contents of `summary.json`, or None while the run is not complete."""
+        """Return the contents of `summary.json`; None while the run is not complete."""
         try:
             summary: dict[str, Any] = json.loads(read_whole(self.path / "summary.json"))
         except FileNotFoundError:
@@ -131,7 +132,7 @@ class RunFolder:
             write_whole(path, _json(text))
 
     def read_template(self, digest: str) -> Template:
-        """Read back a prompt's fixed text."""
+        """Return the fixed text of a prompt by its digest."""
         text = json.loads(read_whole(self.path / "prompts" / f"{digest}.json"))
         return Template(system=text["system"], user=text["user"], assistant=text.get("assistant", ""))
 
@@ -140,9 +141,9 @@ def _lock(handle: int, path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UserError(f"{path} is in use by another process: wait for its end, or name another run.dir") from None
+        raise UserError(f"{path} is in use by another process: wait until it ends, or name another run.dir") from None
     except OSError:
-        pass  # a cluster file system mounted without locks: nothing to hold on to, and no reason not to run
+        pass  # a cluster file system without locks: run without one
 
 
 def _json(document: dict[str, Any]) -> bytes:

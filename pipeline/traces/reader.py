@@ -1,4 +1,4 @@
-"""Reads a run back: its finished calls by key, and each prompt exactly as it was sent."""
+"""Reads the traces of a run: rows, finished calls by key, and prompts exactly as they were sent."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ import polars as pl
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Message
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import Place, place, read_all
+from pipeline.traces.storage import StoragePath, read_all, storage_path
 
 _OPEN_SHARDS = 64
-"""Finished shards kept in memory; questions come shard by shard."""
+"""Finished shards kept in memory; questions are requested shard by shard."""
+
+
+def scan(folder: RunFolder) -> pl.LazyFrame:
+    """Scan all finished shards as one lazy table. Raises UserError when there is none yet."""
+    return pl.concat(_frames(folder.traces))
 
 
 def read_shards(
     folder: RunFolder, columns: Sequence[str], *, indices: Sequence[int] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """These columns of each finished shard, or of these shards. Raises UserError when a shard lacks one."""
+    """Yield these columns of each finished shard, or of `indices`. Raises UserError if a shard lacks a column."""
     shards = folder.traces if indices is None else list(map(folder.shard, indices))
     for rows in _frames(shards):
-        there = rows.collect_schema()
-        if missing := [name for name in columns if name not in there]:
+        existing = rows.collect_schema()
+        if missing := [name for name in columns if name not in existing]:
             raise UserError(
                 f"{folder.path} was written by another version of this project, without the column {missing[0]}: "
                 "run its questions again in another run.dir"
@@ -34,31 +39,31 @@ def read_shards(
         yield rows.select(columns).collect()
 
 
-def read_completions(folder: RunFolder, point: int, *, questions: Collection[str]) -> pl.DataFrame:
-    """`question_id`, `key` and `completion` of the model calls that a point made, or was served, for some questions."""
-    of_point = (pl.col("point") == point) & pl.col("question_id").is_in(questions)
+def read_completions(folder: RunFolder, configuration: int, *, questions: Collection[str]) -> pl.DataFrame:
+    """Return `question_id`, `key` and `completion` of all model calls of a configuration for some questions."""
+    wanted = (pl.col("point") == configuration) & pl.col("question_id").is_in(questions)
     columns = (pl.col("steps").struct.field("key"), pl.col("texts").struct.field("completion"))
-    shards = (shard.filter(of_point) for shard in _frames(folder.traces))
+    shards = (shard.filter(wanted) for shard in _frames(folder.traces))
     calls = (shard.select("question_id", "steps", "texts").explode("steps", "texts") for shard in shards)
     return pl.concat(each.select("question_id", *columns).drop_nulls().collect() for each in calls)
 
 
 def count_distinct_calls(folder: RunFolder) -> int:
-    """Different model calls: an ordinal counts equal calls of one question, so a key is one call of its question."""
+    """Count distinct model calls. A key includes the ordinal of equal calls, so it is one call of its question."""
     keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
     shards = (shard.select("question_id", keys) for shard in _frames(folder.traces))
     return sum(shard.explode("steps").drop_nulls().unique().collect().height for shard in shards)
 
 
 def failed_shards(folder: RunFolder) -> set[int]:
-    """Indices of the finished shards that hold a question that failed."""
+    """Return the indices of the finished shards with a failed question."""
     finished = sorted(folder.finished())
     statuses = (shard.select("status").collect()["status"] for shard in _frames(list(map(folder.shard, finished))))
     return {index for index, status in zip(finished, statuses, strict=True) if "failed" in status}
 
 
-def completions_of(shard: Place) -> dict[str, dict[str, Completion]]:
-    """The completions in one finished shard, by question and call key; none when it is not there."""
+def completions_of(shard: StoragePath) -> dict[str, dict[str, Completion]]:
+    """Return the completions of one finished shard by question and call key; empty if the shard does not exist."""
     try:
         calls = _read_calls(shard)
     except FileNotFoundError:
@@ -81,9 +86,9 @@ class RecordedCall:
 class RecordedCalls:
     """The model calls of an earlier run, by question and call key."""
 
-    def __init__(self, run: str | Place) -> None:
-        """Index which shard holds which question. Raises UserError when `run` is no run folder with finished shards."""
-        self._folder = RunFolder(place(run))
+    def __init__(self, run: str | StoragePath) -> None:
+        """Index the questions of each shard. Raises UserError if `run` is not a run folder with finished shards."""
+        self._folder = RunFolder(storage_path(run))
         saved = self._folder.read_run()
         if saved is None:
             raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
@@ -94,21 +99,21 @@ class RecordedCalls:
         self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(_read_calls)
 
     def calls(self, question_id: str) -> dict[str, RecordedCall]:
-        """The calls of a question by key; empty for a question that the run did not finish."""
+        """Return the calls of a question by key; empty if the run did not finish the question."""
         shard = self._shards.get(question_id)
         return self._calls_of(shard).get(question_id, {}) if shard else {}
 
     def completions(self, question_id: str) -> dict[str, Completion]:
-        """The completions of a question by call key."""
+        """Return the completions of a question by call key."""
         return {key: call.completion for key, call in self.calls(question_id).items()}
 
     def messages(self, call: RecordedCall) -> tuple[Message, ...]:
-        """The exact prompt of a call, rebuilt from its template and inputs."""
+        """Rebuild the exact prompt of a call from its template and inputs."""
         return self._folder.read_template(call.template).render(orjson.loads(call.inputs))
 
 
 def explain_miss(call: RecordedCall, recorded: Sequence[RecordedCall], *, otherwise: str) -> str:
-    """Which fields of the nearest of these calls, all of its role, differ from `call`; `otherwise` when none does."""
+    """Name the fields in which `call` differs from the nearest recorded call of its role, or return `otherwise`."""
     if not recorded:
         return f"the role: {call.role} was never asked of the question"
     _, nearest = min((len(fields), fields) for fields in (_differences(call, other) for other in recorded))
@@ -128,12 +133,12 @@ def _differences(call: RecordedCall, other: RecordedCall) -> list[str]:
     return sorted(differing)
 
 
-def _frames(shards: Sequence[Place]) -> Iterator[pl.LazyFrame]:
-    """The rows of each shard."""
+def _frames(shards: Sequence[StoragePath]) -> Iterator[pl.LazyFrame]:
+    """Yield the rows of each shard."""
     return (pl.scan_parquet(source, glob=False) for source in read_all(shards))
 
 
-def _read_calls(shard: Place) -> dict[str, dict[str, RecordedCall]]:
+def _read_calls(shard: StoragePath) -> dict[str, dict[str, RecordedCall]]:
     (rows,) = _frames([shard])
     frame = rows.select("question_id", "steps", "texts").collect()
     frame = frame.explode("steps", "texts").unnest("steps", "texts")

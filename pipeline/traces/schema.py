@@ -1,7 +1,7 @@
-"""The Parquet layout of a run's traces: one row per (point, question), its steps nested inside.
+"""The Parquet layout of a run's traces: one row per configuration and question, with its steps.
 
-This package is the only place that knows the layout. The README documents the columns; `SCHEMA_VERSION` is raised
-when one changes its meaning, and is stored in every file's metadata.
+Only this package knows the layout. The README documents the columns. `SCHEMA_VERSION` is increased when a column
+changes its meaning, and is stored in the metadata of every file.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ SCHEMA_VERSION = "1"
 
 @dataclass(slots=True)
 class Step:
-    """One model call, graph lookup or decision of a method, in the order they began."""
+    """One model call, graph lookup or decision of a method, in the order in which they started."""
 
     index: int
-    """Monotonically increasing inside (point, question)."""
+    """Monotonically increasing within a configuration and a question."""
     kind: str
     """`llm`, `kg` or `decision`."""
     role: str
-    """The prompt's role, the lookup's name, or the event (methods.md §2.6)."""
+    """The prompt's role, the lookup's name, or the event (specification §2.6)."""
     start_s: float
     """Seconds since the question started."""
     duration_s: float = 0.0
     parent: int | None = None
-    """For a re-ask: the step whose reply could not be parsed."""
+    """For a repeated call: the step whose reply could not be parsed."""
     shared: bool = False
-    """Answered without a call or query of its own: by the memo, another question in flight, or an earlier run."""
+    """Answered without a call or query of its own: by a cache, another question in flight, or an earlier run."""
     key: str | None = None
     """Call key of a model call."""
     template: str | None = None
     """Digest of the prompt's fixed text, stored under `prompts/` of the run folder."""
     inputs: str | None = None
-    """JSON object: what fills the template's slots; `complaint` is the line that a re-ask appends."""
+    """JSON object: the values of the template's slots; `complaint` is the line that a repeated call appends."""
     sampling: str | None = None
     """JSON object: sampling parameters, choices and ordinal of the call."""
     completion: str | None = None
@@ -49,7 +49,7 @@ class Step:
     logprobs: str | None = None
     """JSON array: log-probabilities per generated token."""
     query: str | None = None
-    """The lookup's arguments, the first few spelled out."""
+    """The first few arguments of the lookup."""
     rows: int | None = None
     """Values that a lookup returned."""
     queries: int | None = None
@@ -59,12 +59,12 @@ class Step:
     error: str | None = None
     """Why the reply could not be parsed, or why the call failed."""
     payload: str | None = None
-    """JSON object: what was decided."""
+    """JSON object: the contents of the decision."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a question cost. Calls served by the memo count here as if the point had run alone."""
+    """The cost of a question. Calls served by the cache count here as if the configuration had run alone."""
 
     llm_calls: int = 0
     llm_calls_shared: int = 0
@@ -73,7 +73,7 @@ class Counters:
     kg_lookups: int = 0
     """Batched lookups that the method made."""
     kg_queries: int = 0
-    """Physical queries that they caused; one per batch for a graph in the process."""
+    """Physical queries that the lookups caused; one per batch for a graph in this process."""
     kg_rows: int = 0
     parse_failures: int = 0
     llm_s: float = 0.0
@@ -84,9 +84,9 @@ class Counters:
 
 @dataclass(slots=True)
 class TraceRow:
-    """All there is to know about one question at one point."""
+    """Everything that is recorded of one question in one configuration."""
 
-    point: int
+    configuration: int
     method: str
     example: Example
     answer: Answer
@@ -94,7 +94,7 @@ class TraceRow:
     counters: Counters
     steps: list[Step] = field(default_factory=list)
     error: str | None = None
-    """Type and text of what ended a failed question."""
+    """Type and text of the exception that ended a failed question."""
 
 
 STEP_TYPE = pa.struct(
@@ -124,7 +124,7 @@ STEP_TYPE = pa.struct(
 TEXT_TYPE = pa.struct(
     [(name, pa.string()) for name in ("inputs", "completion", "probabilities", "logprobs", "query", "payload")]
 )
-"""The part of a step that is read. A column of its own: readers of a nested column decode all of it, and the texts
+"""The texts of a step. They have a column of their own: a reader of a nested column decodes all of it, and the texts
 are many times larger than the rest."""
 
 FACT_TYPE = pa.struct(

@@ -1,4 +1,4 @@
-"""Writes a finished shard as one Parquet file, which is there whole or not at all."""
+"""Writes a finished shard as one Parquet file, atomically."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.traces.place import Place, write_whole
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, SCHEMA_VERSION, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
+from pipeline.traces.storage import StoragePath, write_whole
 from pipeline.types import Answer, Node, Triple
 
 _MOST_HOPS = 1 << 31
-"""What the column's type can hold; any other value of the field is in `meta` alone."""
+"""The limit of the column's type; any other value of the field is only in `meta`."""
 
 
-def write_shard(path: Place, rows: Sequence[TraceRow]) -> None:
-    """Write the rows to `path`, atomically: the file exists complete or not at all. Raises StorageError."""
+def write_shard(path: StoragePath, rows: Sequence[TraceRow]) -> None:
+    """Write the rows to `path`: the file is complete or absent. Raises StorageError."""
     contents = io.BytesIO()
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
     options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
@@ -33,9 +33,9 @@ def write_shard(path: Place, rows: Sequence[TraceRow]) -> None:
 
 
 def to_table(rows: Sequence[TraceRow]) -> pa.Table:
-    """Turn rows into the columns of `SCHEMA`, nested parts included."""
+    """Convert rows to the columns of `SCHEMA`, including the nested ones."""
     columns: dict[str, Any] = {
-        "point": [row.point for row in rows],
+        "point": [row.configuration for row in rows],
         "method": [row.method for row in rows],
         "error": [row.error for row in rows],
         **_question_columns(rows),
@@ -80,7 +80,7 @@ def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
 
 
 def _attributes(part: str, example: Any, rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
-    """One column per field of the dataclass that the rows hold under `part`."""
+    """Return one column per field of the dataclass that the rows hold under `part`."""
     names = [f.name for f in fields(example)]
     return {name: [getattr(getattr(row, part), name) for row in rows] for name in names}
 
@@ -101,12 +101,12 @@ def _fact_texts(fact: Triple, answer: Answer) -> tuple[str | None, ...]:
 
 
 def _node_texts(node: Node, answer: Answer) -> tuple[str, str | None]:
-    """The id and name of an entity; a literal stands as its text, which is also its name."""
+    """Return the id and the name of an entity; for a literal its text as both."""
     return (node, answer.names.get(node)) if isinstance(node, str) else (node.value, node.value)
 
 
 def _nested(groups: Sequence[Sequence[tuple[Any, ...]]], type: pa.StructType) -> pa.ListArray:
-    """A list<struct> column built column by column, many times faster than from dictionaries."""
+    """Build a list<struct> column from its columns, which is many times faster than from dictionaries."""
     offsets = [0]
     for group in groups:
         offsets.append(offsets[-1] + len(group))

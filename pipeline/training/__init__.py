@@ -1,1 +1,1 @@
-"""What is trained: a small Llama, its tokenizer, and the data that the methods' models learn from."""
+"""Training: data collection, supervised fine-tuning, and small Llamas with their tokenizer."""

@@ -1,10 +1,11 @@
-"""A Llama that copies before it is trained: its first two layers begin with an induction circuit.
+"""Initialises a Llama with an induction circuit in its first two layers, so that it can copy before it is trained.
 
-To repeat a name, a model has to find where the last token it wrote stood before, and write what stood behind it there.
-Attention does that by a pair of heads (Olsson et al. 2022, "In-context Learning and Induction Heads"): one hands each
-token the token before it; one in a later layer finds the place that was handed the current token, and repeats it. A
-Llama of a few million weights spends most of a small budget until such a pair forms by itself, and until then has no
-use for what a graph says. The pair can be written down, so it is. Like all other weights it is then trained.
+To repeat a name, a model must find an earlier occurrence of the last token it wrote and write the token that followed
+there. A pair of attention heads does this (Olsson et al. 2022, "In-context Learning and Induction Heads"): a
+previous-token head copies to each position the token before it; an induction head in a later layer attends to the
+position that received the current token, and repeats its token. A Llama of a few million weights spends most of a small
+training budget until such a pair forms, and cannot use the facts of a graph before. Therefore the pair is constructed
+here. Like all other weights it is then trained.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
 _CONSTANT = 0.5
-"""Length of what all embeddings have in common, their own part having length 1: what place is told by."""
-_HANDED = 1.0
-"""Length of what the first head writes, on that scale."""
+"""Length of the component that all embeddings share, relative to their own part; positions are computed from it."""
+_COPIED = 1.0
+"""Length of the output of the first head, on the same scale."""
 _REPEATED = 5.0
-"""Length of what the second head writes."""
-_BEFORE = 4.5
-"""Logits between the token before and its neighbours, in the first head."""
+"""Length of the output of the second head."""
+_PREVIOUS = 4.5
+"""Logit margin of the previous token over its neighbours, in the first head."""
 _MATCH = 18.0
-"""Logits between the place that was handed the current token and the others, in the second head."""
-_STEP = 0.05
-"""Radians that a pair of dimensions has to turn by, from one position to the next, to tell the first head a place."""
+"""Logit margin of a position that received the current token, in the second head."""
+_MIN_TURN = 0.05
+"""Radians per position: the first head uses only pairs of dimensions that the rotary embedding turns by more."""
 _REACH = 150
-"""Tokens over which the second head finds a place. A pair that turns further than a radian within them is not used."""
+"""Range of the second head in tokens. Pairs that turn by more than a radian within it are not used."""
 
 
 def write_induction(model: LlamaForCausalLM, generator: Generator) -> None:
-    """Set up the two heads, and let all other parts of the layers write nothing at first, which would drown them.
+    """Set up the two heads, and zero the output of all other parts of the layers, which would drown their signal.
 
-    Raises UserError for a Llama with one layer or one head, or whose output head is not its embeddings.
+    Raises UserError for a Llama with one layer, one head, or an output head of its own.
     """
     import torch
 
     config = model.config
     width = config.hidden_size // config.num_attention_heads
     if config.num_hidden_layers < 2 or config.num_attention_heads < 2 or not config.tie_word_embeddings:
-        raise UserError("a Llama begins with induction only with shape.tied=true, two layers and two heads at least")
+        raise UserError("shape.induction=true needs shape.tied=true and at least two layers and two heads")
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
@@ -51,55 +52,58 @@ def write_induction(model: LlamaForCausalLM, generator: Generator) -> None:
         constant, *others = _orthonormal(config.hidden_size, generator)
         read = torch.stack(others[:width])
         repeated = _orthonormal(config.hidden_size, generator)[:width]
-        handed = _apart_from(constant, _orthonormal(config.hidden_size, generator))[:width]
+        copied = _orthogonal_to(constant, _orthonormal(config.hidden_size, generator))[:width]
         embeddings = model.model.embed_tokens.weight
         unit = embeddings.norm(dim=1).mean()
-        embeddings.copy_((_apart_from(constant, embeddings) + constant * _CONSTANT) * unit)
-        _hand_on(model, constant, read, handed, unit)
-        _repeat(model, read, handed, repeated, unit)
+        embeddings.copy_((_orthogonal_to(constant, embeddings) + constant * _CONSTANT) * unit)
+        _set_previous_token_head(model, constant, read, copied, unit)
+        _set_induction_head(model, read, copied, repeated, unit)
 
 
-def _hand_on(model: LlamaForCausalLM, constant: Tensor, read: Tensor, handed: Tensor, unit: Tensor) -> None:
-    """Have the first head of the first layer attend to the token before, and write what it reads of it as `handed`.
+def _set_previous_token_head(
+    model: LlamaForCausalLM, constant: Tensor, read: Tensor, copied: Tensor, unit: Tensor
+) -> None:
+    """Make the first head of the first layer attend to the previous token and write its `read` part as `copied`.
 
-    Query and key are the same for all tokens, the query turned back by one position: they agree best one apart.
+    Query and key are the same for all tokens, but the query is turned back by one position, so that they match best at
+    distance one.
     """
     import torch
 
     attention, width, turns = model.model.layers[0].self_attn, len(read), _turns(model)
     length = (1 + _CONSTANT**2) ** 0.5
-    seen = model.config.hidden_size**0.5 * _CONSTANT / length  # of the constant, in what the layer normalises
-    scale = (_BEFORE * width**0.5 / (1 - turns.cos()).sum()) ** 0.5 / seen
-    used = (turns > _STEP) * scale
+    seen = model.config.hidden_size**0.5 * _CONSTANT / length  # size of the constant after the layer's normalisation
+    scale = (_PREVIOUS * width**0.5 / (1 - turns.cos()).sum()) ** 0.5 / seen
+    used = (turns > _MIN_TURN) * scale
     query, key = torch.cat([turns.cos() * used, -turns.sin() * used]), torch.cat([used, torch.zeros_like(used)])
     attention.q_proj.weight[:width] = torch.outer(query, constant)
     attention.k_proj.weight[:width] = torch.outer(key, constant)
     attention.v_proj.weight[:width] = read
-    attention.o_proj.weight[:, :width] = handed.T * _HANDED * unit * length / width**0.5
+    attention.o_proj.weight[:, :width] = copied.T * _COPIED * unit * length / width**0.5
 
 
-def _repeat(model: LlamaForCausalLM, read: Tensor, handed: Tensor, repeated: Tensor, unit: Tensor) -> None:
-    """Have the first head of the second layer attend to what was handed the current token, and write what it reads."""
+def _set_induction_head(model: LlamaForCausalLM, read: Tensor, copied: Tensor, repeated: Tensor, unit: Tensor) -> None:
+    """Make the first head of the second layer attend where the current token was copied to, and repeat from there."""
     import torch
 
     attention, width, turns = model.model.layers[1].self_attn, len(read), _turns(model)
     used = (turns * _REACH < 1).repeat(2)
-    length = (1 + _CONSTANT**2 + _HANDED**2) ** 0.5
-    own, before = 1 / length, _HANDED * (model.config.hidden_size / width) ** 0.5 / length  # per direction
+    length = (1 + _CONSTANT**2 + _COPIED**2) ** 0.5
+    own, before = 1 / length, _COPIED * (model.config.hidden_size / width) ** 0.5 / length  # per direction
     scale = (_MATCH * width**0.5 / (int(used.sum()) * own * before)) ** 0.5
     attention.q_proj.weight[:width] = torch.where(used[:, None], read * scale, 0.0)
-    attention.k_proj.weight[:width] = torch.where(used[:, None], handed * scale, 0.0)
+    attention.k_proj.weight[:width] = torch.where(used[:, None], copied * scale, 0.0)
     attention.v_proj.weight[:width] = repeated
     attention.o_proj.weight[:, :width] = repeated.T * _REPEATED * unit * length / width**0.5
 
 
 def _turns(model: LlamaForCausalLM) -> Tensor:
-    """By how many radians each pair of a head's dimensions is turned from one position to the next."""
+    """Return by how many radians each pair of a head's dimensions turns from one position to the next."""
     return model.model.rotary_emb.inv_freq.float()
 
 
-def _apart_from(direction: Tensor, others: Tensor) -> Tensor:
-    """Others without their part along a direction, of length 1."""
+def _orthogonal_to(direction: Tensor, others: Tensor) -> Tensor:
+    """Return the other vectors without their component along a direction, normalised."""
     import torch
 
     return torch.nn.functional.normalize(others - torch.outer(others @ direction, direction))

@@ -1,7 +1,7 @@
-"""A small Llama made here: a tokenizer trained on the project's own words, weights, and a chat template.
+"""Creates small Llamas: a tokenizer trained on the project's texts, random weights, and a chat template.
 
-With random weights it writes nonsense, but everything around it is real: the server that loads it, the tokens, the chat
-template, log-probabilities and stop strings. Needs `pip install kgqa-pipeline[train]`.
+With random weights a Llama writes nonsense, but everything around it can be tested: the server that loads it, tokens,
+chat template, log-probabilities and stop strings. Needs `pip install kgqa-pipeline[train]`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pydantic.dataclasses
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 
 import pipeline.methods
-from pipeline.datasets.port import Dataset, Reject
+from pipeline.datasets.interface import Dataset, Reject
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 REFLECTION_TOKENS = (*chain.from_iterable(CLASSES.values()), OPEN, CLOSE)
-"""What ArG's generator writes as single tokens. They are words like any other: no decoder skips them."""
+"""ArG's tokens, each a single token of the vocabulary. They are normal tokens: no decoder skips them."""
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
@@ -39,9 +39,9 @@ _BEGIN, _END_OF_TEXT, _END_OF_TURN, _ROLE, _END_OF_ROLE = _CONTROL = (
     "<|start_header_id|>",
     "<|end_header_id|>",
 )
-"""As Llama 3 names them."""
+"""Control tokens, named as in Llama 3."""
 _ROPE_BASE = 500_000.0
-"""As Llama 3 has it: half of a head's dimensions hardly turn within a prompt, and tell what a token is, not where."""
+"""As in Llama 3. Half of a head's dimensions hardly turn within a prompt and encode the token, not its position."""
 
 _CHAT_TEMPLATE = (
     "{{ bos_token }}"
@@ -50,15 +50,15 @@ _CHAT_TEMPLATE = (
     "{% endfor %}"
     f"{{% if add_generation_prompt %}}{{{{ '{_ROLE}assistant{_END_OF_ROLE}\\n\\n' }}}}{{% endif %}}"
 )
-"""A turn is its role between two tokens, a blank line, the text as it is, and the end of the turn."""
+"""A turn is the role between two control tokens, a blank line, the unchanged text, and the end of the turn."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class LlamaShape:
-    """How large a Llama is. The defaults make one of about 1.7 million weights, for tests and smoke runs."""
+    """The shape of a Llama. The defaults give about 1.7 million weights, for tests and smoke runs."""
 
     vocabulary: Annotated[int, Field(ge=512)] = 4096
-    """Tokens, the control and reflection tokens among them. A small corpus may give fewer."""
+    """Number of tokens, including control and reflection tokens. A small corpus may give fewer."""
     hidden_size: PositiveInt = 128
     layers: PositiveInt = 2
     heads: PositiveInt = 4
@@ -67,13 +67,13 @@ class LlamaShape:
     context: PositiveInt = 8192
     """Tokens of prompt and reply together."""
     tied: bool = False
-    """Whether tokens are written by the same rows that they are read by. What a model of few weights has to copy, names
-    above all, it learns to copy far sooner so: for each token the way from reading to writing it is there already."""
+    """Use the embeddings as output head. A small model then learns to copy names much sooner, because the mapping from
+    input to output already exists for each token."""
     induction: bool = False
-    """Whether it begins with two heads that copy (`pipeline/training/induction.py`); for one that is to be trained."""
+    """Initialise two heads that copy (`pipeline/training/induction.py`); for a model that will be trained."""
     spread: PositiveFloat = 0.1
-    """Standard deviation of the weights. With the usual 0.02, so small a model finds all tokens about equally probable,
-    which is right for one that is to be trained, and wrong for one that stands in for a trained one."""
+    """Standard deviation of the weights. With the usual 0.02 a small model finds all tokens about equally probable.
+    That is right for a model that will be trained, but wrong for a substitute of a trained one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Checkpoint:
     tokenizer: PreTrainedTokenizerFast
 
     def save(self, folder: Path, precision: Precision = "float32") -> None:
-        """Write what any server of Hugging Face models loads: safetensors, configuration, tokenizer, chat template."""
+        """Write a Hugging Face checkpoint: safetensors, configuration, tokenizer and chat template."""
         import torch
         from transformers.utils import logging
 
@@ -94,17 +94,17 @@ class Checkpoint:
 
 
 def make_llama(dataset: Dataset, reject: Reject, shape: LlamaShape, seed: int, texts: Iterable[str] = ()) -> Checkpoint:
-    """A Llama with random weights whose tokenizer knows the words of a dataset, of our prompts and of some texts.
+    """Create a Llama with random weights and a tokenizer trained on a dataset, on all prompts and on `texts`.
 
-    The same dataset, texts, shape and seed give the same checkpoint. Raises UserError without torch and transformers,
-    or for a shape that cannot be.
+    The same dataset, texts, shape and seed give the same checkpoint. Raises UserError for an impossible shape, or if
+    torch and transformers are not installed.
     """
     tokenizer = train_tokenizer(chain(training_texts(dataset, reject), texts), shape.vocabulary)
     return Checkpoint(new_llama(tokenizer, shape, seed), tokenizer)
 
 
 def training_texts(dataset: Dataset, reject: Reject) -> Iterator[str]:
-    """A dataset's questions and the names of its relations, and the fixed text of every prompt of every method."""
+    """Yield the questions and relation names of a dataset, and the fixed texts of all prompts of all methods."""
     for example in dataset.examples(reject):
         yield example.question.text
     yield from sorted({triple.relation for triple in dataset.triples()})
@@ -115,10 +115,10 @@ def training_texts(dataset: Dataset, reject: Reject) -> Iterator[str]:
 def train_tokenizer(
     texts: Iterable[str], vocabulary: int, added: Sequence[str] = REFLECTION_TOKENS
 ) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with some texts, the reflection tokens, as single tokens.
+    """Train a byte-level BPE tokenizer, with the `added` texts as single tokens.
 
-    A space belongs to the word before it, not to the one behind, and each mark stands alone, so that a name is the same
-    tokens wherever it stands: between commas, brackets or reflection tokens. A small model learns only so to copy it.
+    A space belongs to the word before it, and each punctuation mark is a token of its own, so a name has the same
+    tokens between commas, brackets or reflection tokens. A small model learns to copy names only under this condition.
     """
     _require()
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -152,7 +152,7 @@ def train_tokenizer(
 
 
 def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) -> LlamaForCausalLM:
-    """An untrained Llama for a tokenizer. Raises UserError for a shape that cannot be."""
+    """Create an untrained Llama for a tokenizer. Raises UserError for an impossible shape."""
     _require()
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -160,7 +160,7 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
     if shape.hidden_size % shape.heads or shape.heads % shape.key_value_heads:
         raise UserError(
             f"a Llama of hidden_size={shape.hidden_size} cannot have heads={shape.heads} and key_value_heads="
-            f"{shape.key_value_heads}: each has to be a multiple of the next"
+            f"{shape.key_value_heads}: each must be a multiple of the next"
         )
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -186,7 +186,7 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
 
 
 def _templates() -> list[Template]:
-    """The templates of all methods, which are constants of their modules."""
+    """Return the templates of all methods, which are constants of their modules."""
     found: dict[str, Template] = {}
     for module in pkgutil.walk_packages(pipeline.methods.__path__, "pipeline.methods."):
         for value in vars(importlib.import_module(module.name)).values():
@@ -200,4 +200,4 @@ def _require() -> None:
         importlib.import_module("torch")
         importlib.import_module("transformers")
     except ImportError:
-        raise UserError("making a Llama needs torch and transformers: pip install kgqa-pipeline[train]") from None
+        raise UserError("creating a Llama needs torch and transformers: pip install kgqa-pipeline[train]") from None

@@ -1,4 +1,4 @@
-"""Texts of several collections put together, of some only a part."""
+"""Mixes the training texts of several collections, taking a share of each."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from pathlib import Path
 import orjson
 
 from pipeline.datasets.files import lines
-from pipeline.traces.place import writing
+from pipeline.traces.storage import writing
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file of training texts, JSON Lines, and how much of it is taken."""
+    """A JSON Lines file of training texts, and the shares to take from it."""
 
     file: Path
     shares: Mapping[str, float]
-    """The share of its rows by the beginning of their `role`, the longest that fits; the empty one fits all."""
+    """Prefix of `role` → the share of rows to take. The longest matching prefix applies; the empty one matches all."""
 
 
 def write_mixture(parts: Sequence[Part], output: Path) -> Counter[str]:
-    """Write the rows that are taken, and give their number by role; rows without one are ArG's.
+    """Write the selected rows and return their number by role; rows without a role count as `arg`.
 
-    Which rows are taken is decided by a hash of each, so the same collections give the same mixture, and a larger share
-    holds all of a smaller one. Raises UserError for a part that cannot be read, and StorageError.
+    A hash of each row selects it, so the same collections give the same mixture, and a larger share contains a smaller
+    one. Raises UserError for a part that cannot be read, and StorageError.
     """
     taken: Counter[str] = Counter()
     with writing(output) as file:
-        for role, row in _rows(parts):
+        for role, row in _selected_rows(parts):
             file.write(row)
             taken[role] += 1
     return taken
 
 
-def _rows(parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
+def _selected_rows(parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
     for part in parts:
         for _, line in lines(part.file):
             role, row = str(orjson.loads(line).get("role", "")), line + b"\n"
@@ -46,5 +46,5 @@ def _rows(parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
 
 
 def _share(role: str, shares: Mapping[str, float]) -> float:
-    fitting = [beginning for beginning in shares if role.startswith(beginning)]
-    return shares[max(fitting, key=len)] if fitting else 0.0
+    prefixes = [prefix for prefix in shares if role.startswith(prefix)]
+    return shares[max(prefixes, key=len)] if prefixes else 0.0

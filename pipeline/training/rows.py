@@ -1,4 +1,4 @@
-"""Training data as files: JSON Lines, a row each, and beside them the report on them."""
+"""Writes training data as JSON Lines, and a report next to it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from pipeline.traces.place import storing, writing
+from pipeline.traces.storage import storing, writing
 
 
 def write_rows(rows: Iterable[Mapping[str, Any]], output: Path) -> None:
-    """Write rows as they come, so that there is the whole file or none. Raises StorageError."""
+    """Write the rows; the file is complete or absent. Raises StorageError."""
     with storing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
     with writing(output) as file:
@@ -22,7 +22,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]], output: Path) -> None:
 
 
 def write_report(document: Mapping[str, Any], output: Path) -> None:
-    """Write the report on the rows in `output` as JSON. Raises StorageError."""
-    beside = output.with_suffix(".report.json")
-    with storing(beside):
-        beside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Write a report as JSON next to `output`, as `.report.json`. Raises StorageError."""
+    report = output.with_suffix(".report.json")
+    with storing(report):
+        report.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

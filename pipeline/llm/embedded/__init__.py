@@ -1,1 +1,1 @@
-"""A Llama in this process, on the CPU: `llm=embedded`."""
+"""`llm=embedded`: a Llama in this process, on the CPU."""

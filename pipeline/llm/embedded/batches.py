@@ -1,4 +1,4 @@
-"""Replies that are written together: those that wait when a thread is free, as far as they are alike."""
+"""Batches waiting replies of similar length, so that the model generates them together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from pipeline.llm.embedded.reply import Reply
 
-_MOST = 16
+_MAX_BATCH = 16
 """Replies in a batch."""
 
-_APART = 32
-"""Tokens by which their prompts differ at most: what some have more than the shortest is read token by token."""
+_MAX_LENGTH_DIFFERENCE = 32
+"""Largest difference in length, in tokens. Tokens beyond the shortest prompt are read one by one."""
 
 
 class _Waiting(NamedTuple):
@@ -22,18 +22,18 @@ class _Waiting(NamedTuple):
 
 
 class Batches:
-    """Has replies written, batch by batch, in threads of its own; all else happens on the event loop."""
+    """A queue of replies that generates them in batches in its own threads. Everything else runs on the event loop."""
 
-    def __init__(self, write: Callable[[Sequence[Reply]], None], threads: int) -> None:
-        """`write` takes replies with the same `wanted` one round further."""
-        self._write = write
+    def __init__(self, generate: Callable[[Sequence[Reply]], None], threads: int) -> None:
+        """`generate` runs one round for replies with the same `next_round`."""
+        self._generate = generate
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="llama")
         self._waiting: list[_Waiting] = []
         self._working: set[asyncio.Task[None]] = set()
 
     async def finish(self, reply: Reply) -> None:
-        """Return when the reply is done; whoever is cancelled here leaves the others of its batch alone."""
+        """Return when the reply is complete. Cancelling this does not affect the other replies of the batch."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(reply, done))
         if len(self._working) < self._threads:
@@ -41,46 +41,50 @@ class Batches:
         await done
 
     async def close(self) -> None:
-        """Wait for the batches that are being written, and begin no other."""
+        """Wait for the running batches and start no others."""
         for working in self._working:
             working.cancel()
         await asyncio.to_thread(self._pool.shutdown)
 
     async def _work(self) -> None:
-        """Write until nothing waits."""
-        await asyncio.sleep(0)  # calls that are made together come together
-        while batch := self._next():
+        """Generate batches until no reply is waiting."""
+        await asyncio.sleep(0)  # lets concurrent calls arrive first
+        while batch := self._next_batch():
             try:
                 replies = [waiting.reply for waiting in batch]
-                await asyncio.get_running_loop().run_in_executor(self._pool, self._write, replies)
-            except Exception as error:  # noqa: BLE001 — whatever it is, each of them has to be told
+                await asyncio.get_running_loop().run_in_executor(self._pool, self._generate, replies)
+            except Exception as error:  # noqa: BLE001 — raised in every waiting call
                 for waiting in batch:
                     if not waiting.done.done():
                         waiting.done.set_exception(error)
             else:
-                self._settle(batch)
-        self._working -= {asyncio.current_task()}  # at once: a call that comes now has to find a place free
+                self._complete_or_requeue(batch)
+        self._working -= {asyncio.current_task()}  # now, so that the next call finds a free thread
 
-    def _settle(self, batch: Sequence[_Waiting]) -> None:
+    def _complete_or_requeue(self, batch: Sequence[_Waiting]) -> None:
         for waiting in batch:
             if waiting.reply.finish_reason is None:
                 self._waiting.append(waiting)
             elif not waiting.done.done():
                 waiting.done.set_result(None)
 
-    def _next(self) -> list[_Waiting]:
-        """The one that has waited longest, and those that are most like it; those that were cancelled are dropped."""
+    def _next_batch(self) -> list[_Waiting]:
+        """Return the longest-waiting reply and those most similar in length; drop cancelled ones."""
         self._waiting = [waiting for waiting in self._waiting if not waiting.done.done()]
         if not self._waiting:
             return []
         first = self._waiting[0].reply
-        length, wanted = len(first.ids), first.wanted
+        length, next_round = len(first.context), first.next_round
 
-        def apart(waiting: _Waiting) -> int:
-            return abs(len(waiting.reply.ids) - length)
+        def difference(waiting: _Waiting) -> int:
+            return abs(len(waiting.reply.context) - length)
 
-        alike = [one for one in self._waiting if one.reply.wanted == wanted and apart(one) <= _APART]
-        batch = sorted(alike, key=apart)[:_MOST]
-        taken = {id(one) for one in batch}
-        self._waiting = [one for one in self._waiting if id(one) not in taken]
+        similar = [
+            each
+            for each in self._waiting
+            if each.reply.next_round == next_round and difference(each) <= _MAX_LENGTH_DIFFERENCE
+        ]
+        batch = sorted(similar, key=difference)[:_MAX_BATCH]
+        taken = {id(each) for each in batch}
+        self._waiting = [each for each in self._waiting if id(each) not in taken]
         return batch

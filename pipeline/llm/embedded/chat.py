@@ -1,4 +1,4 @@
-"""Conversations to the ids of tokens, and ids back to text, as transformers and vLLM do it."""
+"""Converts conversations to token ids and token ids to text, as transformers and vLLM do."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from pipeline.errors import ServiceError, UserError
-from pipeline.llm.checkpoint import read_settings
+from pipeline.llm.checkpoint import read_config
 from pipeline.llm.prompt import Message
 
-_MARK = "THE MESSAGE GOES ON HERE"
-"""Put, with a blank behind it, at the end of a message that the model goes on with, to find its place when rendered."""
+_END_MARKER = "THE MESSAGE GOES ON HERE"
+"""Appended with a space to a message that the model continues, to find the message's end in the rendered text."""
 
 _PARTIAL = "\N{REPLACEMENT CHARACTER}"
-"""Ends the text of a token that ends within a character."""
+"""The last character of a token's text if the token ends inside a character."""
 
-_MOST_BEFORE = 4
-"""Tokens that are looked back to for the beginning of a character, as vLLM does."""
+_MAX_LOOKBACK = 4
+"""Tokens before a token in which the beginning of a character is searched, as in vLLM."""
 
 
 class Chat:
     """The tokenizer and the chat template of a checkpoint."""
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
-        """Read them, for a model of so many tokens. Raises UserError where one is missing or cannot be read."""
-        settings = read_settings(folder, "tokenizer_config.json")
-        words = read_settings(folder, "special_tokens_map.json", required=False) | settings
+        """Read both for a model with `vocabulary` tokens. Raises UserError if one is missing or cannot be read."""
+        config = read_config(folder, "tokenizer_config.json")
+        words = read_config(folder, "special_tokens_map.json", required=False) | config
         self._words = {key: _text(word) for key, word in words.items() if key.endswith("_token") and word}
-        self._template = _read_template(folder, settings)
+        self._template = _read_template(folder, config)
         self._tokenizer = _read_tokenizer(folder)
         self._hidden = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
         self._texts = [self._decode([id]) for id in range(vocabulary)]
@@ -41,61 +41,61 @@ class Chat:
 
     @property
     def end_of_turn(self) -> int | None:
-        """The token that ends a reply; None where the tokenizer has none."""
+        """The token that ends a reply; None if the tokenizer has none."""
         id: int | None = self._tokenizer.token_to_id(self._words.get("eos_token", ""))
         return id
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The ids that the model is to go on from: after the last message if it is the assistant's, or to answer it.
+    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the ids of a conversation, which the model continues; a last message of the assistant is left open.
 
-        Raises ServiceError where the template refuses the messages.
+        Raises ServiceError if the template refuses the messages.
         """
-        begun = messages[-1].role == "assistant"
+        is_open = messages[-1].role == "assistant"
         turns = [message._asdict() for message in messages]
-        if begun:
-            turns[-1]["content"] += f"{_MARK} "
-        given = {"messages": turns, "tools": None, "documents": None, "add_generation_prompt": not begun}
+        if is_open:
+            turns[-1]["content"] += f"{_END_MARKER} "
+        given = {"messages": turns, "tools": None, "documents": None, "add_generation_prompt": not is_open}
         try:
             text = self._template.render(given, **self._words)
         except TemplateError as error:
             raise ServiceError(f"the chat template refuses the prompt: {error}") from None
-        return self.tokens(_cut(text) if begun else text)
+        return self.tokens(_without_end(text) if is_open else text)
 
     def tokens(self, text: str) -> list[int]:
-        """The ids of a text's tokens, the special ones among them that are written out in it."""
+        """Return the ids of a text's tokens, including special tokens that the text spells out."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def hides(self, id: int) -> bool:
-        """Whether replies leave a token out, because it is a special one."""
+    def is_hidden(self, id: int) -> bool:
+        """Return whether a token is special and therefore left out of replies."""
         return id in self._hidden
 
     def reader(self, prompt: Sequence[int]) -> Callable[[int], str]:
-        """Turns the ids of a reply, one after the other, into its text: nothing for half a character."""
+        """Return a function that converts the ids of a reply one by one to text; a partial character gives none."""
         stream = DecodeStream(ids=list(prompt), skip_special_tokens=True)
 
         def read(id: int) -> str:
             nonlocal stream
             try:
                 return stream.step(self._tokenizer, id) or ""
-            except Exception:  # noqa: BLE001 — the library raises no class of its own when bytes are no characters
+            except Exception:  # noqa: BLE001 — for invalid bytes the library raises a plain Exception
                 stream = DecodeStream(skip_special_tokens=True)
                 return stream.step(self._tokenizer, id) or ""
 
         return read
 
-    def named(self, logprobs: Mapping[int, float], before: Sequence[int]) -> dict[str, float]:
-        """Log-probabilities by text instead of by id; of tokens that look alike, that of the first.
+    def logprobs_by_text(self, logprobs: Mapping[int, float], before: Sequence[int]) -> dict[str, float]:
+        """Return log-probabilities by text instead of id; of several tokens with the same text, the first one's.
 
-        A token that ends a character is called by all that it ends, given the ids of the reply `before`.
+        A token that completes a character has the text of all completed characters, given the reply's ids `before`.
         """
-        named: dict[str, float] = {}
+        by_text: dict[str, float] = {}
         for id, logprob in logprobs.items():
-            named.setdefault(self._ended(id, before) if id in self._partial else self._texts[id], logprob)
-        return named
+            by_text.setdefault(self._completed(id, before) if id in self._partial else self._texts[id], logprob)
+        return by_text
 
-    def _ended(self, id: int, before: Sequence[int]) -> str:
-        """The characters that a token ends; none if it ends within one."""
-        for count in range(1, min(_MOST_BEFORE, len(before)) + 1):
+    def _completed(self, id: int, before: Sequence[int]) -> str:
+        """Return the characters that a token completes; an empty text if it completes none."""
+        for count in range(1, min(_MAX_LOOKBACK, len(before)) + 1):
             parts = list(before[-count:])
             whole = self._decode([*parts, id])
             if not whole.endswith(_PARTIAL):
@@ -105,7 +105,7 @@ class Chat:
         return ""
 
     def tokens_with(self, stop: str) -> list[int]:
-        """The tokens after which a reply holds a stop string, whatever was before them."""
+        """Return the tokens that contain a stop string."""
         return [id for id, text in enumerate(self._texts) if stop in text and id not in self._hidden]
 
     def _decode(self, ids: Sequence[int]) -> str:
@@ -115,23 +115,23 @@ class Chat:
 def _read_tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise UserError(f"{folder} has no tokenizer.json: save its tokenizer with transformers, as a fast one")
+        raise UserError(f"{folder} has no tokenizer.json; save its tokenizer with transformers as a fast tokenizer")
     try:
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # noqa: BLE001 — the library raises no class of its own
+    except Exception as error:  # noqa: BLE001 — the library raises a plain Exception
         raise UserError(f"{file} cannot be read: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
-def _read_template(folder: Path, settings: dict[str, Any]) -> Template:
+def _read_template(folder: Path, config: dict[str, Any]) -> Template:
     file = folder / "chat_template.jinja"
-    source = file.read_text(encoding="utf-8") if file.is_file() else settings.get("chat_template")
-    if isinstance(source, list):  # several, by name
+    source = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
+    if isinstance(source, list):  # several templates, by name
         source = next((each["template"] for each in source if each["name"] == "default"), None)
     if not source:
-        raise UserError(f"{folder} has no chat template: neither chat_template.jinja nor one in tokenizer_config.json")
+        raise UserError(f"{folder} has no chat template, neither in chat_template.jinja nor in tokenizer_config.json")
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
@@ -143,15 +143,15 @@ def _read_template(folder: Path, settings: dict[str, Any]) -> Template:
 
 
 def _text(word: str | dict[str, Any]) -> str:
-    """A special token, which may be written with its properties."""
+    """Return the text of a special token, which may be given with its properties."""
     return word if isinstance(word, str) else word["content"]
 
 
-def _cut(text: str) -> str:
-    """A conversation up to where its last message goes on; blanks are trimmed there if the template trims messages."""
-    before, mark, after = text.rpartition(_MARK)
+def _without_end(text: str) -> str:
+    """Return a conversation up to the end of its last message, trimmed there if the template trims messages."""
+    before, mark, after = text.rpartition(_END_MARKER)
     if not mark:
-        raise ServiceError("the chat template leaves out the beginning of the reply")
+        raise ServiceError("the chat template omits the beginning of the reply")
     return before if after.startswith(" ") else before.rstrip()
 
 

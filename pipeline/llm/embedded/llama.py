@@ -1,4 +1,4 @@
-"""A Llama's checkpoint as CTranslate2 runs it: its weights put where that library wants them, in float32."""
+"""Converts a Llama checkpoint to CTranslate2 and runs it in float32."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import ctranslate2
 import numpy as np
 
 from pipeline.errors import UserError
-from pipeline.llm.checkpoint import Array, read_settings, read_weights
+from pipeline.llm.checkpoint import Array, read_config, read_weights
 
-_ELSEWHERE = "serve it with vLLM (llm=endpoint or llm=serve)"
+_ADVICE = "serve it with vLLM (llm=endpoint or llm=serve)"
 
-_ONLY = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "quantization_config": None}
-"""Settings of which one value is known here."""
+_SUPPORTED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "quantization_config": None}
+"""Configuration keys for which only one value is supported."""
 
 
 class Llama:
-    """The model of a checkpoint: ids in, ids out."""
+    """The model of a checkpoint, from token ids to token ids."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        """Load it, for as many batches at once as there are threads.
+        """Load the model for `threads` concurrent batches.
 
-        Raises UserError for a checkpoint that cannot be read, or is no Llama as it was first published.
+        Raises UserError for a checkpoint that cannot be read or is not a Llama with the original architecture.
         """
-        settings = read_settings(folder, "config.json")
-        _check(folder, settings)
+        config = read_config(folder, "config.json")
+        _check(folder, config)
         try:
-            specification = _specify(settings, read_weights(folder))
+            specification = _specify(config, read_weights(folder))
         except KeyError as missing:
-            raise UserError(f"{folder} is no whole Llama: it lacks {missing}") from None
+            raise UserError(f"{folder} is not a complete Llama checkpoint: {missing} is missing") from None
         with TemporaryDirectory(prefix="kgqa-llama-") as converted:
             specification.save(converted)
             self._generator = ctranslate2.Generator(
                 converted, compute_type="float32", inter_threads=threads, intra_threads=1
             )
         self.vocabulary: int = specification.get_vocabulary_size()
-        """Tokens that there are, some of them perhaps not in use."""
-        self.context: int = settings.get("max_position_embeddings", 2048)
-        """Tokens that it has room for, prompt and reply together."""
-        ends = (read_settings(folder, "generation_config.json", required=False) or settings).get("eos_token_id")
+        """Number of tokens, including unused ones."""
+        self.context: int = config.get("max_position_embeddings", 2048)
+        """Length of the context in tokens, for prompt and reply together."""
+        ends = (read_config(folder, "generation_config.json", required=False) or config).get("eos_token_id")
         self.ends: frozenset[int] = frozenset() if ends is None else frozenset(np.atleast_1d(ends).tolist())
-        """Tokens that end its turn, as far as its settings tell."""
+        """Tokens that end the model's turn according to its configuration."""
 
-    def write(
+    def generate(
         self, prompts: Sequence[Sequence[int]], ends: Sequence[int], limit: int, *, logits: bool
     ) -> list[tuple[list[int], Array | None]]:
-        """Go on from each prompt with the most probable ids, up to one of `ends` or to `limit`.
+        """Continue each prompt with the most probable ids up to one of `ends`, at most `limit` ids.
 
-        Gives the ids of each, and if wanted their logits with shape (ids, vocabulary).
+        Return the ids per prompt and, if requested, their logits with shape (ids, vocabulary).
         """
         results = self._generator.generate_batch(
             [list(map(str, prompt)) for prompt in prompts],
@@ -61,42 +61,42 @@ class Llama:
             include_prompt_in_result=False,
             return_logits_vocab=logits,
         )
-        written = [result.sequences_ids[0] for result in results]
+        generated = [result.sequences_ids[0] for result in results]
         if not logits:
-            return [(ids, None) for ids in written]
-        # Where prompts differ in length, the logits of their ends are among them.
+            return [(ids, None) for ids in generated]
+        # If the prompts differ in length, the logits include those of the ends of longer prompts.
         scores = (np.asarray(result.logits[0]) for result in results)
-        return [(ids, each[-len(ids) :]) for ids, each in zip(written, scores, strict=True)]
+        return [(ids, each[-len(ids) :]) for ids, each in zip(generated, scores, strict=True)]
 
 
-def _check(folder: Path, settings: Mapping[str, Any]) -> None:
-    if (kind := settings.get("model_type")) != "llama":
-        raise UserError(f"{folder} holds a model of type {kind}, and llm=embedded runs Llamas alone: {_ELSEWHERE}")
-    for key, value in _ONLY.items():
-        if (found := settings.get(key, value)) != value:
-            raise UserError(f"{folder} has {key}={found}, which llm=embedded does not know: {_ELSEWHERE}")
-    rope = _rope(settings)
+def _check(folder: Path, config: Mapping[str, Any]) -> None:
+    if (kind := config.get("model_type")) != "llama":
+        raise UserError(f"{folder} contains a model of type {kind}, but llm=embedded runs only Llamas; {_ADVICE}")
+    for key, value in _SUPPORTED.items():
+        if (found := config.get(key, value)) != value:
+            raise UserError(f"{folder} has {key}={found}, which llm=embedded does not support; {_ADVICE}")
+    rope = _rope(config)
     if (scaling := rope.get("rope_type", rope.get("type", "default"))) != "default":
-        raise UserError(f"{folder} scales its positions ({scaling}), which llm=embedded does not know: {_ELSEWHERE}")
+        raise UserError(f"{folder} scales its positions ({scaling}), which llm=embedded does not support; {_ADVICE}")
 
 
-def _rope(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How positions are encoded, as transformers writes it since its version 5 or did before."""
-    return settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration of position encoding, as transformers 5 or an earlier version writes it."""
+    return config.get("rope_parameters") or config.get("rope_scaling") or {}
 
 
-def _specify(settings: Mapping[str, Any], weights: Mapping[str, Array]) -> Any:
-    """What CTranslate2 loads. Raises KeyError for a weight or a setting that is not there.
+def _specify(config: Mapping[str, Any], weights: Mapping[str, Array]) -> Any:
+    """Return the model as CTranslate2 loads it. Raises KeyError for a missing weight or configuration key.
 
-    Its tokens are the decimals of their ids: to CTranslate2 a vocabulary is a list of texts that it does not look into.
+    The text of each token is its id in decimal, because CTranslate2 does not use the texts of a vocabulary.
     """
-    from ctranslate2 import specs  # it imports torch where that is installed, which takes seconds
+    from ctranslate2 import specs  # imports torch if it is installed, which takes seconds
 
-    heads = settings["num_attention_heads"]
-    key_value_heads = settings.get("num_key_value_heads") or heads
-    theta = _rope(settings).get("rope_theta") or settings.get("rope_theta") or 10_000
+    heads = config["num_attention_heads"]
+    key_value_heads = config.get("num_key_value_heads") or heads
+    theta = _rope(config).get("rope_theta") or config.get("rope_theta") or 10_000
     model = specs.TransformerDecoderModelSpec.from_config(
-        settings["num_hidden_layers"],
+        config["num_hidden_layers"],
         heads,
         activation=specs.Activation.SWISH,
         ffn_glu=True,
@@ -105,19 +105,19 @@ def _specify(settings: Mapping[str, Any], weights: Mapping[str, Array]) -> Any:
         rotary_interleave=False,
         rotary_base=theta,
         num_heads_kv=None if key_value_heads == heads else key_value_heads,
-        head_dim=settings.get("head_dim"),
+        head_dim=config.get("head_dim"),
     )
     decoder = model.decoder
     decoder.scale_embeddings = False
     decoder.embeddings.weight = weights["model.embed_tokens.weight"]
     decoder.layer_norm.gamma = weights["model.norm.weight"]
-    tied = settings.get("tie_word_embeddings", False)
+    tied = config.get("tie_word_embeddings", False)
     decoder.projection.weight = weights["model.embed_tokens.weight" if tied else "lm_head.weight"]
     for index, layer in enumerate(decoder.layer):
         _fill(layer, weights, f"model.layers.{index}")
     model.register_vocabulary([str(id) for id in range(len(decoder.embeddings.weight))])
-    model.config.layer_norm_epsilon = settings["rms_norm_eps"]
-    for token in ("bos_token", "eos_token", "unk_token"):  # each has to be one, and none is ever used
+    model.config.layer_norm_epsilon = config["rms_norm_eps"]
+    for token in ("bos_token", "eos_token", "unk_token"):  # required, but never used
         setattr(model.config, token, str(0))
     model.validate()
     model.optimize()

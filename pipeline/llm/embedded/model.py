@@ -1,4 +1,4 @@
-"""A Llama in this process, on the CPU, through CTranslate2: what a served one answers, without a server."""
+"""The backend `llm=embedded`: runs a Llama on the CPU with CTranslate2 and replies as a served one does."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import ContextOverflow, UserError
-from pipeline.kg.port import KnowledgeGraph
+from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.embedded.batches import Batches
 from pipeline.llm.embedded.chat import Chat
 from pipeline.llm.embedded.llama import Llama
 from pipeline.llm.embedded.reply import Ends, Reply
-from pipeline.llm.port import OneModel
+from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Completion, Sampling
-from pipeline.types import Example
+from pipeline.types import RUNTIME_ONLY, Example
 
-RESIDENT = Path(__file__).resolve().parents[2] / "resident"
-"""The Llama that comes with the package."""
+BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "bundled_model"
+"""The folder of the Llama that is part of the package."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -32,19 +32,19 @@ class EmbeddedModel(OneModel):
     """One Llama in this process. The fields are described in `conf/llm/embedded.yaml`."""
 
     model: str | None = None
-    threads: PositiveInt | None = None
+    threads: Annotated[PositiveInt | None, RUNTIME_ONLY] = None
 
     def __post_init__(self) -> None:
         self.label: str | None = None
 
     async def __aenter__(self) -> Self:
-        """Load the checkpoint. Raises UserError where there is none, or one of another kind."""
-        threads = self.threads or _cores()
+        """Load the checkpoint. Raises UserError if there is none or it is not supported."""
+        threads = self.threads or _available_cores()
         folder = _folder(self.model)
         self.identity = f"llama@{await asyncio.to_thread(digest_of, folder)}"
         self._llama = await asyncio.to_thread(Llama, folder, threads)
         self._chat = await asyncio.to_thread(Chat, folder, self._llama.vocabulary)
-        self._batches = Batches(self._write, threads)
+        self._batches = Batches(self._generate, threads)
         self._ends: dict[tuple[str, ...], Ends] = {}
         return self
 
@@ -53,29 +53,29 @@ class EmbeddedModel(OneModel):
 
     @property
     def context_length(self) -> int:
-        """Tokens that it has room for, prompt and reply together."""
+        """Length of the context in tokens, for prompt and reply together."""
         return self._llama.context
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Self:
         return self
 
     async def complete(self, call: Call) -> Completion:
-        """Answer one call. Raises ContextOverflow, or ServiceError where the chat template refuses the prompt."""
+        """Answer one call. Raises ContextOverflow, or ServiceError if the chat template refuses the prompt."""
         sampling = call.sampling
         reply = await self._reply(call, sampling)
-        named = (self._chat.named(each, reply.written[:place]) for place, each in enumerate(reply.logprobs))
+        logprobs = (self._chat.logprobs_by_text(each, reply.ids[:at]) for at, each in enumerate(reply.logprobs))
         return Completion(
             text=reply.text,
             finish_reason=reply.finish_reason or "stop",
             prompt_tokens=len(reply.prompt),
-            completion_tokens=len(reply.written),
-            logprobs=tuple(named) if sampling.logprobs is not None else None,
+            completion_tokens=len(reply.ids),
+            logprobs=tuple(logprobs) if sampling.logprobs is not None else None,
         )
 
     async def choose(self, call: Call) -> Completion:
-        """Weigh single-token choices by the softmax of their log-probabilities as the next token (methods.md §4.6).
+        """Return the softmax of single-token choices' log-probabilities as the next token (specification §4.6).
 
-        Raises UserError for a choice that is not one token, ContextOverflow and ServiceError as `complete`.
+        Raises UserError for a choice that is not one token, and the errors of `complete`.
         """
         ids = {choice: self._token(choice) for choice in call.choices}
         reply = await self._reply(call, Sampling(max_tokens=1), listed=list(ids.values()))
@@ -83,23 +83,23 @@ class EmbeddedModel(OneModel):
         return Completion.of_choices(
             {choice: next_token[id] for choice, id in ids.items()},
             prompt_tokens=len(reply.prompt),
-            completion_tokens=len(reply.written),
+            completion_tokens=len(reply.ids),
         )
 
     async def tokens(self, text: str) -> list[int]:
-        """The ids of a text's tokens."""
+        """Return the ids of a text's tokens."""
         return self._chat.tokens(text)
 
-    def hides(self, id: int) -> bool:
-        """Whether replies leave a token out, because it is a special one."""
-        return self._chat.hides(id)
+    def is_hidden(self, id: int) -> bool:
+        """Return whether a token is special and therefore left out of replies."""
+        return self._chat.is_hidden(id)
 
     async def _reply(self, call: Call, sampling: Sampling, listed: Sequence[int] = ()) -> Reply:
-        prompt = self._chat.prompt(call.messages)
+        prompt = self._chat.prompt_ids(call.messages)
         room = self._llama.context - len(prompt)
         if room < 1:
             raise ContextOverflow(
-                f"the prompt has {len(prompt)} tokens, and the Llama's context is of {self._llama.context}"
+                f"the prompt has {len(prompt)} tokens, but the model's context has only {self._llama.context}"
             )
         sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens))
         reply = Reply(self._chat, prompt, sampling, self._ends_of(sampling.stop), seed=call.seed, listed=listed)
@@ -111,39 +111,39 @@ class EmbeddedModel(OneModel):
             end = self._chat.end_of_turn
             turn = self._llama.ends | ({end} if end is not None else set())
             tokens = turn.union(*(self._chat.tokens_with(text) for text in stop))
-            settled = all(len(self._chat.tokens(text)) == 1 for text in stop)
-            self._ends[stop] = Ends(turn, stop, tuple(sorted(tokens)), settled)
+            complete = all(len(self._chat.tokens(text)) == 1 for text in stop)
+            self._ends[stop] = Ends(turn, stop, tuple(sorted(tokens)), complete)
         return self._ends[stop]
 
     def _token(self, choice: str) -> int:
         tokens = self._chat.tokens(choice)
         if len(tokens) != 1:
             raise UserError(
-                f"'{choice}' is {len(tokens)} tokens for {self.identity}, and only single tokens can be weighed: "
-                "take a model whose tokenizer has it as one token."
+                f"'{choice}' is {len(tokens)} tokens for {self.identity}, but choices must be single tokens; "
+                "use a model whose tokenizer has it as one token"
             )
         return tokens[0]
 
-    def _write(self, replies: Sequence[Reply]) -> None:
-        """Take replies that want the same one round further."""
-        ends, limit, logits = replies[0].wanted
-        rounds = self._llama.write([reply.ids for reply in replies], ends, limit, logits=logits)
+    def _generate(self, replies: Sequence[Reply]) -> None:
+        """Run one round for replies with the same `next_round`."""
+        ends, limit, logits = replies[0].next_round
+        rounds = self._llama.generate([reply.context for reply in replies], ends, limit, logits=logits)
         for reply, (ids, scores) in zip(replies, rounds, strict=True):
-            reply.go_on(ids, scores)
+            reply.add(ids, scores)
 
 
 def _folder(model: str | None) -> Path:
-    folder = RESIDENT if model is None else Path(model).expanduser()
+    folder = BUNDLED_MODEL if model is None else Path(model).expanduser()
     if not folder.is_dir():
         raise UserError(
-            f"llm.model={model} is no folder on this machine: llm=embedded runs the checkpoint of a Llama from a folder"
+            f"llm.model={model} is not a folder on this machine; llm=embedded needs the folder of a Llama checkpoint"
         )
     return folder
 
 
-def _cores() -> int:
-    """Cores for this process: what OpenMP is given, as Ray tells its workers, or all that it may run on."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdigit():
-        return int(told)
+def _available_cores() -> int:
+    """Return the number of cores for this process: OpenMP's, which Ray sets for its workers, or all allowed ones."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    if limit.isdigit():
+        return int(limit)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,10 +1,9 @@
-"""A reply on its way: what the model has written so far, and when it is done (methods.md §2.3).
+"""A reply in progress: the tokens so far, and the rule when it is complete (specification §2.3).
 
-A reply is written in rounds. In each, the model writes the most probable tokens, up to one of `ends` or as many as
-`limit`; what becomes of them is decided here. Most replies at temperature 0 take one round. Where tokens are drawn, the
-written ones are a draft, as in speculative decoding: they are kept as long as the draw, which has the reply's own seed,
-falls on the same, and the next round goes on from the first that differs. Where a stop string may come in several
-tokens, rounds are short, so that little is written in vain.
+A reply is generated in rounds. In each round, the model generates the most probable tokens, up to one of `ends` or up
+to `limit` tokens. Most replies at temperature 0 take one round. If tokens are sampled, the generated ones are a draft,
+as in speculative decoding: they are accepted while sampling, with the reply's seed, gives the same tokens, and the next
+round starts at the first different one. If a stop string can span several tokens, rounds are short to waste few tokens.
 """
 
 from __future__ import annotations
@@ -18,97 +17,101 @@ from pipeline.llm.checkpoint import Array
 from pipeline.llm.embedded.chat import Chat
 from pipeline.llm.prompt import Sampling
 
-_DRAFT = 16
-"""Tokens of the first short round, and of the one after a draft that was not kept whole."""
+_DRAFT_LENGTH = 16
+"""Tokens of the first short round, and of the round after a draft that was not accepted completely."""
 
 
 class Ends(NamedTuple):
-    """What ends a reply."""
+    """The tokens and texts that end a reply."""
 
     turn: frozenset[int]
-    """Tokens that end the model's turn, and are not shown."""
+    """Tokens that end the model's turn. They are not shown."""
     stop: tuple[str, ...]
-    """Texts that end it, and are not shown either."""
+    """Stop strings. They are not shown."""
     tokens: tuple[int, ...]
-    """All tokens that surely end it: those of the turn, and those that hold a stop string."""
-    settled: bool
-    """Whether these are what it ends with in practice."""
+    """All tokens that certainly end the reply: those of the turn, and those that contain a stop string."""
+    complete: bool
+    """Whether a reply always ends with one of `tokens`, because each stop string is one token."""
 
 
 class Round(NamedTuple):
-    """What the model is asked for; replies that want the same are written together."""
+    """A request to the model. Replies with equal requests are generated in one batch."""
 
     ends: tuple[int, ...]
     limit: int
-    """Tokens to write at most."""
+    """Maximum number of tokens."""
     logits: bool
-    """Whether they are wanted for each token."""
+    """Whether logits are needed."""
 
 
 class Reply:
-    """What answers one prompt."""
+    """The reply to one prompt."""
 
     def __init__(
         self, chat: Chat, prompt: list[int], sampling: Sampling, ends: Ends, *, seed: int, listed: Sequence[int] = ()
     ) -> None:
-        """Begin with nothing. Of each token the log-probabilities of `listed` ids are kept, or the highest.
+        """Start an empty reply.
 
-        `sampling.logprobs` says how many of the highest.
+        Log-probabilities are kept for the `listed` ids of each token, or for the `sampling.logprobs` highest ones.
         """
         self.prompt = prompt
-        self.written: list[int] = []
+        self.ids: list[int] = []
         self.text = ""
         self.finish_reason: str | None = None
-        """`stop` or `length`; None while it is not done."""
+        """`stop` or `length`; None if the reply is not complete."""
         self.logprobs: list[dict[int, float]] = []
-        """Of each token, where they are wanted: natural log-probabilities by id, its own first."""
+        """Per token, natural log-probabilities by id, its own first; empty if not requested."""
         self._read = chat.reader(prompt)
         self._sampling = sampling
         self._ends = ends
         self._listed = listed
         self._random = np.random.default_rng(seed)
-        self._draft = _DRAFT
+        self._draft_length = _DRAFT_LENGTH
 
     @property
-    def ids(self) -> list[int]:
-        """All that the next token depends on."""
-        return self.prompt + self.written
+    def context(self) -> list[int]:
+        """The ids that the next token depends on."""
+        return self.prompt + self.ids
 
     @property
-    def wanted(self) -> Round:
-        """The next round."""
-        left = self._sampling.max_tokens - len(self.written)
-        short = self._drawn or not self._ends.settled
-        return Round(self._ends.tokens, min(left, self._draft) if short else left, self._drawn or self._reported)
+    def next_round(self) -> Round:
+        """The request of the next round."""
+        left = self._sampling.max_tokens - len(self.ids)
+        short = self._is_sampled or not self._ends.complete
+        return Round(
+            self._ends.tokens,
+            min(left, self._draft_length) if short else left,
+            self._is_sampled or self._needs_logprobs,
+        )
 
-    def go_on(self, drafted: Sequence[int], logits: Array | None) -> None:
-        """Take what a round gave: ids, and the logits of each with shape (tokens, vocabulary) if they were wanted."""
+    def add(self, draft: Sequence[int], logits: Array | None) -> None:
+        """Add the result of a round: ids and, if requested, their logits with shape (tokens, vocabulary)."""
         logprobs = None if logits is None else _log_softmax(logits)
-        for position, id in enumerate(drafted):
-            taken = id
+        for position, id in enumerate(draft):
+            accepted = id
             if logprobs is not None:
-                taken = self._draw(logprobs[position]) if self._drawn else id
-                if self._reported:
-                    self.logprobs.append(self._report(taken, logprobs[position]))
-            self._take(taken)
+                accepted = self._sample(logprobs[position]) if self._is_sampled else id
+                if self._needs_logprobs:
+                    self.logprobs.append(self._report(accepted, logprobs[position]))
+            self._append(accepted)
             if self.finish_reason:
                 return
-            if taken != id:
-                self._draft = _DRAFT
+            if accepted != id:
+                self._draft_length = _DRAFT_LENGTH
                 return
-        self._draft *= 2
+        self._draft_length *= 2
 
     @property
-    def _drawn(self) -> bool:
+    def _is_sampled(self) -> bool:
         return self._sampling.temperature > 0
 
     @property
-    def _reported(self) -> bool:
+    def _needs_logprobs(self) -> bool:
         return bool(self._listed) or self._sampling.logprobs is not None
 
-    def _take(self, id: int) -> None:
-        self.written.append(id)
-        if len(self.written) == self._sampling.max_tokens:
+    def _append(self, id: int) -> None:
+        self.ids.append(id)
+        if len(self.ids) == self._sampling.max_tokens:
             self.finish_reason = "length"
         if id in self._ends.turn:
             self.finish_reason = "stop"
@@ -116,24 +119,24 @@ class Reply:
         self.text += self._read(id)
         found = [(place + len(stop), place) for stop in self._ends.stop if (place := self.text.find(stop)) >= 0]
         if found:
-            _, place = min(found)  # the one that is whole first
+            _, place = min(found)  # the one that is complete first
             self.text = self.text[:place]
             self.finish_reason = "stop"
 
-    def _draw(self, logprobs: Array) -> int:
-        """A token by its probability at the temperature, among the fewest that have `top_p` of it together."""
+    def _sample(self, logprobs: Array) -> int:
+        """Sample a token at the temperature from the smallest set of tokens with a probability of `top_p`."""
         weights = np.exp((logprobs - logprobs.max()).astype(np.float64) / self._sampling.temperature)
         if self._sampling.top_p < 1:
             order = np.argsort(-weights)
             kept = int(np.searchsorted(np.cumsum(weights[order]), self._sampling.top_p * weights.sum())) + 1
             weights[order[kept:]] = 0
-        # In the order of ids: in that of weights, a token could take another's place by the noise of a batch.
-        reached = np.cumsum(weights)
-        return int(np.searchsorted(reached, self._random.random() * reached[-1], side="right"))
+        # In the order of ids: the order of weights could change with the rounding of a batch.
+        cumulative = np.cumsum(weights)
+        return int(np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right"))
 
-    def _report(self, taken: int, logprobs: Array) -> dict[int, float]:
+    def _report(self, accepted: int, logprobs: Array) -> dict[int, float]:
         count = self._sampling.logprobs or 0
-        ids = [taken, *self._listed] if self._listed else list(dict.fromkeys([taken, *_highest(logprobs, count)]))
+        ids = [accepted, *self._listed] if self._listed else list(dict.fromkeys([accepted, *_highest(logprobs, count)]))
         return {id: float(logprobs[id]) for id in ids[: max(count, 1 + len(self._listed))]}
 
 
@@ -146,5 +149,5 @@ def _log_softmax(logits: Array) -> Array:
 def _highest(logprobs: Array, count: int) -> list[int]:
     if not count:
         return []
-    best = np.argpartition(-logprobs, count)[:count]
-    return list(best[np.argsort(-logprobs[best])])
+    highest = np.argpartition(-logprobs, count)[:count]
+    return list(highest[np.argsort(-logprobs[highest])])

@@ -1,134 +1,109 @@
-"""Reading the end of a text, `Answer: a[Fully Useful];b[Fully Useful][Utility:5]`, and forcing one (§4.5.4)."""
+"""Reads the end of a transcript, `Answer: a[Fully Useful];b[Fully Useful][Utility:5]`, or asks for one.
+
+See specification §4.5.4.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.answering import UNKNOWN
-from pipeline.methods.arg.layout import Segment, without_retrieval
-from pipeline.methods.arg.tokens import FULLY_USEFUL, NOT_USEFUL, Mark, find_marks
-from pipeline.methods.instance import Instance
-from pipeline.methods.parsing import clip, loose, twice
+from pipeline.methods.arg.tokens import NOT_USEFUL, ReflectionToken, find_tokens
+from pipeline.methods.arg.transcript import Segment, without_retrieval
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import match_key, parse_leniently, truncate
 from pipeline.methods.rendering import Names, names_of, one_line
-from pipeline.methods.simulation import answers_shown
-from pipeline.types import Node, Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.types import Question
 
 _CUE = re.compile(r"\s*answers?\s*:", re.IGNORECASE)
 _UTILITY = re.compile(r"\[\s*utility", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The answers that end a text."""
+class ParsedAnswers:
+    """The answers at the end of a transcript."""
 
     texts: tuple[str, ...] = ()
-    """In the order given, without repeats; those marked as not useful only where there is no other."""
-    utility: Mark | None = None
+    """Distinct, in the order given. Answers labelled `[Not Useful]` are kept only if there is no other."""
+    utility: ReflectionToken | None = None
     raw: str = ""
-    """The piece of text that they were read from."""
+    """The text that the answers were read from."""
 
 
 @dataclass(frozen=True)
-class AnswerSegment(Segment[Answered]):
-    """An answer where the model has not ended the walk itself: at the depth limit, or for want of a graph."""
+class AnswerSegment(Segment[ParsedAnswers]):
+    """A forced answer: at the depth limit, or if the question has no topic entity."""
 
     role: ClassVar[str] = "arg.answer"
 
     question: Question
     prompted: bool
-    before: str
-    """The text up to `[Retrieve Relation]`."""
-    instances: tuple[Instance, ...]
-    """The walks that the text tells of."""
+    transcript: str
+    """Up to and including `[Retrieve Relation]`."""
+    walks: tuple[GroundedPath, ...]
+    """The walks to the current entities of the transcript."""
     names: Names
 
     @property
-    def shown(self) -> str:
-        return without_retrieval(self.before)
+    def text_so_far(self) -> str:
+        return without_retrieval(self.transcript)
 
-    def parse(self, text: str) -> Answered:
-        return twice(self._read, text)
+    def parse(self, text: str) -> ParsedAnswers:
+        return parse_leniently(self._read, text)
 
-    def fallback(self, text: str) -> Answered:
-        return Answered(raw=text)
+    def fallback(self, text: str) -> ParsedAnswers:
+        return ParsedAnswers(raw=text)
 
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """What the walks have come by; nothing where they have not, for the oracle knows only what it is shown."""
-        named = self._ends()
-        right = answers_shown(named, truth)
-        if slip:
-            wrong = [name for name in named.values() if name not in right] or [UNKNOWN]
-            return " " + write_answers([slip.choice(wrong)], utility=5)
-        return " " + (write_answers(right, utility=5) if right else write_unknown())
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """Where the walks have ended."""
-        texts = list(dict.fromkeys(self._ends().values()))
-        return " " + (write_answers(texts, utility=3) if texts else write_unknown())
-
-    def _ends(self) -> dict[Node, str]:
-        return names_of((instance.end for instance in self.instances if instance.length), self.names)
-
-    def _read(self, text: str) -> Answered:
-        answered = read_answers(text, known_names(self.instances, self.names))
-        if not answered.texts:
-            raise ParseError(f"there is no answer: {clip(text)}")
-        return answered
+    def _read(self, text: str) -> ParsedAnswers:
+        answers = read_answers(text, known_names(self.walks, self.names))
+        if not answers.texts:
+            raise ParseError(f"there is no answer: {truncate(text)}")
+        return answers
 
 
-def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> Answered:
-    """Read what follows `[No Retrieval]`, which ends at `begin`. `known` names are taken as the graph spells them."""
+def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> ParsedAnswers:
+    """Read the answers that follow `[No Retrieval]`.
+
+    Args:
+        text: A segment.
+        known: Names of the graph by their `match_key`. An answer that matches one gets the graph's spelling.
+        begin: Where the answers begin: the end of `[No Retrieval]`.
+    """
     raw = text[begin:]
     if cue := _CUE.match(text, begin):
         begin = cue.end()
     closing = _UTILITY.search(text, begin)
     end = closing.start() if closing else len(text)
-    marks = find_marks(text)
-    given: list[tuple[str, bool]] = []
-    at = begin
-    for mark in (mark for mark in marks if begin <= mark.start < end):
-        items = _items(text[at : mark.start], known)
-        given += [(item, True) for item in items[:-1]]
-        given += [(item, mark.token != NOT_USEFUL) for item in items[-1:]]
-        at = mark.end
-    given += [(item, True) for item in _items(text[at:end], known)]
-    kept = [item for item, useful in given if useful] or [item for item, _ in given]
-    utility = next((mark for mark in marks if mark.kind == "utility" and mark.start >= end), None)
-    return Answered(tuple(dict.fromkeys(kept)), utility, raw)
+    tokens = find_tokens(text)
+    answers: list[tuple[str, bool]] = []  # with whether each is useful
+    position = begin
+    for token in (token for token in tokens if begin <= token.start < end):
+        items = _items(text[position : token.start], known)
+        answers += [(item, True) for item in items[:-1]]
+        answers += [(item, token.text != NOT_USEFUL) for item in items[-1:]]
+        position = token.end
+    answers += [(item, True) for item in _items(text[position:end], known)]
+    kept = [item for item, useful in answers if useful] or [item for item, _ in answers]
+    utility = next((token for token in tokens if token.kind == "utility" and token.start >= end), None)
+    return ParsedAnswers(tuple(dict.fromkeys(kept)), utility, raw)
 
 
-def known_names(instances: Iterable[Instance], names: Names) -> dict[str, str]:
-    """The names of all nodes of some walks by their `loose` form."""
-    nodes = dict.fromkeys(node for instance in instances for node in instance.nodes)
-    return {loose(name): one_line(name) for name in names_of(nodes, names).values()}
+def known_names(walks: Iterable[GroundedPath], names: Names) -> dict[str, str]:
+    """Return the names of all nodes of the walks, by their `match_key`."""
+    nodes = dict.fromkeys(node for walk in walks for node in walk.nodes)
+    return {match_key(name): one_line(name) for name in names_of(nodes, names).values()}
 
 
-def write_answers(texts: Sequence[str], *, utility: int) -> str:
-    """The answers in the layout of §4.3, behind `Answer:`; all of them fully useful."""
-    return write_judged(dict.fromkeys(texts, FULLY_USEFUL), f"[Utility:{utility}]")
-
-
-def write_judged(usefulness: Mapping[str, str], utility: str) -> str:
-    """Each answer with how useful it is (an empty text where nobody said), and the utility of all."""
+def write_answers(usefulness: Mapping[str, str], utility: str) -> str:
+    """Render answers with their usefulness labels (an empty label for an unjudged one) and the utility of all."""
     return ";".join(f"{one_line(text)}{label}" for text, label in usefulness.items()) + utility
 
 
-def write_unknown() -> str:
-    """What a simulated model writes that has nothing to say."""
-    return f"{UNKNOWN}{NOT_USEFUL}[Utility:1]"
-
-
 def _items(text: str, known: Mapping[str, str]) -> list[str]:
-    """The answers of a piece of text without marks: one name that holds semicolons, or what they part."""
+    """Split a text without tokens into answers, at semicolons unless the whole text is one known name."""
     text = one_line(text).removeprefix(";").strip()
-    items = [text] if loose(text) in known else [item.strip() for item in text.split(";")]
-    return [known.get(loose(item), item) for item in items if item]
+    items = [text] if match_key(text) in known else [item.strip() for item in text.split(";")]
+    return [known.get(match_key(item), item) for item in items if item]

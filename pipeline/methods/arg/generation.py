@@ -1,28 +1,28 @@
-"""The generator at work: all segments of one level at once, and the weights of their tokens (methods.md §4.5, §4.6)."""
+"""Writes all segments of one level concurrently, and weighs their reflection tokens (specification §4.5, §4.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pipeline.errors import BudgetExhausted, UserError
-from pipeline.llm.port import LanguageModel
+from pipeline.llm.interface import LanguageModel
 from pipeline.llm.prompt import Completion, Sampling
-from pipeline.methods.arg.layout import Segment, TokenChoice, closed
 from pipeline.methods.arg.relations import HypotheticalRelations
 from pipeline.methods.arg.tokens import (
     CLASSES,
     OPEN,
     RETRIEVE_ENTITY,
     Kind,
-    Mark,
-    Positions,
+    Logprobs,
+    ReflectionToken,
     Weights,
-    certain,
-    find_marks,
+    find_tokens,
+    hard_weights,
     reported_weights,
 )
+from pipeline.methods.arg.transcript import Segment, TokenChoice, end_with
 from pipeline.methods.concurrency import concurrently
 
 T = TypeVar("T")
@@ -33,31 +33,43 @@ _WEIGHED: tuple[Kind, ...] = ("relevance", "rationality", "utility")
 
 
 @dataclass(frozen=True)
-class Written(Generic[T]):
-    """A segment as it was written and read."""
+class GeneratedSegment(Generic[T]):
+    """A segment with the text that the model wrote and the value parsed from it."""
 
     segment: Segment[T]
     value: T
     text: str
-    logprobs: Positions | None
+    logprobs: Logprobs | None
     """None with hard scores."""
     exact: Mapping[tuple[Kind, int], Weights] = field(default_factory=dict)
-    """Weights that were asked for because the reported ones were not whole."""
+    """Weights requested from the model, by class and index of the token, because the reported ones were incomplete."""
+    hit_cap: bool = False
+    """Whether a cap prevented a request for weights."""
 
-    def closed(self, token: str) -> str:
-        """The text so far with this segment, up to its retrieval token, which is `token`."""
-        return self.segment.shown + closed(self.text, token)
+    def transcript_ending_with(self, retrieval: str) -> str:
+        """Return the transcript with this segment, ended by the token `retrieval`."""
+        return self.segment.text_so_far + end_with(self.text, retrieval)
 
-    def weights(self, mark: Mark | None) -> Weights | None:
-        """How probable each member of the class of one of its tokens was."""
-        if mark is None:
+    def weights(self, token: ReflectionToken | None) -> Weights | None:
+        """Return the probabilities of the class of one of the segment's tokens; None without a token."""
+        if token is None:
             return None
-        if (weights := self.exact.get((mark.kind, mark.place))) is not None:
+        if (weights := self.exact.get((token.kind, token.index))) is not None:
             return weights
-        return certain(mark) if self.logprobs is None else reported_weights(mark, self.logprobs)[0]
+        return hard_weights(token) if self.logprobs is None else reported_weights(token, self.logprobs)[0]
 
 
-@dataclass
+@dataclass(frozen=True)
+class GeneratedLevel(Generic[T]):
+    """The outcome of writing several segments."""
+
+    segments: list[GeneratedSegment[T] | None]
+    """In the order of the request; None for a segment that a cap prevented."""
+    hit_cap: bool
+    """Whether a cap prevented any call."""
+
+
+@dataclass(frozen=True)
 class Generator:
     """The model as ArG uses it for one question."""
 
@@ -65,60 +77,57 @@ class Generator:
     sampling: Sampling
     probabilities: Probabilities
     regenerations: int
-    exhausted: bool = False
-    """Whether a cap has kept it from writing something."""
 
-    async def write(self, segments: Sequence[Segment[T]], *, last: bool = False) -> list[Written[T] | None]:
-        """All segments, at once and in order; None for one that a cap did not allow."""
-        drawn = await concurrently(self._write(segment, last) for segment in segments)
-        if self.probabilities != "exact":
-            return drawn
-        return await concurrently(self._weigh(written) for written in drawn)
+    async def write(self, segments: Sequence[Segment[T]], *, last: bool = False) -> GeneratedLevel[T]:
+        """Write all segments concurrently. `last` calls are allowed after a cap has been hit."""
+        written = await concurrently(self._write(segment, last) for segment in segments)
+        if self.probabilities == "exact":
+            written = await concurrently(self._weigh(one) for one in written)
+        return GeneratedLevel(written, hit_cap=any(one is None or one.hit_cap for one in written))
 
-    async def _write(self, segment: Segment[T], last: bool) -> Written[T] | None:
+    async def _write(self, segment: Segment[T], last: bool) -> GeneratedSegment[T] | None:
         sampling = self._sampling(segment)
         try:
             value, completion = await self.llm.read(segment, sampling, retries=self.regenerations, last=last)
         except BudgetExhausted:
-            self.exhausted = True
             return None
-        return Written(segment, value, completion.text, self._positions(completion))
+        return GeneratedSegment(segment, value, completion.text, self._logprobs(completion))
 
     def _sampling(self, segment: Segment[Any]) -> Sampling:
-        """A segment ends where a paragraph begins; made-up relations may come in one."""
+        """Stop where a paragraph begins; hypothetical relations, which may come in a paragraph, stop after it."""
         stop = RETRIEVE_ENTITY if isinstance(segment, HypotheticalRelations) else OPEN
-        drawn = self.sampling
-        logprobs = None if self.probabilities == "hard" else drawn.logprobs
-        return Sampling(drawn.temperature, drawn.max_tokens, drawn.top_p, (stop,), logprobs)
+        logprobs = None if self.probabilities == "hard" else self.sampling.logprobs
+        return replace(self.sampling, stop=(stop,), logprobs=logprobs)
 
-    def _positions(self, completion: Completion) -> Positions | None:
+    def _logprobs(self, completion: Completion) -> Logprobs | None:
         if self.probabilities == "hard":
             return None
         if completion.logprobs is None:
             raise UserError(
-                "the model reports no log-probabilities: score by the tokens alone with method.probabilities=hard"
+                "the model reports no log-probabilities, which ArG's scores need: set method.probabilities=hard to "
+                "score by the written tokens alone"
             )
         return completion.logprobs
 
-    async def _weigh(self, written: Written[T] | None) -> Written[T] | None:
-        """Ask for the weights of the tokens whose class was not reported in full."""
+    async def _weigh(self, written: GeneratedSegment[T] | None) -> GeneratedSegment[T] | None:
+        """Request the weights of the tokens whose class was not fully reported."""
         if written is None or written.logprobs is None or isinstance(written.segment, HypotheticalRelations):
             return written
         logprobs = written.logprobs
-        wanted = [
-            mark
-            for mark in find_marks(written.text)
-            if mark.kind in _WEIGHED and not reported_weights(mark, logprobs)[1]
+        incomplete = [
+            token
+            for token in find_tokens(written.text)
+            if token.kind in _WEIGHED and not reported_weights(token, logprobs)[1]
         ]
-        weights = await concurrently(self._choose(written, mark) for mark in wanted)
-        exact = {(mark.kind, mark.place): found for mark, found in zip(wanted, weights, strict=True) if found}
-        return Written(written.segment, written.value, written.text, logprobs, exact)
+        weights = await concurrently(self._choose(written, token) for token in incomplete)
+        exact = {(token.kind, token.index): found for token, found in zip(incomplete, weights, strict=True) if found}
+        return replace(written, exact=exact, hit_cap=None in weights)
 
-    async def _choose(self, written: Written[Any], mark: Mark) -> Weights | None:
-        choice = TokenChoice(written.segment, written.text[: mark.start], mark)
+    async def _choose(self, written: GeneratedSegment[Any], token: ReflectionToken) -> Weights | None:
+        """Return the probabilities of the token's class at its position, or None if a cap prevented the call."""
+        choice = TokenChoice(written.segment, written.text[: token.start], token)
         sampling = Sampling(self.sampling.temperature, 1, self.sampling.top_p)
         try:
-            return await self.llm.choose(choice, CLASSES[mark.kind], sampling)
+            return await self.llm.choose(choice, CLASSES[token.kind], sampling)
         except BudgetExhausted:
-            self.exhausted = True
             return None

@@ -1,11 +1,11 @@
-"""ArG: one generator walks the graph and judges each step; its tokens' probabilities steer a beam (methods.md §4)."""
+"""ArG: one generator walks the graph and judges each step; its token probabilities rank a beam (specification §4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
-from typing import Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     ConfigDict,
@@ -19,12 +19,12 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
-from pipeline.kg.port import Hop
-from pipeline.llm.prompt import Sampling
-from pipeline.methods.arg.answers import Answered, AnswerSegment
-from pipeline.methods.arg.entities import EntitySegment, Reading
-from pipeline.methods.arg.generation import Generator, Probabilities, Written
-from pipeline.methods.arg.layout import Labelled
+from pipeline.kg.interface import Hop
+from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.methods.answer_linking import entity_names, link, search_status
+from pipeline.methods.arg.answers import AnswerSegment, ParsedAnswers
+from pipeline.methods.arg.entities import EntitySegment, TailJudgement
+from pipeline.methods.arg.generation import GeneratedSegment, Generator, Probabilities
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
 from pipeline.methods.arg.scores import (
     Aggregate,
@@ -37,22 +37,39 @@ from pipeline.methods.arg.scores import (
     sequence,
     utility,
 )
-from pipeline.methods.arg.tokens import RETRIEVE_ENTITY, RETRIEVE_RELATION, UNRELEVANT, Mark
-from pipeline.methods.arg.tree import Expansion, Leaf, Node, best_leaves, entity_beam, relation_beam, ways_on
-from pipeline.methods.concluding import entity_names, link, search_status
+from pipeline.methods.arg.tokens import RETRIEVE_ENTITY, RETRIEVE_RELATION, UNRELEVANT, ReflectionToken
+from pipeline.methods.arg.transcript import Labelled, Segment, TokenChoice
+from pipeline.methods.arg.tree import (
+    Expansion,
+    Leaf,
+    Node,
+    best_leaves,
+    entity_beam,
+    relation_beam,
+    relations_to_follow,
+)
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.instance import Instance, within
-from pipeline.methods.port import Tools
+from pipeline.methods.grounded_path import GroundedPath, within
+from pipeline.methods.interface import Tools
 from pipeline.methods.rendering import node_name
 from pipeline.retrieval.relations import as_text
 from pipeline.types import Answer, EntityId, Question, Relation
 from pipeline.types import Node as GraphNode
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True))
 class ArG:
     """Active self-Reflection over knowledge Graph. Its hyper-parameters are described in `conf/method/arg.yaml`."""
 
+    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
+        HypotheticalRelations,
+        RelationSegment,
+        EntitySegment,
+        AnswerSegment,
+        TokenChoice,
+    )
     generator: Literal["finetuned", "prompted"] = "finetuned"
     probabilities: Probabilities = "reported"
     name: str = "arg"
@@ -83,8 +100,8 @@ class ArG:
 
     @field_validator("name")
     @classmethod
-    def _label(cls, name: str, info: ValidationInfo) -> str:
-        """What must never be taken for the paper's row says so in every table."""
+    def _name_the_variant(cls, name: str, info: ValidationInfo) -> str:
+        """Add to the name, in every table, what makes this variant incomparable to the published results."""
         if info.data.get("generator") == "prompted" and "arg-prompted" not in name:
             name = f"arg-prompted {name.removeprefix('arg').strip()}".strip()
         if info.data.get("probabilities") == "hard" and "hard_scores" not in name:
@@ -92,272 +109,287 @@ class ArG:
         return name
 
     @model_validator(mode="after")
-    def _check(self) -> ArG:
+    def _has_a_retriever(self) -> ArG:
         if not (self.hypo or self.naive_retriever):
-            raise ValueError("without hypo and without naive_retriever there is nothing to retrieve relations by")
+            raise ValueError("ArG needs a relation retriever: set hypo=true or naive_retriever=true")
         return self
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
-        """Grow the tree hop by hop, make its open ends answer, and rank the leaves (§4.5)."""
-        case = _Case(question, tools, self._generator(tools))
+        """Grow the tree hop by hop, force an answer at open nodes, and rank the leaves (specification §4.5)."""
+        state = QuestionState(question, tools, self._generator(tools))
         if question.topic_entities:
-            await self._grow(case)
-        await self._force(case)
-        return self._answer(case)
+            await self._grow(state)
+        await self._force_answers(state)
+        return self._answer(state)
 
-    async def _grow(self, case: _Case) -> None:
+    async def _grow(self, state: QuestionState) -> None:
         try:
-            for hop in range(1, self.max_hops + 1):
-                nodes = await self._judge_relations(case, hop)
-                if not case.generator.exhausted:
-                    await self._judge_entities(case, nodes, hop)
-                if case.generator.exhausted or not case.frontier:
+            for depth in range(1, self.max_hops + 1):
+                nodes = await self._judge_relations(state, depth)
+                if not state.exhausted:
+                    await self._judge_entities(state, nodes, depth)
+                if state.exhausted or not state.frontier:
                     break
         except BudgetExhausted:
-            case.generator.exhausted = True
+            state.exhausted = True
 
-    # Relation level (§4.5.1, §4.5.2)
+    # Relation level (specification §4.5.1, §4.5.2)
 
-    async def _judge_relations(self, case: _Case, hop: int) -> list[Node]:
-        """Offer each node the relations retrieved for it, in groups; the beam of nodes with relevant ones."""
-        await case.look_around([entity for node in case.frontier for entity in node.at])
-        offers = await self._retrieve(case, hop)
-        offered = [
-            (node, RelationSegment(case.question, self._prompted, node.text, group, node.instances))
-            for node, relations in zip(case.frontier, offers, strict=True)
+    async def _judge_relations(self, state: QuestionState, depth: int) -> list[Node]:
+        """Offer each node its retrieved relations, in groups; return the beam of nodes with a relevant relation."""
+        await state.look_up_relations(entity for node in state.frontier for entity in node.walk_to)
+        retrieved = await self._retrieve(state, depth)
+        offers = [
+            (node, RelationSegment(state.question, self._prompted, node.transcript, group, node.walks))
+            for node, relations in zip(state.frontier, retrieved, strict=True)
             for group in _chunks(relations, self.group_size)
         ]
-        written = await case.generator.write([segment for _, segment in offered])
+        segments = await state.generate([segment for _, segment in offers])
         nodes = [
-            self._after_relations(node, judged) for (node, _), judged in zip(offered, written, strict=True) if judged
+            self._relation_node(node, segment) for (node, _), segment in zip(offers, segments, strict=True) if segment
         ]
-        kept = relation_beam((node for node in nodes if node.relations), self._width)
-        case.tools.record(
+        beam = relation_beam((node for node in nodes if node.relations), self._width)
+        state.tools.record(
             "relations_selected",
-            hop=hop,
-            offered=offers,
+            hop=depth,
+            offered=retrieved,
             relevant=[dict(node.relations) for node in nodes],
-            kept=[list(node.relations) for node in kept],
+            kept=[list(node.relations) for node in beam],
         )
-        return kept
+        return beam
 
-    async def _retrieve(self, case: _Case, hop: int) -> list[list[str]]:
-        """Per node of the frontier at most 2K relations: the naive retriever's, then the hypo-generator's."""
-        dreamt: Sequence[tuple[str, ...]] = [()] * len(case.frontier)
+    async def _retrieve(self, state: QuestionState, depth: int) -> list[list[str]]:
+        """Return at most 2K relations for each node of the frontier: the naive retriever's, then the hypothetical."""
+        hypothetical: Sequence[tuple[str, ...]] = [()] * len(state.frontier)
         if self.hypo:
-            prompts = [
-                HypotheticalRelations(case.question, self._prompted, node.text, node.instances)
-                for node in case.frontier
-            ]
-            written = await case.generator.write(prompts)
-            dreamt = [hypothesis.value if hypothesis else () for hypothesis in written]
-        found = await concurrently(
-            self._candidates(case, node, relations) for node, relations in zip(case.frontier, dreamt, strict=True)
+            segments = await state.generate(
+                [
+                    HypotheticalRelations(state.question, self._prompted, node.transcript, node.walks)
+                    for node in state.frontier
+                ]
+            )
+            hypothetical = [segment.value if segment else () for segment in segments]
+        retrieved = await concurrently(
+            self._retrieve_for(state, node, relations)
+            for node, relations in zip(state.frontier, hypothetical, strict=True)
         )
-        case.tools.record("relations_listed", hop=hop, hypothetical=dreamt, retrieved=found)
-        return found
+        state.tools.record("relations_listed", hop=depth, hypothetical=hypothetical, retrieved=retrieved)
+        return retrieved
 
-    async def _candidates(self, case: _Case, node: Node, hypothetical: Sequence[str]) -> list[str]:
+    async def _retrieve_for(self, state: QuestionState, node: Node, hypothetical: Sequence[str]) -> list[str]:
         queries = []
         if self.naive_retriever:
-            reached = (node_name(entity, case.names) for entity in node.at) if node.hops else ()
-            queries.append(" ".join([case.question.text, *(name for name in reached if name)]))
+            names = [node_name(entity, state.names) for entity in node.walk_to] if node.hop_scores else []
+            queries.append(" ".join([state.question.text, *filter(None, names)]))
         if hypothetical:
             queries.append(" ".join(map(as_text, hypothetical)))
-        around = sorted({relation.name for entity in node.at for relation in case.around.get(entity, ())})
-        found = [relation for query in queries for relation in await self._search(case, query, around)]
-        possible = {relation.name for ways in case.ways_on(node).values() for relation in ways}
-        return [relation for relation in dict.fromkeys(found) if relation in possible or not around]
+        candidates = sorted({relation.name for entity in node.walk_to for relation in state.relations.get(entity, ())})
+        found = [relation for query in queries for relation in await self._search(state, query, candidates)]
+        allowed = {relation.name for relations in state.relations_to_follow(node).values() for relation in relations}
+        return [relation for relation in dict.fromkeys(found) if relation in allowed or not candidates]
 
-    async def _search(self, case: _Case, query: str, around: Sequence[str]) -> list[str]:
-        """The K relations nearest to a query: of those around, or of the whole graph where there are none."""
-        if not around:
-            return await case.tools.retrieval.relations(query, self.retrieve_k)
-        ranking = await case.tools.retrieval.rank(query, list(map(as_text, around)))
-        return [around[place] for place in ranking[: self.retrieve_k]]
+    async def _search(self, state: QuestionState, query: str, candidates: Sequence[str]) -> list[str]:
+        """Return the K candidates nearest to a query; without candidates, the K nearest relations of the graph."""
+        if not candidates:
+            return await state.tools.retrieval.relations(query, self.retrieve_k)
+        ranking = await state.tools.retrieval.rank(query, list(map(as_text, candidates)))
+        return [candidates[index] for index in ranking[: self.retrieve_k]]
 
-    def _after_relations(self, node: Node, written: Written[tuple[Labelled, ...]]) -> Node:
+    def _relation_node(self, node: Node, segment: GeneratedSegment[tuple[Labelled, ...]]) -> Node:
         relevant = {
-            pair.name: relevance(written.weights(pair.mark)) for pair in written.value if pair.mark.token != UNRELEVANT
+            pair.name: relevance(segment.weights(pair.token)) for pair in segment.value if pair.token.text != UNRELEVANT
         }
-        return replace(node, text=written.closed(RETRIEVE_ENTITY), relations=relevant)
+        return replace(node, transcript=segment.transcript_ending_with(RETRIEVE_ENTITY), relations=relevant)
 
-    # Entity level (§4.5.3)
+    # Entity level (specification §4.5.3)
 
-    async def _judge_entities(self, case: _Case, nodes: Sequence[Node], hop: int) -> None:
-        """Follow every relevant relation of the beam; leaves are put aside, the beam of the others is the frontier."""
-        grown: list[Node] = []
-        expansions = await self._expand(case, nodes, hop)
-        written = await case.generator.write([segment for _, segment in expansions])
-        for (expansion, _), judged in zip(expansions, written, strict=True):
-            if judged is not None:
-                self._after_entities(case, expansion, judged, grown)
-        case.advance(entity_beam(grown, self._width))
-        case.tools.record(
+    async def _judge_entities(self, state: QuestionState, nodes: Sequence[Node], depth: int) -> None:
+        """Follow every relevant relation of the beam; set leaves aside, and make the beam of new nodes the frontier."""
+        expansions = await self._expand(state, nodes, depth)
+        segments = await state.generate([segment for _, segment in expansions])
+        outcomes = [
+            self._outcome(expansion, segment)
+            for (expansion, _), segment in zip(expansions, segments, strict=True)
+            if segment is not None
+        ]
+        grown = [outcome for outcome in outcomes if isinstance(outcome, Node)]
+        state.leaves += [outcome for outcome in outcomes if isinstance(outcome, Leaf)]
+        state.advance(entity_beam(grown, self._width))
+        state.tools.record(
             "expanded",
-            hop=hop,
+            hop=depth,
             segments=[[str(expansion.source.end), expansion.relation, len(s.tails)] for expansion, s in expansions],
             grown=[node.score for node in grown],
-            kept=len(case.frontier),
-            leaves=len(case.leaves),
+            kept=len(state.frontier),
+            leaves=len(state.leaves),
         )
 
-    async def _expand(self, case: _Case, nodes: Sequence[Node], hop: int) -> list[tuple[Expansion, EntitySegment]]:
-        """The segments of a level, for whatever leads anywhere: one lookup of neighbours, one of names."""
-        expansions = [expansion for node in nodes for expansion in self._expansions(case, node)]
-        hops = list(dict.fromkeys(way for expansion in expansions for way in expansion.hops))
-        cap = case.tools.caps.max_frontier
+    async def _expand(
+        self, state: QuestionState, nodes: Sequence[Node], depth: int
+    ) -> list[tuple[Expansion, EntitySegment]]:
+        """Return the expansions that reach a tail, with their segments: one batched lookup of tails, one of names."""
+        expansions = [expansion for node in nodes for expansion in self._expansions(state, node)]
+        hops = list(dict.fromkeys(hop for expansion in expansions for hop in expansion.hops))
+        cap = state.tools.caps.max_frontier
         if len(hops) > cap:
-            case.tools.record("cap_hit", cap="max_frontier")
-        found = await case.tools.kg.neighbours(hops[:cap], self.max_tails_fetched)
-        await case.look_up_names(end for tails in found.values() for end in tails.nodes if isinstance(end, str))
-        reached = await self._ordered(case, {way: tails.nodes for way, tails in found.items()}, hop)
-        followed = [
+            state.tools.record("cap_hit", cap="max_frontier")
+        found = await state.tools.kg.neighbours(hops[:cap], self.max_tails_fetched)
+        await state.look_up_names(end for tails in found.values() for end in tails.nodes if isinstance(end, str))
+        tails_of = await self._ordered(state, {hop: tails.nodes for hop, tails in found.items()}, depth)
+        reached = [
             (
                 expansion,
-                tuple(expansion.source.then(way[1], end) for way in expansion.hops for end in reached.get(way, ())),
+                tuple(expansion.source.then(hop[1], end) for hop in expansion.hops for end in tails_of.get(hop, ())),
             )
             for expansion in expansions
         ]
-        return [(expansion, self._segment(case, expansion, tails)) for expansion, tails in followed if tails]
+        return [(expansion, self._entity_segment(state, expansion, tails)) for expansion, tails in reached if tails]
 
     async def _ordered(
-        self, case: _Case, reached: Mapping[Hop, Sequence[GraphNode]], hop: int
+        self, state: QuestionState, tails_of: Mapping[Hop, Sequence[GraphNode]], depth: int
     ) -> Mapping[Hop, Sequence[GraphNode]]:
-        """The tails of each hop, those first from which most relations lead on: only the first few will be shown.
+        """Order the tails of each hop by how many relations lead on from them, because only the first are shown.
 
-        What is looked up for it is what the next hop begins with, so the last hop keeps the order of the ids.
+        The next hop needs the relations that this looks up. So the last hop, after which nobody needs them, keeps the
+        order of the ids.
         """
-        choosing = any(len(tails) > self.max_tails_shown for tails in reached.values())
-        if self.tail_order == "id" or hop == self.max_hops or not choosing:
-            return reached
-        await case.look_around(end for tails in reached.values() for end in tails if isinstance(end, str))
+        some_are_hidden = any(len(tails) > self.max_tails_shown for tails in tails_of.values())
+        if self.tail_order == "id" or depth == self.max_hops or not some_are_hidden:
+            return tails_of
+        await state.look_up_relations(end for tails in tails_of.values() for end in tails if isinstance(end, str))
         return {
-            way: sorted(tails, key=lambda end: -len(case.around.get(end, ())) if isinstance(end, str) else 0)
-            for way, tails in reached.items()
+            hop: sorted(tails, key=lambda end: -len(state.relations.get(end, ())) if isinstance(end, str) else 0)
+            for hop, tails in tails_of.items()
         }
 
-    def _expansions(self, case: _Case, node: Node) -> Iterable[Expansion]:
-        ways = case.ways_on(node)
-        for entity, source in node.at.items():
+    def _expansions(self, state: QuestionState, node: Node) -> Iterable[Expansion]:
+        to_follow = state.relations_to_follow(node)
+        for entity, source in node.walk_to.items():
             for name in node.relations:
-                directed = [relation for relation in ways[entity] if relation.name == name]
-                if not case.around.get(entity, ()):  # the relation came from the whole vocabulary
+                directed = [relation for relation in to_follow[entity] if relation.name == name]
+                if not state.relations.get(entity, ()):  # the relation was retrieved from the whole graph
                     directed = [Relation(name, "out"), Relation(name, "in")]
                 hops = tuple((entity, relation) for relation in sorted(directed, key=lambda r: r.direction != "out"))
                 yield Expansion(node, source, name, hops)
 
-    def _segment(self, case: _Case, expansion: Expansion, tails: tuple[Instance, ...]) -> EntitySegment:
+    def _entity_segment(
+        self, state: QuestionState, expansion: Expansion, tails: tuple[GroundedPath, ...]
+    ) -> EntitySegment:
         return EntitySegment(
-            question=case.question,
+            question=state.question,
             prompted=self._prompted,
-            before=expansion.node.text,
+            transcript=expansion.node.transcript,
             source=expansion.source,
             relation=expansion.relation,
             tails=tails,
-            names=case.names,
+            names=state.names,
             max_shown=self.max_tails_shown,
             cvt_fanout=self.cvt_fanout,
         )
 
-    def _after_entities(self, case: _Case, expansion: Expansion, written: Written[Reading], grown: list[Node]) -> None:
-        """Add what one segment has come to: a leaf, a node to go on from, or nothing."""
-        reading, node = written.value, expansion.node
-        hops = (*node.hops, self._hop_score(expansion, written))
-        score = aggregate(hops, self.aggregate)
-        instances = reading.relevant or node.instances
-        if reading.answered is not None and not (reading.is_unreasonable and self.on_unreasonable == "drop"):
-            leaf_score = score + self._leaf_terms(written, reading.answered.utility)
-            case.leaves.append(Leaf(reading.answered, instances, leaf_score))
-        elif reading.ends:
-            case.leaves.append(Leaf(Answered(), instances, 0.0))
-        elif not reading.is_unreasonable:
-            grown.append(
-                Node(
-                    text=written.closed(RETRIEVE_RELATION),
-                    instances=instances,
-                    hops=hops,
-                    score=score,
-                    tried=frozenset() if reading.relevant else frozenset(relation for _, relation in expansion.hops),
-                )
-            )
+    def _outcome(self, expansion: Expansion, segment: GeneratedSegment[TailJudgement]) -> Leaf | Node | None:
+        """Return what one segment leads to: a leaf, a node to extend, or None for a path that is dropped."""
+        judgement, node = segment.value, expansion.node
+        hop_scores = (*node.hop_scores, self._hop_score(expansion, segment))
+        score = aggregate(hop_scores, self.aggregate)
+        walks = judgement.relevant or node.walks
+        if judgement.answers is not None and not (judgement.is_unreasonable and self.on_unreasonable == "drop"):
+            return Leaf(judgement.answers, walks, score + self._leaf_terms(segment, judgement.answers.utility))
+        if judgement.ends:
+            return Leaf(ParsedAnswers(), walks, 0.0)
+        if judgement.is_unreasonable:
+            return None
+        return Node(
+            transcript=segment.transcript_ending_with(RETRIEVE_RELATION),
+            walks=walks,
+            hop_scores=hop_scores,
+            score=score,
+            tried=frozenset() if judgement.relevant else frozenset(relation for _, relation in expansion.hops),
+        )
 
-    # Scores (§4.6)
+    # Scores (specification §4.6)
 
-    def _hop_score(self, expansion: Expansion, written: Written[Reading]) -> float:
-        reading = written.value
+    def _hop_score(self, expansion: Expansion, segment: GeneratedSegment[TailJudgement]) -> float:
+        judgement = segment.value
         s_rel = s_rat = 1.0
         if self.score.relevance:
-            of_tails = max((relevance(written.weights(mark)) for mark in reading.relevance), default=0.0)
-            s_rel = expansion.node.relations[expansion.relation] * of_tails
+            best_tail = max((relevance(segment.weights(token)) for token in judgement.relevance), default=0.0)
+            s_rel = expansion.node.relations[expansion.relation] * best_tail
         if self.score.rationality:
-            s_rat = rationality(written.weights(reading.rationality))
+            s_rat = rationality(segment.weights(judgement.rationality))
         return self.k1 * s_rel * s_rat
 
-    def _leaf_terms(self, written: Written[Reading] | Written[Answered], level: Mark | None) -> float:
-        """What only a leaf has: the probability of its last segment, and its utility."""
-        s_seq = sequence(written.logprobs, self.seq_score) if self.score.sequence else 0.0
+    def _leaf_terms(
+        self,
+        segment: GeneratedSegment[TailJudgement] | GeneratedSegment[ParsedAnswers],
+        level: ReflectionToken | None,
+    ) -> float:
+        """Return the terms that only a leaf has: the probability of its last segment, and its utility."""
+        s_seq = sequence(segment.logprobs, self.seq_score) if self.score.sequence else 0.0
         worth = "linear" if self.probabilities == "hard" else self.utility_weights
-        s_uti = utility(written.weights(level), worth) if self.score.utility else 0.0
+        s_uti = utility(segment.weights(level), worth) if self.score.utility else 0.0
         return s_seq + self.k2 * s_uti
 
-    # Answers (§4.5.4, §4.7)
+    # Answers (specification §4.5.4, §4.7)
 
-    async def _force(self, case: _Case) -> None:
-        """Make the open ends answer: those at the depth limit, and where no leaf has an answer, the deepest there were.
+    async def _force_answers(self, state: QuestionState) -> None:
+        """Force an answer at the depth limit; if no leaf has one and no node is left, at the deepest nodes.
 
-        After a cap has been hit only one may, and only when there is no answer yet.
+        After a cap has been hit, one forced answer is allowed, and only if there is no answer yet.
         """
         if not self.force_answer:
             return
-        answered = bool(best_leaves(case.leaves))
-        pending = case.frontier or ([] if answered else case.deepest)
-        if not case.generator.exhausted:
-            await self._force_each(case, pending, last=False)
-        if case.generator.exhausted and not best_leaves(case.leaves):
-            await self._force_each(case, (pending or case.deepest)[:1], last=True)
+        answered = bool(best_leaves(state.leaves))
+        open_nodes = state.frontier or ([] if answered else state.deepest)
+        if not state.exhausted:
+            state.leaves += await self._forced_leaves(state, open_nodes, last=False)
+        if state.exhausted and not best_leaves(state.leaves):
+            state.leaves += await self._forced_leaves(state, (open_nodes or state.deepest)[:1], last=True)
 
-    async def _force_each(self, case: _Case, nodes: Sequence[Node], *, last: bool) -> None:
-        segments = [
-            AnswerSegment(case.question, self._prompted, node.text, node.instances, case.names) for node in nodes
+    async def _forced_leaves(self, state: QuestionState, nodes: Sequence[Node], *, last: bool) -> list[Leaf]:
+        prompts = [
+            AnswerSegment(state.question, self._prompted, node.transcript, node.walks, state.names) for node in nodes
         ]
-        for node, written in zip(nodes, await case.generator.write(segments, last=last), strict=True):
-            if written is not None:
-                leaf_score = node.score + self._leaf_terms(written, written.value.utility)
-                case.leaves.append(Leaf(written.value, node.instances, leaf_score))
+        segments = await state.generate(prompts, last=last)
+        return [
+            Leaf(segment.value, node.walks, node.score + self._leaf_terms(segment, segment.value.utility))
+            for node, segment in zip(nodes, segments, strict=True)
+            if segment is not None
+        ]
 
-    def _answer(self, case: _Case) -> Answer:
-        """The answers of the best leaves, in their order."""
-        leaves = best_leaves(case.leaves)[: self.answer_leaves]
-        walks = dict.fromkeys(walk for leaf in leaves for walk in leaf.instances if walk.length)
-        kept = within(walks, case.tools.caps.max_evidence_triples)
+    def _answer(self, state: QuestionState) -> Answer:
+        """Return the answers of the best leaves, in their order."""
+        leaves = best_leaves(state.leaves)[: self.answer_leaves]
+        walks = dict.fromkeys(walk for leaf in leaves for walk in leaf.walks if walk.length)
+        kept = within(walks, state.tools.caps.max_evidence_triples)
         if len(kept) < len(walks):
-            case.tools.record("cap_hit", cap="max_evidence_triples")
+            state.tools.record("cap_hit", cap="max_evidence_triples")
         evidence = tuple(walk.triples for walk in kept)
-        scored: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for leaf in leaves:
-            for text in leaf.answered.texts:
-                scored.setdefault(text, leaf.score)
-        linked = link(scored, (node for walk in walks for node in walk.nodes), case.names)
-        status = search_status(case.question, evidence, exhausted=case.generator.exhausted)
-        case.tools.record(
+            for text in leaf.answers.texts:
+                scores.setdefault(text, leaf.score)
+        linked = link(scores, (node for walk in walks for node in walk.nodes), state.names)
+        status = search_status(state.question, evidence, exhausted=state.exhausted)
+        state.tools.record(
             "answered",
-            leaves=[[round(leaf.score, 6), list(leaf.answered.texts)] for leaf in leaves],
-            of=len(case.leaves),
+            leaves=[[round(leaf.score, 6), list(leaf.answers.texts)] for leaf in leaves],
+            of=len(state.leaves),
             status=status,
         )
         return Answer(
-            predictions=tuple(replace(one, score=scored[one.text]) for one in linked),
-            raw=leaves[0].answered.raw if leaves else "",
+            predictions=tuple(replace(one, score=scores[one.text]) for one in linked),
+            raw=leaves[0].answers.raw if leaves else "",
             evidence=evidence,
-            names=entity_names(evidence, case.names),
+            names=entity_names(evidence, state.names),
             status=status,
         )
 
-    # Settings
+    # Hyper-parameters in the form in which the algorithm uses them
 
     @property
     def _width(self) -> int:
+        """The beam width; 0 keeps all nodes."""
         return 0 if self.beam == "exhaustive" else self.beam
 
     @property
@@ -370,41 +402,53 @@ class ArG:
 
 
 @plain_dataclass
-class _Case:
-    """A question, all there is to work on it with, and the tree so far."""
+class QuestionState:
+    """A question, the tools to answer it, and the tree so far."""
 
     question: Question
     tools: Tools
     generator: Generator
-    around: dict[EntityId, Sequence[Relation]] = field(default_factory=dict)
-    """The relations at each entity that was visited."""
+    relations: dict[EntityId, Sequence[Relation]] = field(default_factory=dict)
+    """The relations at each entity that was looked up."""
     names: dict[EntityId, str | None] = field(default_factory=dict)
     """The names of all entities met so far."""
     frontier: Sequence[Node] = ()
-    """The nodes to go on from."""
+    """The nodes to extend."""
     deepest: Sequence[Node] = ()
     """The last frontier that was not empty."""
     leaves: list[Leaf] = field(default_factory=list)
+    exhausted: bool = False
+    """Whether a cap on calls, lookups or time was hit."""
 
     def __post_init__(self) -> None:
         self.names.update((topic.id, topic.name) for topic in self.question.topic_entities)
-        self.advance([Node(RETRIEVE_RELATION, tuple(Instance(topic.id) for topic in self.question.topic_entities))])
+        self.advance([Node(RETRIEVE_RELATION, tuple(GroundedPath(topic.id) for topic in self.question.topic_entities))])
 
     def advance(self, frontier: Sequence[Node]) -> None:
+        """Make `frontier` the nodes to extend."""
         self.frontier = frontier
         self.deepest = frontier or self.deepest
 
-    def ways_on(self, node: Node) -> Mapping[EntityId, Sequence[Relation]]:
-        return ways_on(node, self.around, self.names)
+    async def generate(self, segments: Sequence[Segment[T]], *, last: bool = False) -> list[GeneratedSegment[T] | None]:
+        """Write all segments concurrently, in order; None for one that a cap prevented."""
+        level = await self.generator.write(segments, last=last)
+        self.exhausted |= level.hit_cap
+        return level.segments
 
-    async def look_around(self, entities: Iterable[EntityId]) -> None:
-        new = [entity for entity in dict.fromkeys(entities) if entity not in self.around]
-        self.around.update(await self.tools.kg.relations(new[: self.tools.caps.max_frontier]))
+    def relations_to_follow(self, node: Node) -> Mapping[EntityId, Sequence[Relation]]:
+        """Return the relations to follow from each current entity of a node."""
+        return relations_to_follow(node, self.relations, self.names)
+
+    async def look_up_relations(self, entities: Iterable[EntityId]) -> None:
+        """Look up the relations at the entities that are new, up to the cap."""
+        new = [entity for entity in dict.fromkeys(entities) if entity not in self.relations]
+        self.relations.update(await self.tools.kg.relations(new[: self.tools.caps.max_frontier]))
 
     async def look_up_names(self, entities: Iterable[EntityId]) -> None:
+        """Look up the names of the entities that are new."""
         new = sorted({entity for entity in entities if entity not in self.names})
         self.names.update(await self.tools.kg.labels(new))
 
 
 def _chunks(relations: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
-    return (tuple(relations[at : at + size]) for at in range(0, len(relations), size))
+    return (tuple(relations[start : start + size]) for start in range(0, len(relations), size))

@@ -1,4 +1,4 @@
-"""The process rewards: what the probabilities of reflection tokens are worth, hop by hop and path by path (§4.6)."""
+"""Process rewards: hop and path scores computed from the probabilities of reflection tokens (specification §4.6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.methods.arg.tokens import CLASSES, Positions, Weights
+from pipeline.methods.arg.tokens import CLASSES, Logprobs, Weights
 
 UtilityWeights: TypeAlias = (
     Literal["shifted", "linear"] | Annotated[tuple[float, ...], Field(min_length=5, max_length=5)]
@@ -25,7 +25,7 @@ _UTILITY_WEIGHTS: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Terms:
-    """Which classes of tokens count. One that does not is 1 in a product and 0 in a sum."""
+    """Which terms the score includes. An excluded term is 1 in a product and 0 in a sum."""
 
     relevance: bool = True
     rationality: bool = True
@@ -34,7 +34,7 @@ class Terms:
 
 
 def relevance(weights: Weights | None) -> float:
-    """s(Fully Relevant) + 0.5 s(Partially Relevant); 0 where no token vouches for it. Reasonableness likewise."""
+    """Return s(Fully Relevant) + 0.5 s(Partially Relevant), or 0 without weights. Also the score of rationality."""
     if weights is None:
         return 0.0
     fully, partially, _ = weights.values()
@@ -45,15 +45,15 @@ rationality = relevance
 
 
 def utility(weights: Weights | None, worth: UtilityWeights) -> float:
-    """The probabilities of the five levels, each weighted by its worth; 0 where there is no utility token."""
+    """Return the expected worth of the five utility levels, or 0 without a utility token."""
     if weights is None:
         return 0.0
-    by_level = _UTILITY_WEIGHTS[worth] if isinstance(worth, str) else worth
-    return sum(worth * weights[token] for worth, token in zip(by_level, CLASSES["utility"], strict=True))
+    levels = _UTILITY_WEIGHTS[worth] if isinstance(worth, str) else worth
+    return sum(level * weights[token] for level, token in zip(levels, CLASSES["utility"], strict=True))
 
 
-def sequence(logprobs: Positions | None, how: SeqScore) -> float:
-    """How sure the model was of what it wrote; 0 without log-probabilities."""
+def sequence(logprobs: Logprobs | None, how: SeqScore) -> float:
+    """Return the model's confidence in the text it wrote, or 0 without log-probabilities."""
     if not logprobs or how == "none":
         return 0.0
     mean = sum(next(iter(position.values())) for position in logprobs) / len(logprobs)
@@ -61,7 +61,7 @@ def sequence(logprobs: Positions | None, how: SeqScore) -> float:
 
 
 def aggregate(hops: Sequence[float], how: Aggregate) -> float:
-    """The score of a path from k1 · S_rel · S_rat of each of its hops."""
+    """Combine the hop scores k1 · S_rel · S_rat of a path into its score."""
     if how == "code":
         score = 0.0
         for level, hop in enumerate(hops, start=1):

@@ -1,4 +1,4 @@
-"""Reflection tokens: their spellings, their places in a text, their probabilities (methods.md §4.2, §4.6)."""
+"""Reflection tokens: their spellings, positions and probabilities (specification §4.2, §4.6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES: Mapping[Kind, tuple[str, ...]] = {
     "utility": tuple(f"[Utility:{level}]" for level in range(1, 6)),
     "usefulness": (FULLY_USEFUL, PARTIALLY_USEFUL, NOT_USEFUL),
 }
-"""The members of each class; the best first, but utility from 1 to 5."""
+"""The tokens of each class, best first; utility from 1 to 5."""
 
 _ALIASES = {
     "[Relation Retrieval]": RETRIEVE_RELATION,
@@ -40,99 +40,103 @@ _SPELLINGS = {token: token for token in _KINDS} | _ALIASES
 _BRACKETED = re.compile(r"\[([^\[\]\n]{1,40})\]")
 
 Weights: TypeAlias = Mapping[str, float]
-"""The probability of each member of a class, summing to 1."""
+"""The probability of each token of a class. The values sum to 1."""
 
-Positions: TypeAlias = Sequence[Mapping[str, float]]
-"""Per generated token the log-probabilities that were reported, its own first."""
+Logprobs: TypeAlias = Sequence[Mapping[str, float]]
+"""For each generated token, the reported log-probabilities: the token's own first, then its alternatives."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReflectionToken:
     """A reflection token in a text."""
 
     kind: Kind
-    token: str
-    """In its canonical spelling."""
-    place: int
-    """How many tokens of its class come before it."""
+    text: str
+    """The canonical spelling."""
+    index: int
+    """How many tokens of its class come before it in the text."""
     start: int
     end: int
 
 
-def find_marks(text: str) -> list[Mark]:
-    """The reflection tokens of a text in order; other words in brackets, as in the film [REC], are none."""
-    marks: list[Mark] = []
-    seen: Counter[Kind] = Counter()
-    for found in _BRACKETED.finditer(text):
-        if (token := _CANONICAL.get(_plain(found[1]))) is not None:
-            kind = _KINDS[token]
-            marks.append(Mark(kind, token, seen[kind], found.start(), found.end()))
-            seen[kind] += 1
-    return marks
+def find_tokens(text: str) -> list[ReflectionToken]:
+    """Return the reflection tokens of a text in order. Other words in brackets, such as the film [REC], are skipped."""
+    tokens: list[ReflectionToken] = []
+    counts: Counter[Kind] = Counter()
+    for bracketed in _BRACKETED.finditer(text):
+        if (canonical := _CANONICAL.get(_without_spaces(bracketed[1]))) is not None:
+            kind = _KINDS[canonical]
+            tokens.append(ReflectionToken(kind, canonical, counts[kind], bracketed.start(), bracketed.end()))
+            counts[kind] += 1
+    return tokens
 
 
-def certain(mark: Mark) -> Weights:
-    """All weight on the token that was written: the hard score of §4.6."""
-    return {token: float(token == mark.token) for token in CLASSES[mark.kind]}
+def hard_weights(token: ReflectionToken) -> Weights:
+    """Give all weight to the token that was written: the hard score (specification §4.6)."""
+    return {member: float(member == token.text) for member in CLASSES[token.kind]}
 
 
-def reported_weights(mark: Mark, logprobs: Positions) -> tuple[Weights, bool]:
-    """What the log-probabilities of a completion say of the class of one of its tokens, and whether of all members.
+def reported_weights(token: ReflectionToken, logprobs: Logprobs) -> tuple[Weights, bool]:
+    """Compute the weights of a token's class from the log-probabilities of a completion.
 
-    A member that was not reported gets no weight. A token of several pieces is weighed along the pieces: where another
-    piece could have begun one other member alone, that member gets what was on it.
+    A member that was not reported gets no weight. A reflection token may consist of several vocabulary tokens. Then, at
+    each of them, an alternative adds its probability to the one other member that starts that way, if it is only one.
+
+    Returns:
+        The weights, and whether every member of the class was reported.
     """
-    stream = "".join(_own(position) for position in logprobs)
-    same = [found for found in find_marks(stream) if found.kind == mark.kind]
-    if mark.place >= len(same) or same[mark.place].token != mark.token:
-        return certain(mark), False
-    mass = _mass(same[mark.place], logprobs)
+    stream = "".join(_generated(position) for position in logprobs)
+    same_class = [found for found in find_tokens(stream) if found.kind == token.kind]
+    if token.index >= len(same_class) or same_class[token.index].text != token.text:
+        return hard_weights(token), False
+    mass = _mass(same_class[token.index], logprobs)
     total = sum(mass.values())
     if not total > 0:
-        return certain(mark), False
-    return {token: share / total for token, share in mass.items()}, all(mass.values())
+        return hard_weights(token), False
+    return {member: share / total for member, share in mass.items()}, all(mass.values())
 
 
-def _mass(mark: Mark, logprobs: Positions) -> dict[str, float]:
-    """The probability that each member of the class had where `mark`, found in the stream of tokens, was written."""
-    mass = dict.fromkeys(CLASSES[mark.kind], 0.0)
-    starts = accumulate((len(_own(position)) for position in logprobs), initial=0)
-    written, reached = "", 0.0
+def _mass(token: ReflectionToken, logprobs: Logprobs) -> dict[str, float]:
+    """Return the probability of each member of the class at `token`, a token of the generated stream."""
+    mass = dict.fromkeys(CLASSES[token.kind], 0.0)
+    starts = accumulate((len(_generated(position)) for position in logprobs), initial=0)
+    prefix, prefix_logprob = "", 0.0
     for start, position in zip(starts, logprobs, strict=False):
-        own = _own(position)
-        if start >= mark.end or start + len(own) <= mark.start:
+        generated = _generated(position)
+        if start >= token.end or start + len(generated) <= token.start:
             continue
-        skipped = max(0, mark.start - start)  # the piece may begin with the end of a name
+        skipped = max(0, token.start - start)  # a vocabulary token may begin with the end of a name
         for piece, logprob in position.items():
-            if piece != own and piece[:skipped] == own[:skipped]:
-                members = _members_begun(mark.kind, written + piece[skipped:])
+            if piece != generated and piece[:skipped] == generated[:skipped]:
+                members = _members_starting_with(token.kind, prefix + piece[skipped:])
                 if len(members) == 1:
-                    mass[members.pop()] += math.exp(reached + logprob)
-        written += own[skipped:]
-        reached += position[own]
-    mass[mark.token] += math.exp(reached)
+                    mass[members.pop()] += math.exp(prefix_logprob + logprob)
+        prefix += generated[skipped:]
+        prefix_logprob += position[generated]
+    mass[token.text] += math.exp(prefix_logprob)
     return mass
 
 
-def _members_begun(kind: Kind, text: str) -> set[str]:
-    """The members of a class that a text may be the beginning of, or begins with."""
+def _members_starting_with(kind: Kind, text: str) -> set[str]:
+    """Return the members of a class that start with `text`, or that `text` starts with."""
     text = text.casefold()
     return {
-        token
-        for spelling, token in _SPELLINGS_OF[kind]
+        member
+        for spelling, member in _SPELLINGS_OF[kind]
         if text and (spelling.startswith(text) or text.startswith(spelling))
     }
 
 
-def _own(position: Mapping[str, float]) -> str:
+def _generated(position: Mapping[str, float]) -> str:
+    """Return the vocabulary token that was generated at a position."""
     return next(iter(position), "")
 
 
-def _plain(inner: str) -> str:
+def _without_spaces(inner: str) -> str:
     return "".join(inner.split()).casefold()
 
 
-_CANONICAL = {_plain(spelling[1:-1]): token for spelling, token in _SPELLINGS.items()}
+_CANONICAL = {_without_spaces(spelling[1:-1]): token for spelling, token in _SPELLINGS.items()}
 _SPELLINGS_OF: Mapping[Kind, list[tuple[str, str]]] = {
     kind: [(spelling.casefold(), token) for spelling, token in _SPELLINGS.items() if _KINDS[token] == kind]
     for kind in CLASSES

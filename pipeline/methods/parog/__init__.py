@@ -1,4 +1,4 @@
-"""PARoG, plan-answer-refine: `method` is the algorithm, the other modules are its prompts and its parts."""
+"""PARoG (plan, answer, refine): `method` runs a plan, `subgoal_search` answers one sub-goal."""
 
 from pipeline.methods.parog.method import PARoG
 

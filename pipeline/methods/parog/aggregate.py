@@ -1,29 +1,20 @@
-"""`parog.aggregate`: the answer to the question from the answers to its sub-goals (methods.md §5.6)."""
+"""`parog.aggregate`: the answer to the question from the results of its sub-goals (specification §5.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.answering import UNKNOWN, Answers
-from pipeline.methods.instance import Instance
-from pipeline.methods.parog.guidance import carry_out, is_last, perfect_plan, recognised, works_out
-from pipeline.methods.parog.outcome import Found, Outcome
-from pipeline.methods.parog.plan import Plan, waves
-from pipeline.methods.parog.replies import read_object, read_texts, write_object
-from pipeline.methods.parog.sets import execute, is_executable
-from pipeline.methods.parog.showing import Showing
+from pipeline.methods.answering import Answers
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parog.node_labels import NodeLabels
+from pipeline.methods.parog.replies import read_object, read_texts
+from pipeline.methods.parog.subgoal_result import SubgoalResult, last_answers
 from pipeline.methods.parog.tentative import print_answers
-from pipeline.methods.parsing import twice
+from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, print_facts
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 AGGREGATE = Template(
     system="""\
@@ -74,81 +65,30 @@ class Aggregate(Prompt[Answers]):
     role: ClassVar[str] = "parog.aggregate"
 
     question: Question
-    outcomes: tuple[Outcome, ...]
-    """In the order of the plan; of a sub-goal that was not reached, without answers."""
-    facts: tuple[Instance, ...]
-    """The key facts: those that answers rest on."""
-    showing: Showing
+    results: tuple[SubgoalResult, ...]
+    """In the order of the plan; a sub-goal that was not reached has no answers."""
+    facts: tuple[GroundedPath, ...]
+    """The facts that support the answers of the sub-goals."""
+    labels: NodeLabels
     target: int | None = None
-    """The sub-goal to answer; None for the question."""
+    """The id of the sub-goal to answer; None for the question."""
 
     @property
     def template(self) -> Template:
         return AGGREGATE
 
     def inputs(self) -> dict[str, str]:
-        facts = dict.fromkeys(print_facts([self.showing.fact(fact)]) for fact in self.facts)
+        facts = dict.fromkeys(print_facts([self.labels.fact(fact)]) for fact in self.facts)
         return {
             "question": as_question(self.question.text),
-            "found": print_answers(self.outcomes, self.showing),
+            "found": print_answers(self.results, self.labels),
             "facts": "\n".join(facts) or "none",
             "target": "the question" if self.target is None else f"sub-goal {self.target}",
         }
 
     def parse(self, text: str) -> Answers:
-        return Answers(read_texts(twice(lambda text: read_object(text, "answers"), text)["answers"]), text)
+        return Answers(read_texts(parse_leniently(lambda text: read_object(text, "answers"), text)["answers"]), text)
 
     def fallback(self, text: str) -> Answers:
-        """The answers of the last sub-goal that has any."""
-        return Answers(tuple(found.text for found in last_answers(self.outcomes)), text)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """What the perfect plan comes to by the answers and the facts shown; gold is known when seen among them.
-
-        Only what a set operation comes to is taken as it is. With a slip, another answer or node shown.
-        """
-        right = self._right(truth)
-        if slip:
-            shown = set(self._texts(found for outcome in self.outcomes for found in outcome.answers))
-            shown.update(self.showing.text(fact.end) for fact in self.facts)
-            return write_object(answers=[slip.choice(sorted(shown.difference(right)) or [UNKNOWN])])
-        return write_object(answers=right)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """The last answers there are: words that are alike put nothing together."""
-        return write_object(answers=self._texts(last_answers(self.outcomes)))
-
-    def _right(self, truth: Truth) -> list[str]:
-        wanted = next((one for one in self.outcomes if one.subgoal.id == self.target), self.outcomes[-1])
-        plan = perfect_plan(truth)
-        if self.target is not None:
-            goals = [step.subgoal.goal for step in plan]
-            plan = plan[: goals.index(wanted.subgoal.goal) + 1] if wanted.subgoal.goal in goals else ()
-        shown = wanted.answers if is_last(truth, wanted.subgoal) else ()
-        worked_out = shown or carry_out(plan, self.facts, self.showing.names)
-        if worked_out and works_out(truth):
-            return self._texts(worked_out)
-        seen = (worked_out, *(outcome.answers for outcome in reversed(self.outcomes)))
-        known = next(filter(None, (recognised(truth, answers) for answers in seen)), ())
-        return self._texts(known or worked_out or last_answers(self.outcomes))
-
-    def _texts(self, answers: Iterable[Found]) -> list[str]:
-        return list(dict.fromkeys(map(self.showing.answer, answers)))
-
-
-def aggregate_tentatively(plan: Plan, outcomes: Mapping[int, Outcome]) -> tuple[Found, ...]:
-    """What the tentative answers alone come to: set operations are executed in code, then the last answers count."""
-    tentative: dict[int, Outcome] = {}
-    for subgoal in (subgoal for wave in waves(plan) for subgoal in wave):
-        answers = tuple(map(Found, outcomes[subgoal.id].tentative)) if subgoal.id in outcomes else ()
-        used = [tentative[id] for id in subgoal.uses]
-        if is_executable(subgoal, used):
-            answers = execute(subgoal, used) or answers
-        tentative[subgoal.id] = Outcome(subgoal, answers)
-    return last_answers(tentative[subgoal.id] for subgoal in plan)
-
-
-def last_answers(outcomes: Iterable[Outcome]) -> tuple[Found, ...]:
-    """The answers of the last sub-goal that has any."""
-    answered = [outcome.answers for outcome in outcomes if outcome.answers]
-    return answered[-1] if answered else ()
+        """Return the answers of the last sub-goal that has any."""
+        return Answers(tuple(answer.text for answer in last_answers(self.results)), text)

@@ -1,27 +1,19 @@
-"""`parog.entities`: which of the nodes reached to keep (methods.md §5.6)."""
+"""`parog.entities`: which of the reached nodes to keep (specification §5.6)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.instance import Instance
-from pipeline.methods.parog.guidance import steps_towards
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
-from pipeline.methods.parsing import Value, loose, read_records, twice
+from pipeline.methods.parsing import Value, match_key, parse_leniently, read_records
 from pipeline.methods.rendering import as_question
-from pipeline.retrieval.relations import as_text
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 ENTITIES = Template(
     system="""\
@@ -50,26 +42,26 @@ Groups:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """A group to choose from."""
+    """The nodes to choose from that one entity leads to over one relation, or two over mediators."""
 
     source: str
-    """The text of the entity set out from."""
+    """The label of the entity."""
     relations: str
-    """What was followed, as printed."""
-    facts: tuple[tuple[str, Instance], ...]
-    """Each candidate's text, and the fact that ends in it."""
+    """The label of the relation path."""
+    facts: tuple[tuple[str, GroundedPath], ...]
+    """The label of each candidate, and the fact that ends in it."""
 
-    def read(self, listed: Value) -> tuple[Instance, ...]:
-        """The candidates that a reply names, in its order."""
-        texts = listed if isinstance(listed, list) else [listed]
-        by_text = {loose(text): fact for text, fact in self.facts}
-        named = (by_text.get(loose(str(text))) for text in texts)
+    def read(self, value: Value) -> tuple[GroundedPath, ...]:
+        """Return the facts of the candidates that a reply names, in its order."""
+        texts = value if isinstance(value, list) else [value]
+        by_text = {match_key(text): fact for text, fact in self.facts}
+        named = (by_text.get(match_key(str(text))) for text in texts)
         return tuple(dict.fromkeys(fact for fact in named if fact is not None))
 
 
 @dataclass(frozen=True)
-class SelectEntities(Prompt[tuple[Instance, ...] | None]):
-    """The facts that end in what is worth keeping, group by group; None when no reply could be read."""
+class SelectEntities(Prompt[tuple[GroundedPath, ...] | None]):
+    """The facts whose ends are worth keeping, group by group; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.entities"
 
@@ -92,43 +84,14 @@ class SelectEntities(Prompt[tuple[Instance, ...] | None]):
             "groups": "\n".join(groups),
         }
 
-    def parse(self, text: str) -> tuple[Instance, ...] | None:
-        return twice(self._read, text)
+    def parse(self, text: str) -> tuple[GroundedPath, ...] | None:
+        return parse_leniently(self._read, text)
 
-    def fallback(self, text: str) -> tuple[Instance, ...] | None:
-        """None: the method then ranks the candidates with the encoder."""
+    def fallback(self, text: str) -> tuple[GroundedPath, ...] | None:
+        """Return None: the method then ranks the candidates by similarity."""
         return None
 
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """What the sub-goal's step on the gold path leads to; with a slip, other candidates.
-
-        For a sub-goal that no perfect plan has, everything.
-        """
-        steps = steps_towards(truth, self.subgoal)
-        good = [
-            [text for text, fact in group.facts if not steps or any(step.is_answer(fact) for step in steps)]
-            for group in self.groups
-        ]
-        if slip:
-            others = [
-                [text for text, _ in group.facts if not steps or text not in kept]
-                for group, kept in zip(self.groups, good, strict=True)
-            ]
-            return self._write([slip.sample(wrong, min(1, len(wrong))) for wrong in others])
-        return self._write(good)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """All of the groups whose relations are most like the sub-goal."""
-        scores = encoder.similarities(self.subgoal.goal, [as_text(group.relations) for group in self.groups])
-        best = max(scores, default=0.0)
-        return self._write(
-            [
-                [text for text, _ in group.facts] if score == best else []
-                for group, score in zip(self.groups, scores, strict=True)
-            ]
-        )
-
-    def _read(self, text: str) -> tuple[Instance, ...]:
+    def _read(self, text: str) -> tuple[GroundedPath, ...]:
         records = read_records(text)
         if not records:
             raise ParseError("there is no JSON object")
@@ -136,16 +99,12 @@ class SelectEntities(Prompt[tuple[Instance, ...] | None]):
         known = [number for number in reply if 0 < number <= len(self.groups)]
         if records[-1] and not known:
             raise ParseError("the JSON object has none of the numbers of the groups")
-        picked = [fact for number in sorted(known) for fact in self.groups[number - 1].read(reply[number])]
-        if not picked and any(reply[number] for number in known):
+        selected = [fact for number in sorted(known) for fact in self.groups[number - 1].read(reply[number])]
+        if not selected and any(reply[number] for number in known):
             raise ParseError("none of the names is one of those offered")
-        return tuple(picked)
-
-    def _write(self, kept: Sequence[Sequence[str]]) -> str:
-        reply = {str(number): list(texts) for number, texts in enumerate(kept, start=1)}
-        return json.dumps(reply, ensure_ascii=False)
+        return tuple(selected)
 
 
 def _by_number(reply: Mapping[str, Value]) -> dict[int, Value]:
-    numbers = ((key.strip(), listed) for key, listed in reply.items())
-    return {int(key): listed for key, listed in numbers if key.isascii() and key.isdigit() and len(key) < 6}
+    items = ((key.strip(), value) for key, value in reply.items())
+    return {int(key): value for key, value in items if key.isascii() and key.isdigit() and len(key) < 6}

@@ -1,44 +1,44 @@
-"""One round over the graph: from a frontier along relations to candidates (methods.md §5.3, §8.5)."""
+"""Follows relations from a frontier to the nodes that they lead to (specification §5.3, §8.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.kg.port import GraphLookups, Hop, Neighbours
-from pipeline.methods.instance import Instance
+from pipeline.kg.interface import GraphLookups, Hop, Neighbours
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.rendering import Names
 from pipeline.types import EntityId, LiteralNode, Node, Relation
 
-TAILS = 500
-"""Nodes that one relation of one entity contributes (methods.md §8.2)."""
+MAX_TAILS = 500
+"""Limit of the nodes that one relation of one entity leads to (specification §8.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a relation, or two through mediators, leads to from one entity."""
+    """The nodes that one entity leads to over one relation, or over two with mediators between them."""
 
     source: EntityId
     path: tuple[Relation, ...]
-    facts: tuple[Instance, ...]
-    """One per node reached."""
+    facts: tuple[GroundedPath, ...]
+    """One per reached node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What one round has reached."""
+    """The nodes that one round has reached."""
 
     groups: tuple[Group, ...] = ()
     names: Names = field(default_factory=dict)
-    """Of every entity met, mediators included."""
+    """The names of all entities on the way, mediators included."""
     truncated: bool = False
-    """Whether a limit hid part of it."""
+    """Whether the limit cut off some nodes."""
 
 
 async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt: bool) -> Reached:
-    """Follow relations; with `expand_cvt`, go on through every unnamed node that has somewhere to go on to.
+    """Follow relations; with `expand_cvt`, follow all relations of the mediators that they lead to.
 
-    Costs one `neighbours` and one `labels` lookup, and one of each kind more where mediators are gone through.
+    It takes one `neighbours` and one `labels` lookup; with mediators, one more of each and one `relations` lookup.
     """
     found = await kg.neighbours(hops, limit)
     names = dict(await kg.labels(_entities(found.values())))
@@ -49,10 +49,10 @@ async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt
         names.update(await kg.labels([id for id in _entities(behind.values()) if id not in names]))
         truncated |= any(reached.truncated for reached in behind.values())
         beyond = _by_mediator(behind)
-    groups: dict[tuple[EntityId, tuple[Relation, ...]], dict[Node, Instance]] = {}
+    groups: dict[tuple[EntityId, tuple[Relation, ...]], dict[Node, GroundedPath]] = {}
     for (source, relation), reached in found.items():
         for node in reached.nodes:
-            first = Instance(source).then(relation, node)
+            first = GroundedPath(source).then(relation, node)
             onward = [fact for step in beyond.get(str(node), ()) if (fact := first.then(*step)).end != source]
             for fact in onward or [first]:
                 path = tuple(step.relation for step in fact.steps)
@@ -65,7 +65,7 @@ async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt
 
 
 async def _behind(unnamed: Sequence[EntityId], kg: GraphLookups, limit: int) -> Mapping[Hop, Neighbours]:
-    """What lies behind mediators: unnamed nodes with outgoing relations (the rule of §8.5 for those without a type)."""
+    """Return the neighbours of mediators: unnamed nodes with outgoing relations (§8.5, for nodes without a type)."""
     around = await kg.relations(unnamed)
     mediators = [id for id in unnamed if any(relation.direction == "out" for relation in around[id])]
     return await kg.neighbours([(id, relation) for id in mediators for relation in around[id]], limit)

@@ -1,4 +1,4 @@
-"""Plans: sub-goals with operations and dependencies, written and read (methods.md §5.5)."""
+"""Plans of sub-goals with operations and dependencies: their types, format and parser (specification §5.5)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from pipeline.errors import ParseError
-from pipeline.methods.parsing import Value, clip, numbered, read_literal
+from pipeline.methods.parsing import Value, numbered, read_literal, truncate
 from pipeline.types import Question
 
 Operator: TypeAlias = Literal["lookup", "filter", "composition", "conjunction", "comparative", "superlative", "count"]
 OPERATORS: tuple[Operator, ...] = get_args(Operator)
 SET_OPERATORS = frozenset[Operator]({"conjunction", "comparative", "superlative", "count"})
-"""What is done with the answers of other sub-goals, without looking anything up."""
+"""Operations on the answers of other sub-goals; they look nothing up in the graph."""
 
 Keep: TypeAlias = Literal["highest", "lowest", "above", "below", "at least", "at most"]
-"""Which values a superlative or a comparative keeps. Optional: with it, the operation is executed in code."""
+"""The values that a superlative or comparative keeps. Without it, code cannot execute the operation."""
 _KEEPS: tuple[Keep, ...] = get_args(Keep)
 
 _REFERENCE = re.compile(
@@ -39,10 +39,10 @@ class SubGoal:
     goal: str
     op: Operator = "lookup"
     uses: tuple[int, ...] = ()
-    """Sub-goals whose answers this one needs."""
+    """The ids of the sub-goals whose answers this one needs."""
     keep: Keep | None = None
     bound: str | None = None
-    """The value that the others compare with."""
+    """The value that a comparative compares with."""
 
 
 Plan: TypeAlias = tuple[SubGoal, ...]
@@ -50,12 +50,12 @@ Plan: TypeAlias = tuple[SubGoal, ...]
 
 
 def whole_question(question: Question) -> Plan:
-    """The plan with the question itself as its only sub-goal."""
+    """Return the plan with the question as its only sub-goal."""
     return (SubGoal(1, question.text),)
 
 
 def write_plan(plan: Sequence[SubGoal]) -> str:
-    """A plan as the JSON that planners are trained to write."""
+    """Return a plan as the JSON that planners are trained to write."""
     optional = ("keep", "bound")
     items = (
         {"id": subgoal.id, "goal": subgoal.goal, "op": subgoal.op, "uses": list(subgoal.uses)}
@@ -66,77 +66,77 @@ def write_plan(plan: Sequence[SubGoal]) -> str:
 
 
 def waves(plan: Plan) -> list[list[SubGoal]]:
-    """The sub-goals in groups that can be pursued at once: each needs only groups before its own.
+    """Return the sub-goals in groups that can be answered concurrently: each depends on earlier groups only.
 
-    Raises ParseError when an id comes twice or is unknown, or when sub-goals wait for each other.
+    Raises ParseError for a duplicate or unknown id, and for a cycle of dependencies.
     """
     ids = {subgoal.id for subgoal in plan}
     if len(ids) < len(plan):
         raise ParseError("two sub-goals have the same id")
     if unknown := sorted({used for subgoal in plan for used in subgoal.uses} - ids):
         raise ParseError(f"there is no sub-goal {unknown[0]} that could be used")
-    left, done, found = list(plan), set[int](), list[list[SubGoal]]()
+    left, done, groups = list(plan), set[int](), list[list[SubGoal]]()
     while left:
         ready = [subgoal for subgoal in left if done.issuperset(subgoal.uses)]
         if not ready:
             raise ParseError(f"sub-goal {left[0].id} waits for itself")
-        found.append(ready)
+        groups.append(ready)
         done.update(subgoal.id for subgoal in ready)
         left = [subgoal for subgoal in left if subgoal.id not in done]
-    return found
+    return groups
 
 
 def under_set_operations(plan: Plan) -> frozenset[int]:
-    """The sub-goals on which a set operation rests, directly or not: half of their answers would make it wrong."""
+    """Return the sub-goals on which a set operation depends, directly or not."""
     by_id = {subgoal.id: subgoal for subgoal in plan}
     pending = [used for subgoal in plan if subgoal.op in SET_OPERATORS for used in subgoal.uses]
-    found: set[int] = set()
+    needed: set[int] = set()
     while pending:
         id = pending.pop()
-        if id not in found:
-            found.add(id)
+        if id not in needed:
+            needed.add(id)
             pending += by_id[id].uses
-    return frozenset(found)
+    return frozenset(needed)
 
 
 def read_plan(text: str) -> Plan:
-    """A JSON list of sub-goals or of sentences, else numbered lines.
+    """Read a plan from a JSON list of sub-goals or sentences, or else from numbered lines.
 
-    Raises ParseError when there is none, or when it cannot be carried out.
+    Raises ParseError when there is no plan, or one that cannot be executed.
     """
-    plan = tuple(_read_item(item, place) for place, item in enumerate(_read_list(text), start=1))
+    plan = tuple(_read_item(item, position) for position, item in enumerate(_read_list(text), start=1))
     waves(plan)
     return plan
 
 
 def _read_list(text: str) -> list[Value]:
     try:
-        listed = read_literal(text, "[")
+        items = read_literal(text, "[")
     except ParseError as error:
         if "[" in text:
             raise
-        listed = [line for _, line in numbered(text)]
-        if not listed:
+        items = [line for _, line in numbered(text)]
+        if not items:
             raise ParseError("there is neither a JSON list of sub-goals nor a numbered list") from error
-    assert isinstance(listed, list), "a literal that opens with a bracket is a list"
-    if not listed:
+    assert isinstance(items, list), "a literal that opens with a bracket is a list"
+    if not items:
         raise ParseError("the plan is empty")
-    return listed
+    return items
 
 
-def _read_item(item: Value, place: int) -> SubGoal:
+def _read_item(item: Value, position: int) -> SubGoal:
     if isinstance(item, str):
-        return _from_sentence(item, place)
+        return _from_sentence(item, position)
     if not isinstance(item, dict):
-        raise ParseError(f"sub-goal {place} is neither an object nor a sentence: {clip(str(item))}")
-    goal, id = item.get("goal"), _id(item.get("id", place))
+        raise ParseError(f"sub-goal {position} is neither an object nor a sentence: {truncate(str(item))}")
+    goal, id = item.get("goal"), _id(item.get("id", position))
     if not isinstance(goal, str) or not goal.strip():
-        raise ParseError(f"sub-goal {place} has no goal")
+        raise ParseError(f"sub-goal {position} has no goal")
     if id is None:
-        raise ParseError(f"the id of sub-goal {place} is not a number")
+        raise ParseError(f"the id of sub-goal {position} is not a number")
     op = str(item.get("op", "")).strip().lower() or _operator(goal, id)
     if op not in OPERATORS:
-        raise ParseError(f"sub-goal {place} has the unknown op '{clip(op)}'")
+        raise ParseError(f"sub-goal {position} has the unknown op '{truncate(op)}'")
     uses = _uses(item.get("uses"), goal, op, id)
     keep, bound = str(item.get("keep", "")).strip().lower(), item.get("bound")
     return SubGoal(
@@ -156,10 +156,10 @@ def _from_sentence(goal: str, id: int) -> SubGoal:
     return SubGoal(id, goal.strip(), op, _uses(None, goal, op, id))
 
 
-def _uses(listed: Value, goal: str, op: Operator, id: int) -> tuple[int, ...]:
-    """What a sub-goal says that it uses, else what its sentence refers to, else the one before it."""
-    if isinstance(listed, list):
-        ids = [_id(item) for item in listed]
+def _uses(value: Value, goal: str, op: Operator, id: int) -> tuple[int, ...]:
+    """Return the ids that a sub-goal lists; else those that its sentence mentions; else the sub-goal before it."""
+    if isinstance(value, list):
+        ids = [_id(item) for item in value]
         if None in ids:
             raise ParseError(f"what sub-goal {id} uses is not a list of numbers")
         return tuple(dict.fromkeys(used for used in ids if used is not None))
@@ -168,7 +168,7 @@ def _uses(listed: Value, goal: str, op: Operator, id: int) -> tuple[int, ...]:
 
 
 def _operator(goal: str, id: int) -> Operator:
-    """The kind of step that a sentence asks for, as far as its words tell."""
+    """Guess the operator of a sentence from its words."""
     references = _references(goal, id)
     if _COUNT.match(goal) and references:
         return "count"
@@ -178,12 +178,12 @@ def _operator(goal: str, id: int) -> Operator:
 
 
 def _references(goal: str, id: int) -> tuple[int, ...]:
-    """The earlier sub-goals that a sentence mentions, as in "step 2", "#2" or "both 1 and 2"."""
-    numbers = (int(number) for found in _REFERENCE.finditer(goal) for number in _NUMBER.findall(found[1] + found[2]))
+    """Return the earlier sub-goals that a sentence mentions, as in "step 2", "#2" or "both 1 and 2"."""
+    numbers = (int(number) for match in _REFERENCE.finditer(goal) for number in _NUMBER.findall(match[1] + match[2]))
     return tuple(dict.fromkeys(number for number in numbers if 0 < number < id))
 
 
 def _id(value: Value) -> int | None:
-    if isinstance(value, str) and (found := _NUMBER.search(value)):
-        return int(found[0])
+    if isinstance(value, str) and (match := _NUMBER.search(value)):
+        return int(match[0])
     return value if isinstance(value, int) and not isinstance(value, bool) else None

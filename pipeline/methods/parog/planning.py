@@ -1,25 +1,19 @@
-"""`parog.plan`: the sub-goals of a question (methods.md §5.5, §7.3)."""
+"""`parog.plan`: the plan of a question (specification §5.5, §7.3)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parog.guidance import perfect_plan
-from pipeline.methods.parog.plan import Plan, SubGoal, read_plan, whole_question, write_plan
-from pipeline.methods.parsing import twice
+from pipeline.methods.parog.plan import Plan, read_plan, whole_question
+from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question
 from pipeline.types import Question
 
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
-
 _TRAINED = Template(system="", user="{{question}}")
-"""The chat record that the planner is trained on (§7.3): the question alone; what to do with it was learned."""
+"""The prompt that the planner is trained on (§7.3): the question without instructions."""
 
 _PROMPTED = Template(
     system="""\
@@ -68,13 +62,13 @@ Question: how many of the films with Lirae Dobson run for more than two hours?
 
 @dataclass(frozen=True)
 class MakePlan(Prompt[Plan]):
-    """The sub-goals of a question."""
+    """The plan of a question."""
 
     role: ClassVar[str] = "parog.plan"
 
     question: Question
     is_trained: bool = True
-    """Whether the model that is asked was trained to plan, and is shown the question alone."""
+    """Whether the model was trained to plan: it is then shown the question alone."""
     max_subgoals: int = 6
 
     @property
@@ -85,28 +79,11 @@ class MakePlan(Prompt[Plan]):
         return {"question": as_question(self.question.text)}
 
     def parse(self, text: str) -> Plan:
-        plan = twice(read_plan, text)
+        plan = parse_leniently(read_plan, text)
         if len(plan) > self.max_subgoals:
             raise ParseError(f"the plan has {len(plan)} sub-goals, and {self.max_subgoals} are the most")
         return plan
 
     def fallback(self, text: str) -> Plan:
+        """Return the plan with the question as its only sub-goal."""
         return whole_question(self.question)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """One sub-goal per leg of each gold path, then what the gold SPARQL does with their ends.
-
-        A slip leaves out the last sub-goal, or aims the only one at something else.
-        """
-        plan = [step.subgoal for step in perfect_plan(truth)] or list(whole_question(self.question))
-        if slip and len(plan) == 1:
-            plan = [
-                SubGoal(1, f"Find {slip.choice(['a namesake', 'the origin', 'an example'])} of what is asked about")
-            ]
-        elif slip:
-            plan.pop()
-        return write_plan(plan)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """The question as it is: word similarity takes nothing apart."""
-        return write_plan(whole_question(self.question))

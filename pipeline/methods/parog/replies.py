@@ -1,8 +1,7 @@
-"""Reading the JSON objects that PARoG's calls are answered with (methods.md §5.6)."""
+"""Reads the JSON objects in the replies to PARoG's prompts (specification §5.6)."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 
@@ -10,11 +9,11 @@ from pipeline.errors import ParseError
 from pipeline.methods.parsing import Value, read_records
 
 _NOTHING = re.compile(r"null|none|n/?a|unknown|[mg]\.[0-9a-z_]+|<(?:unnamed|cvt) ?[0-9]*>|", re.IGNORECASE)
-"""What is no answer: nothing in words, a bare MID, the placeholder of an unnamed node (methods.md §5.7)."""
+"""Texts that are not an answer: words for nothing, a bare MID, the label of an unnamed node (specification §5.7)."""
 
 
 def read_object(text: str, *keys: str) -> dict[str, Value]:
-    """The last object in the text that has all of `keys`. Raises ParseError when there is none."""
+    """Return the last object in the text that has all of `keys`. Raises ParseError when there is none."""
     for record in reversed(read_records(text)):
         if all(key in record for key in keys):
             return record
@@ -23,24 +22,19 @@ def read_object(text: str, *keys: str) -> dict[str, Value]:
 
 
 def read_texts(value: Value) -> tuple[str, ...]:
-    """A list of answers, or a single one, as texts: without repeats and without what is no answer."""
+    """Return a list of answers, or a single one, as texts, without repeats and texts that are not an answer."""
     items = value if isinstance(value, list) else [value]
     texts = (str(item).strip() for item in items if isinstance(item, (str, int, float)) and not isinstance(item, bool))
     return tuple(dict.fromkeys(text for text in texts if not _NOTHING.fullmatch(text)))
 
 
 def read_flag(value: Value) -> bool:
-    """A truth value, or a word for one; anything else is false."""
+    """Return whether a value is true, `yes`, `1` or a text of one of them."""
     return value is True or str(value).strip().lower() in {"true", "yes", "1"}
 
 
-def write_object(**fields: object) -> str:
-    """A reply in the form that `read_object` reads."""
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def listed(texts: Iterable[str], most: int = 20) -> str:
-    """Answers on one line of a prompt; of many, the first and how many more there are."""
+def print_list(texts: Iterable[str], limit: int = 20) -> str:
+    """Return answers on one line: the first `limit`, and how many more there are."""
     texts = list(texts)
-    shown = "; ".join(texts[:most]) or "none"
-    return f"{shown}; and {len(texts) - most} more" if len(texts) > most else shown
+    shown = "; ".join(texts[:limit]) or "none"
+    return f"{shown}; and {len(texts) - limit} more" if len(texts) > limit else shown

@@ -1,24 +1,19 @@
-"""`parog.tentative`: what the model knows of a sub-goal before anything is looked up (methods.md §5.3)."""
+"""`parog.tentative`: the model's answer to a sub-goal before anything is looked up (specification §5.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parog.outcome import Outcome
+from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal
-from pipeline.methods.parog.replies import listed, read_object, read_texts, write_object
-from pipeline.methods.parog.showing import Showing
-from pipeline.methods.parsing import twice
+from pipeline.methods.parog.replies import print_list, read_object, read_texts
+from pipeline.methods.parog.subgoal_result import SubgoalResult
+from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 TENTATIVE = Template(
     system="""\
@@ -48,25 +43,25 @@ Sub-goal: {{goal}}""",
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
-    """What a model believes without looking."""
+class TentativeAnswer:
+    """The parsed reply: what the model believes."""
 
     answers: tuple[str, ...] = ()
     confidence: str = ""
-    """`high`, `medium` or `low`; empty when it did not say."""
+    """`high`, `medium` or `low`; empty when the reply has none of these."""
 
 
 @dataclass(frozen=True)
-class AnswerTentatively(Prompt[Guess]):
+class AnswerTentatively(Prompt[TentativeAnswer]):
     """The answers to a sub-goal from the model's own knowledge."""
 
     role: ClassVar[str] = "parog.tentative"
 
     question: Question
     subgoal: SubGoal
-    used: tuple[Outcome, ...] = ()
-    """What has come of the sub-goals that this one depends on."""
-    showing: Showing = field(default_factory=lambda: Showing({}))
+    dependencies: tuple[SubgoalResult, ...]
+    """The results of the sub-goals that this one uses."""
+    labels: NodeLabels
 
     @property
     def template(self) -> Template:
@@ -75,36 +70,25 @@ class AnswerTentatively(Prompt[Guess]):
     def inputs(self) -> dict[str, str]:
         return {
             "question": as_question(self.question.text),
-            "known": print_answers(self.used, self.showing),
+            "known": print_answers(self.dependencies, self.labels),
             "goal": one_line(self.subgoal.goal),
         }
 
-    def parse(self, text: str) -> Guess:
-        reply = twice(lambda text: read_object(text, "answers"), text)
+    def parse(self, text: str) -> TentativeAnswer:
+        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
         confidence = str(reply.get("confidence", "")).strip().lower()
         known = confidence if confidence in {"high", "medium", "low"} else ""
-        return Guess(read_texts(reply["answers"]), known)
+        return TentativeAnswer(read_texts(reply["answers"]), known)
 
-    def fallback(self, text: str) -> Guess:
-        return Guess()
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Nothing: the oracle knows what it is shown, and here it is shown nothing. A slip believes what is false."""
-        if slip:
-            mentioned = [entity.name for entity in self.question.topic_entities if not truth.is_answer(entity.name)]
-            return write_object(answers=[slip.choice([*mentioned, "something else"])], confidence="high")
-        return write_object(answers=[], confidence="low")
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """Nothing: words that are like the question's do not answer it."""
-        return write_object(answers=[], confidence="low")
+    def fallback(self, text: str) -> TentativeAnswer:
+        return TentativeAnswer()
 
 
-def print_answers(outcomes: Sequence[Outcome], showing: Showing) -> str:
-    """What sub-goals have found, a line each, below the line that introduces it; `none` when there are none."""
+def print_answers(results: Iterable[SubgoalResult], labels: NodeLabels) -> str:
+    """Return one line per sub-goal with its answers, each after a line break; `none` when there are no sub-goals."""
     lines = (
-        f"\n{outcome.subgoal.id}. {one_line(outcome.subgoal.goal)}: "
-        f"{listed(one_line(showing.answer(found)) for found in outcome.answers)}"
-        for outcome in outcomes
+        f"\n{result.subgoal.id}. {one_line(result.subgoal.goal)}: "
+        f"{print_list(one_line(labels.answer(answer)) for answer in result.answers)}"
+        for result in results
     )
     return "".join(lines) or "none"

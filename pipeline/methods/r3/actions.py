@@ -1,4 +1,4 @@
-"""Action lines: `Tool[argument] Tool[argument, argument]`, read by balanced brackets (methods.md §6.2)."""
+"""Parses action lines: `Tool[argument] Tool[argument, argument]`, with balanced brackets (specification §6.2)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _TOOLS: dict[str, Tool] = {
     "relations": "Relations",
     "finish": "Finish",
 }
-_LONGEST = 20_000
-"""Characters of a reply that are read."""
-MOST_ACTIONS = 50
-"""Actions of a line that are executed."""
+MAX_CHARACTERS = 20_000
+"""Characters read of a reply."""
+MAX_ACTIONS = 50
+"""Actions executed of a line."""
 
 _CALL = re.compile(rf"\b({'|'.join(_TOOLS)})[ ]?\[", re.IGNORECASE | re.ASCII)
 _UNKNOWN = re.compile(r"\b(\w{1,40})\[[^\[\]]*\]")
 _BRACKET = re.compile(r"[\[\]]")
 _AFTER = re.compile(rf"[\s.,;&|]*+(?:(?:and|then)\s++)?(?:\Z|(?:{'|'.join(_TOOLS)})[ ]?\[)", re.IGNORECASE | re.ASCII)
-"""What may follow the bracket that closes an action: the end of the line or the next action."""
+"""What may follow the closing bracket of an action: the end of the line or the next action."""
 _FIRST_QUOTED = re.compile(r"\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\")\s*,", re.DOTALL)
 
 
@@ -37,26 +37,26 @@ class Action(NamedTuple):
     """One action as written."""
 
     tool: Tool | None
-    """None for a tool that there is not."""
+    """None for an unknown tool."""
     content: str
-    """What stands between the brackets; for an unknown tool its name."""
+    """The text between the brackets; for an unknown tool, its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionLine:
-    """What a model wants to do next."""
+    """The actions that a model chose for one step."""
 
     text: str
-    """The line as it goes into the scratchpad."""
+    """The line as written into the scratchpad."""
     actions: tuple[Action, ...]
-    """Empty when nothing on the line is an action."""
+    """Empty if the line holds no action."""
 
 
 def read_actions(text: str) -> ActionLine:
-    """The actions of the first line that has any; never raises, for a line without actions is an observation too."""
-    lines = [line.strip() for line in text[:_LONGEST].splitlines() if line.strip()]
+    """Read the actions of the first line that has one. Never raises: a line without actions becomes an observation."""
+    lines = [line.strip() for line in text[:MAX_CHARACTERS].splitlines() if line.strip()]
     for line in lines:
-        if actions := _known(line):
+        if actions := _known_actions(line):
             return ActionLine(line, actions)
     for line in lines:
         if unknown := _UNKNOWN.search(line):
@@ -65,10 +65,10 @@ def read_actions(text: str) -> ActionLine:
 
 
 def split_two(content: str, *, at: Literal["first", "last"]) -> tuple[str, str] | None:
-    """The two arguments of a tool without their quotes, parted at a comma outside a quoted first one; None for one.
+    """Split the two arguments of a tool at a comma, and remove their quotes; None if there are not two.
 
-    Ids of GRBench hold no commas, so the first one parts. Where the nodes are names, which may hold commas, relations
-    do not, so the last one does.
+    Ids of GRBench contain no comma, so `at="first"` is right there. If the ids are names, which may contain commas,
+    relations contain none, so `at="last"` is right. A quoted first argument ends with its quotes.
     """
     if quoted := _FIRST_QUOTED.match(content):
         first, second = read_string(quoted[1]), content[quoted.end() :]
@@ -81,7 +81,7 @@ def split_two(content: str, *, at: Literal["first", "last"]) -> tuple[str, str] 
 
 
 def one_argument(content: str) -> str:
-    """The whole content, without a pair of quotes around it."""
+    """Return the whole content without a pair of quotes around it."""
     content = content.strip()
     if len(content) > 1 and content[0] == content[-1] == '"':
         return read_string(content).strip()
@@ -89,7 +89,7 @@ def one_argument(content: str) -> str:
 
 
 def read_finish(content: str) -> tuple[str, ...]:
-    """The answers of `Finish`: the items of a list literal, else the whole text as one answer."""
+    """Return the answers of `Finish`: the items of a list literal, or else the whole text as one answer."""
     content = content.strip()
     if content.startswith("[") and content.endswith("]"):
         try:
@@ -98,28 +98,30 @@ def read_finish(content: str) -> tuple[str, ...]:
             pass
         else:
             assert isinstance(items, list), "a literal that opens with a bracket is a list"
-            return tuple(dict.fromkeys(text for text in map(_plain, items) if text))
+            return tuple(dict.fromkeys(text for text in map(_as_text, items) if text))
     text = one_argument(content)
     return (text,) if text else ()
 
 
-def _known(line: str) -> tuple[Action, ...]:
+def _known_actions(line: str) -> tuple[Action, ...]:
+    """Read the actions with a known tool."""
     actions: list[Action] = []
-    at = 0
-    while len(actions) < MOST_ACTIONS and (call := _CALL.search(line, at)):
+    position = 0
+    while len(actions) < MAX_ACTIONS and (call := _CALL.search(line, position)):
         tool = _TOOLS[call[1].lower()]
-        closing = line.rfind("]", call.end()) if tool == "Finish" else _closing(line, call.end())
+        closing = line.rfind("]", call.end()) if tool == "Finish" else _closing_bracket(line, call.end())
         if closing < 0:
             break
         actions.append(Action(tool, line[call.end() : closing]))
-        at = closing + 1
+        position = closing + 1
     return tuple(actions)
 
 
-def _closing(line: str, start: int) -> int:
-    """Where the bracket opened before `start` closes: where brackets balance and the line may go on; -1 for nowhere.
+def _closing_bracket(line: str, start: int) -> int:
+    """Find the closing bracket of the action whose content begins at `start`; -1 if there is none.
 
-    A title with a bracket too many, or one missing, still ends where the line ends or the next action begins.
+    It is the first closing bracket at which the brackets balance and after which the line ends or the next action
+    begins. If no such bracket balances, because a title has unbalanced brackets, it is the first of the others.
     """
     depth, first = 1, -1
     for bracket in _BRACKET.finditer(line, start):
@@ -132,7 +134,8 @@ def _closing(line: str, start: int) -> int:
     return first
 
 
-def _plain(item: Value) -> str:
+def _as_text(item: Value) -> str:
+    """Return a list item as text; an empty text for anything that is no answer."""
     if isinstance(item, str):
         return item.strip()
     if item is None or isinstance(item, (list, dict)):

@@ -1,33 +1,27 @@
-"""`r3.thought`, `r3.action` and `r3.step`: one step of the agent (methods.md §6.2)."""
+"""`r3.thought`, `r3.action` and `r3.step`: the prompts of one step of the agent (specification §6.2)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from random import Random
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import clip, first_line
-from pipeline.methods.r3.actions import ActionLine, read_actions
+from pipeline.methods.parsing import first_line, truncate
+from pipeline.methods.r3.actions import MAX_CHARACTERS, ActionLine, read_actions
 from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.memory import Step
-from pipeline.methods.r3.planner import plan, plan_by_similarity, slipped
 from pipeline.methods.r3.reflect import Guidance
 from pipeline.methods.rendering import as_question
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 T = TypeVar("T")
 
 _THOUGHT = re.compile(r"\A\s*Thought\s*\d{0,4}\s*:", re.IGNORECASE)
 _ACTION = re.compile(r"^[ \t]*Action[ \t]*\d{0,4}[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _OBSERVATION = re.compile(r"^[ \t]*Observation[ \t]*\d{0,4}[ \t]*:", re.IGNORECASE | re.MULTILINE)
-_LONGEST_THOUGHT = 2000
+_MAX_THOUGHT = 2000
 
 _INSTRUCTION = """\
 You answer a question by walking through a graph, in turns of a thought, an action and an observation.
@@ -69,14 +63,14 @@ def _template(domain: str, part: str) -> Template:
 
 @dataclass(frozen=True)
 class Turn:
-    """All that a call of the agent sees."""
+    """The state of the agent that its prompts show."""
 
     question: Question
     domain: str
     steps: tuple[Step, ...] = ()
     guidance: Guidance | None = None
     digest: tuple[str, ...] = ()
-    """Lines of the knowledge path, in the ablation that puts memory into the prompt."""
+    """Lines of the knowledge path, for the ablation that shows the memory in the prompt."""
 
     @property
     def number(self) -> int:
@@ -84,11 +78,10 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class _AgentPrompt(Prompt[T]):
-    """A call of the agent. Its reply is never asked for again: what cannot be read becomes an observation."""
+class AgentPrompt(Prompt[T]):
+    """A call of the agent. It is never retried: a reply without an action leads to an observation that says so."""
 
     part: ClassVar[str]
-    aids: ClassVar[frozenset[str]] = frozenset({"memory"})
 
     turn: Turn
 
@@ -103,7 +96,7 @@ class _AgentPrompt(Prompt[T]):
             "question": as_question(turn.question.text),
             "memory": digest,
             "guidance": turn.guidance.block if turn.guidance else "",
-            "scratchpad": "".join(map(_print, turn.steps)),
+            "scratchpad": "".join(map(_print_step, turn.steps)),
             "number": str(turn.number),
         }
 
@@ -112,26 +105,19 @@ class _AgentPrompt(Prompt[T]):
 
 
 @dataclass(frozen=True)
-class Thought(_AgentPrompt[str]):
-    """What to do next, in words. It is shown to the action call, and steers a simulated model no further."""
+class Thought(AgentPrompt[str]):
+    """What to do next, in words. The prompt for the action shows it."""
 
     role: ClassVar[str] = "r3.thought"
     part: ClassVar[str] = "thought"
 
     def parse(self, text: str) -> str:
-        return _thought(text)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """What the plan is; with a slip, a thought that helps nobody."""
-        return "I am not sure where to look." if slip else "I follow the way to what is asked for."
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        return "I follow what is most like the question."
+        return _read_thought(text)
 
 
 @dataclass(frozen=True)
-class NextAction(_AgentPrompt[ActionLine]):
-    """The action line."""
+class NextAction(AgentPrompt[ActionLine]):
+    """The action line that follows a thought."""
 
     role: ClassVar[str] = "r3.action"
     part: ClassVar[str] = "action"
@@ -142,60 +128,35 @@ class NextAction(_AgentPrompt[ActionLine]):
         return {**super().inputs(), "thought": self.thought}
 
     def parse(self, text: str) -> ActionLine:
-        return _action(text)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """The next moves along the gold paths, or Finish with what was observed; with a slip, a wrong move."""
-        return _written(self.turn, truth, slip)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        turn = self.turn
-        return plan_by_similarity(turn.question, turn.steps, encoder, described=turn.domain == "triples")
+        return _read_action(text)
 
 
 @dataclass(frozen=True)
-class ThoughtAndAction(_AgentPrompt[tuple[str, ActionLine]]):
-    """Both in one call (`calls_per_step=1`)."""
+class ThoughtAndAction(AgentPrompt[tuple[str, ActionLine]]):
+    """A thought and an action line in one call (`calls_per_step=1`)."""
 
     role: ClassVar[str] = "r3.step"
     part: ClassVar[str] = "step"
 
     def parse(self, text: str) -> tuple[str, ActionLine]:
         cue = _ACTION.search(text)
-        thought = _thought(text[: cue.start()] if cue else text)
-        return thought, _action(text[cue.start() :] if cue else text)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """As the two calls would."""
-        return self._both(_written(self.turn, truth, slip))
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        return self._both(NextAction(self.turn).write_by_similarity(encoder))
-
-    def _both(self, action: str) -> str:
-        return f"I go on.\nAction {self.turn.number}: {action}"
+        thought = _read_thought(text[: cue.start()] if cue else text)
+        return thought, _read_action(text[cue.start() :] if cue else text)
 
 
-def _written(turn: Turn, truth: Truth, slip: Random | None) -> str:
-    if slip:
-        avoided = turn.guidance.avoid if turn.guidance else ()
-        return slipped(turn.question, turn.steps, truth, slip, avoided=avoided)
-    return plan(turn.question, turn.steps, truth)
-
-
-def _print(step: Step) -> str:
+def _print_step(step: Step) -> str:
     number = step.number
     return (
         f"Thought {number}: {step.thought}\nAction {number}: {step.action}\nObservation {number}: {step.observation}\n"
     )
 
 
-def _thought(text: str) -> str:
-    return clip(first_line(_THOUGHT.sub("", text)), _LONGEST_THOUGHT)
+def _read_thought(text: str) -> str:
+    return truncate(first_line(_THOUGHT.sub("", text)), _MAX_THOUGHT)
 
 
-def _action(text: str) -> ActionLine:
-    """The action line, without what the model imagines to follow it."""
+def _read_action(text: str) -> ActionLine:
+    """Read the action line, without any observation that the model made up after it."""
     text = _OBSERVATION.split(text, maxsplit=1)[0]
-    read = read_actions(_ACTION.sub("", text))
-    return ActionLine(clip(read.text, 20_000), read.actions)
+    line = read_actions(_ACTION.sub("", text))
+    return ActionLine(truncate(line.text, MAX_CHARACTERS), line.actions)

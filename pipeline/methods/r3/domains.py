@@ -1,4 +1,7 @@
-"""What the agent's prompts say of a kind of graph: its schema, and three worked examples with invented facts (§6.2)."""
+"""Descriptions of graphs for the agent's prompts: a schema, and worked examples with invented facts.
+
+See specification §6.2.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A kind of graph."""
+    """The description of a kind of graph."""
 
     schema: str
     examples: tuple[str, str, str]
@@ -344,7 +347,7 @@ DOMAINS: dict[str, Domain] = {
         ),
     ),
 }
-"""By the first part of `Question.meta["domain"]`; `triples` for every graph that is not GRBench's."""
+"""The domains of GRBench, by the first part of `Question.meta["domain"]`, and `triples` for every other graph."""
 
 _UNKNOWN = Domain(
     "Nodes have features and lists of neighbours by type. A wrong name is answered with those that there are.",
@@ -353,5 +356,5 @@ _UNKNOWN = Domain(
 
 
 def describe(domain: str) -> Domain:
-    """The description of a domain; a general one for a graph that is none of the known ones."""
+    """Return the description of a domain, or a general one for an unknown domain."""
     return DOMAINS.get(domain, _UNKNOWN)

@@ -1,7 +1,7 @@
-"""The tools of the agent, on graphs of nodes with attributes and on graphs of triples (methods.md §6.2, §6.10).
+"""The agent's graph tools, for graphs of nodes with attributes and graphs of triples (specification §6.2, §6.10).
 
 The actions of a line do not depend on each other, so each kind of lookup is made once for all of them: at most three
-batched lookups per line, and one more where a name is looked up.
+batched lookups per line, and one more if `RetrieveNode` looks up a name.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from pipeline.kg.port import AttributeLookups, Hop, Neighbours
-from pipeline.methods.parsing import clip, loose
-from pipeline.methods.port import Tools
+from pipeline.kg.interface import AttributeLookups, Hop, Neighbours
+from pipeline.methods.interface import Tools
+from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.r3.actions import Action, one_argument, split_two
 from pipeline.methods.r3.memory import Item, Listing, Observation
 from pipeline.methods.rendering import Names, node_name, quoted
@@ -22,42 +22,48 @@ from pipeline.types import Direction, EntityId, LiteralNode, Node, Question, Rel
 T = TypeVar("T")
 
 Near: TypeAlias = Mapping[Hop, Neighbours]
+"""The looked-up neighbours by each hop."""
 
 NAME = "name"
-"""The feature of a node in a graph of triples that is its name."""
+"""In a graph of triples, the feature that is a node's name."""
 
 _NAMESAKES = 5
+"""Nodes shown of those with the name that was searched for."""
+_TWO_ARGUMENTS = {"NodeFeature", "NeighbourCheck", "NodeDegree"}
+"""The tools that take a node and an edge or feature."""
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
 
 
 class Environment(ABC):
-    """Executes action lines; every error is an observation."""
+    """Executes action lines. Every error is an observation."""
 
     tools: Collection[str]
-    """The tools that there are."""
+    """The names of the available tools."""
     domain: str
-    """Names the description of the graph and the worked examples in the prompt."""
+    """The key of the graph's description in `domains`."""
 
     async def execute(self, actions: Sequence[Action], cap: int) -> tuple[Observation, ...]:
-        """One observation per action, in order, each of about `cap` characters. Raises BudgetExhausted."""
+        """Return one observation per action, in order, each of about `cap` characters. Raises BudgetExhausted."""
         if not actions:
-            broken = "This is no action. Write a tool and its arguments in brackets, as in RetrieveNode[keyword]."
-            return (Observation.failed(Action(None, ""), broken),)
+            not_an_action = (
+                "This is no action. Write a tool and its arguments in brackets, as in RetrieveNode[keyword]."
+            )
+            return (Observation.failed(Action(None, ""), not_an_action),)
         known = [action for action in actions if action.tool in self.tools]
-        done = iter(await self._execute(known, cap))
-        return tuple(next(done) if action.tool in self.tools else self._unknown(action) for action in actions)
+        observations = iter(await self._execute(known, cap))
+        return tuple(next(observations) if action.tool in self.tools else self._unknown(action) for action in actions)
 
     @abstractmethod
     async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
-        """One observation for each action with a known tool."""
+        """Return one observation per action. All actions have a known tool."""
 
     def _unknown(self, action: Action) -> Observation:
         name = action.tool or action.content
-        return Observation.failed(action, f"There is no tool {clip(name)}. The tools are {', '.join(self.tools)}.")
+        return Observation.failed(action, f"There is no tool {truncate(name)}. The tools are {', '.join(self.tools)}.")
 
 
 class AttributedEnvironment(Environment):
-    """A GRBench graph: nodes are found by dense search, hold features, and list neighbours by type."""
+    """The tools on a GRBench graph: nodes are found by search, have features, and list neighbours by type."""
 
     tools = ("RetrieveNode", "NodeFeature", "NeighbourCheck", "NodeDegree", "Finish")
 
@@ -68,12 +74,12 @@ class AttributedEnvironment(Environment):
 
     async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
         pairs = {action: split_two(action.content, at="first") for action in actions if action.tool in _TWO_ARGUMENTS}
-        asked = [(action.tool, pair) for action, pair in pairs.items() if pair]
-        features = await self._attributes.features(_distinct(id for tool, (id, _) in asked if tool == "NodeFeature"))
-        degrees = await self._attributes.degrees(_distinct(id for tool, (id, _) in asked if tool != "NodeFeature"))
-        hops = _distinct((id, Relation(edge, "out")) for tool, (id, edge) in asked if tool == "NeighbourCheck")
-        listed = [(id, relation) for id, relation in hops if relation.name in (degrees[id] or {})]
-        near = await self._tools.kg.neighbours(listed, self._tools.caps.max_frontier)
+        lookups = [(action.tool, pair) for action, pair in pairs.items() if pair]
+        features = await self._attributes.features(_distinct(id for tool, (id, _) in lookups if tool == "NodeFeature"))
+        degrees = await self._attributes.degrees(_distinct(id for tool, (id, _) in lookups if tool != "NodeFeature"))
+        hops = _distinct((id, Relation(edge, "out")) for tool, (id, edge) in lookups if tool == "NeighbourCheck")
+        existing = [(id, relation) for id, relation in hops if relation.name in (degrees[id] or {})]
+        near = await self._tools.kg.neighbours(existing, self._tools.caps.max_frontier)
         observed = []
         for action in actions:
             if action.tool == "RetrieveNode":
@@ -95,7 +101,7 @@ class AttributedEnvironment(Environment):
 def _neighbourhood(
     action: Action, pair: tuple[EntityId, str], degrees: Mapping[str, int] | None, near: Near, cap: int
 ) -> Observation:
-    """The neighbours, or their number, as the node lists them."""
+    """Return the neighbours of a node by an edge type, or their number."""
     id, edge = pair
     if degrees is None or edge not in degrees:
         return _nothing(action, id, edge, "neighbour type", degrees)
@@ -109,7 +115,7 @@ def _neighbourhood(
 
 
 class TripleEnvironment(Environment):
-    """A graph of triples through the graph port: topic entities, relations in both directions, names shown (§6.10)."""
+    """The tools on a graph of triples (specification §6.10): relations lead in both directions, and names are shown."""
 
     tools = ("RetrieveNode", "Relations", "NodeFeature", "NeighbourCheck", "NodeDegree", "Finish")
     domain = "triples"
@@ -117,33 +123,33 @@ class TripleEnvironment(Environment):
     def __init__(self, question: Question, tools: Tools) -> None:
         self._kg = tools.kg
         self._limit = tools.caps.max_frontier
-        # A name may itself be in quotes, and a model may put any into quotes.
+        # Remove quotes on both sides: a name may be in quotes, and a model may add some.
         self._topics = {
-            loose(one_argument(text)): topic for topic in question.topic_entities for text in (topic.id, topic.name)
+            match_key(one_argument(text)): topic for topic in question.topic_entities for text in (topic.id, topic.name)
         }
 
     async def _execute(self, actions: Sequence[Action], cap: int) -> list[Observation]:
-        words = {action: one_argument(action.content) for action in actions if action.tool not in _TWO_ARGUMENTS}
+        arguments = {action: one_argument(action.content) for action in actions if action.tool not in _TWO_ARGUMENTS}
         pairs = {action: split_two(action.content, at="last") for action in actions if action.tool in _TWO_ARGUMENTS}
-        around = await self._kg.relations(
-            _distinct(words[one] for one in words if one.tool == "Relations" and words[one])
+        relations = await self._kg.relations(
+            _distinct(id for action, id in arguments.items() if action.tool == "Relations" and id)
         )
         named, hops = [], []
         for action, pair in pairs.items():
             if pair and action.tool == "NodeFeature" and pair[1] == NAME:
-                named.append(pair[0])  # a name is no edge of the port
+                named.append(pair[0])  # the graph interface serves names as labels, not as edges
             elif pair:
                 hops += [(pair[0], Relation(pair[1], direction)) for direction in _DIRECTIONS]
         near = await self._kg.neighbours(_distinct(hops), self._limit)
         reached = {node for found in near.values() for node in found.nodes if isinstance(node, str)}
         names = await self._kg.labels(sorted(reached.union(named)))
-        retrieved = await self._search([words[action] for action in words if action.tool == "RetrieveNode"])
+        retrieved = await self._search(text for action, text in arguments.items() if action.tool == "RetrieveNode")
         observed = []
         for action in actions:
             if action.tool == "RetrieveNode":
-                observed.append(_retrieved(action, words[action], retrieved.get(words[action], []), cap))
+                observed.append(_retrieved(action, arguments[action], retrieved.get(arguments[action], []), cap))
             elif action.tool == "Relations":
-                observed.append(_relations(action, words[action], around.get(words[action], []), cap))
+                observed.append(_relations(action, arguments[action], relations.get(arguments[action], []), cap))
             elif (pair := pairs[action]) is None:
                 observed.append(_wrong_arguments(action))
             elif pair[0] in named and action.tool == "NodeFeature" and pair[1] == NAME:
@@ -154,16 +160,19 @@ class TripleEnvironment(Environment):
         return observed
 
     async def _search(self, keywords: Iterable[str]) -> dict[str, list[Item]]:
-        """Topic entities by name or id, then any entity of exactly that name."""
-        words = _distinct(word for word in keywords if word)
-        found = await self._kg.find_by_name([word for word in words if loose(word) not in self._topics], _NAMESAKES)
-        items = {word: [Item(id, print_id(id), name=word) for id in ids] for word, ids in found.items()}
-        topics = {word: self._topics[loose(word)] for word in words if loose(word) in self._topics}
-        return items | {word: [Item(one.id, print_id(one.id), name=one.name)] for word, one in topics.items()}
+        """Find topic entities by name or id; for other keywords, the entities with exactly that name."""
+        distinct = _distinct(keyword for keyword in keywords if keyword)
+        topics = {keyword: self._topics[key] for keyword in distinct if (key := match_key(keyword)) in self._topics}
+        others = [keyword for keyword in distinct if keyword not in topics]
+        found = await self._kg.find_by_name(others, _NAMESAKES)
+        items = {keyword: [Item(id, print_id(id), name=keyword) for id in ids] for keyword, ids in found.items()}
+        return items | {
+            keyword: [Item(topic.id, print_id(topic.id), name=topic.name)] for keyword, topic in topics.items()
+        }
 
 
 def _followed(action: Action, pair: tuple[EntityId, str], near: Near, names: Names, cap: int) -> Observation:
-    """The neighbours by a relation in both directions, their number, or the literals among them."""
+    """Return the neighbours of a node by a relation in both directions, their number, or the literals among them."""
     id, name = pair
     both = [_list(id, Relation(name, direction), near, names) for direction in _DIRECTIONS]
     filled = [listing for listing in both if listing.items]
@@ -174,7 +183,7 @@ def _followed(action: Action, pair: tuple[EntityId, str], near: Near, names: Nam
     if not filled:
         what = "value" if action.tool == "NodeFeature" else "neighbours"
         return Observation.failed(
-            action, f"{print_id(id)} has no {what} by {clip(name)}. Relations[id] lists what it has."
+            action, f"{print_id(id)} has no {what} by {truncate(name)}. Relations[id] lists what it has."
         )
     if action.tool == "NodeDegree":
         known = all(listing.total is not None for listing in filled)
@@ -199,19 +208,16 @@ def _list(id: EntityId, relation: Relation, near: Near, names: Names) -> Listing
 
 
 def environment(question: Question, tools: Tools) -> Environment:
-    """The tools for the graph at hand."""
+    """Build the environment for the graph of a question."""
     if tools.attributes is not None:
         return AttributedEnvironment(question, tools, tools.attributes)
     return TripleEnvironment(question, tools)
 
 
-_TWO_ARGUMENTS = {"NodeFeature", "NeighbourCheck", "NodeDegree"}
-
-
 def _retrieved(action: Action, keyword: str, items: Sequence[Item], cap: int) -> Observation:
     if not items:
-        return Observation.failed(action, f"No node is found for {quoted(clip(keyword))}. Try another text.")
-    heading = f"The node for {quoted(clip(keyword))} is:"
+        return Observation.failed(action, f"No node is found for {quoted(truncate(keyword))}. Try another text.")
+    heading = f"The node for {quoted(truncate(keyword))} is:"
     listing = Listing(heading, keyword, "search", tuple(items), total=len(items), bare=len(items) == 1)
     return Observation.of(action, [listing], cap)
 
@@ -240,7 +246,7 @@ def _degree(action: Action, id: EntityId, name: str, count: int | None, cap: int
 def _relations(action: Action, id: str, relations: Sequence[Relation], cap: int) -> Observation:
     names = _distinct(relation.name for relation in relations)
     if not names:
-        return Observation.failed(action, f"There is no node {quoted(clip(id))}, or it has no relations.")
+        return Observation.failed(action, f"There is no node {quoted(truncate(id))}, or it has no relations.")
     items = tuple(Item(LiteralNode(name), name) for name in names)
     heading = f"The relations of {print_id(id)} are:"
     return Observation.of(action, [Listing(heading, id, "relations", items, total=len(items))], cap)
@@ -249,10 +255,12 @@ def _relations(action: Action, id: str, relations: Sequence[Relation], cap: int)
 def _nothing(action: Action, id: str, name: str, what: str, known: Collection[str] | None) -> Observation:
     if known is None:
         return Observation.failed(
-            action, f"There is no node {quoted(clip(id))}. Its id comes from RetrieveNode or a neighbour list."
+            action, f"There is no node {quoted(truncate(id))}. Its id comes from RetrieveNode or a neighbour list."
         )
     has = ", ".join(sorted(known)) or "none"
-    return Observation.failed(action, f"The node {id} has no {what} {quoted(clip(name))}. It has: {clip(has, 400)}.")
+    return Observation.failed(
+        action, f"The node {id} has no {what} {quoted(truncate(name))}. It has: {truncate(has, 400)}."
+    )
 
 
 def _wrong_arguments(action: Action) -> Observation:
@@ -261,12 +269,12 @@ def _wrong_arguments(action: Action) -> Observation:
 
 
 def print_id(id: EntityId) -> str:
-    """An id as an action can repeat it: in quotes where it holds a comma, a bracket, a quote or a blank."""
-    return quoted(id) if any(mark in id for mark in " ,[]\"'\n") else id
+    """Print an id so that an action can repeat it: quoted if it contains a comma, a bracket, a quote or white space."""
+    return quoted(id) if any(character in id for character in " ,[]\"'\n") else id
 
 
 def _printed(node: Node, names: Names) -> str:
-    """An id, with its name behind it where the graph gives it another one; a literal in quotes."""
+    """Print a literal in quotes, and an id followed by its name if that differs from the id."""
     name = node_name(node, names)
     if isinstance(node, LiteralNode):
         return quoted(name or "")

@@ -1,21 +1,21 @@
-"""What an attempt has seen and learnt, kept outside the prompt (methods.md §6.5)."""
+"""The memory of one attempt: its log and its knowledge path, kept outside the prompt (specification §6.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pipeline.methods.r3.actions import Action
 from pipeline.methods.rendering import quoted
 from pipeline.types import Direction, EntityId, LiteralNode, Node, Triple
 
-NAMING = frozenset({"name", "title"})
+NAME_FEATURES = frozenset({"name", "title"})
 """Features that name a node."""
 _MARGIN = 24
-"""Characters kept free for the true count."""
-_LEARNT = 20
-"""Nodes of one entry of the knowledge path that are spelt out; the log has them all."""
+"""Characters reserved for the true count."""
+_MAX_NODES = 20
+"""Nodes listed in one entry of the knowledge path. The log lists all."""
 
 
 class Item(NamedTuple):
@@ -23,9 +23,9 @@ class Item(NamedTuple):
 
     node: Node
     text: str
-    """As printed."""
+    """The printed form."""
     triple: Triple | None = None
-    """The fact that it stands for; None for what a search found."""
+    """The fact that was observed; None for a search result."""
     name: str | None = None
 
 
@@ -35,28 +35,28 @@ class Listing:
 
     heading: str
     source: str
-    """The node that was asked about, or the text that was searched for."""
+    """The node that was looked up, or the text that was searched for."""
     via: str
-    """Edge type, relation, feature, or `search`."""
+    """The edge type, relation or feature; `search`, `relations`, or `degree of` an edge type."""
     items: tuple[Item, ...]
     direction: Direction = "out"
     total: int | None = None
-    """How many there are; None when the graph holds more than were fetched."""
+    """How many there are; None if the graph holds more than were fetched."""
     bare: bool = False
-    """A single value, printed without brackets."""
+    """Whether it is a single value, printed without brackets."""
 
-    def cut(self, room: int) -> Listing:
-        """The listing with as many items as `room` characters hold; a single long value is cut itself."""
-        room = max(0, room - len(self.heading) - _MARGIN)
+    def cut(self, limit: int) -> Listing:
+        """Return the listing with as many items as fit into `limit` characters; cut a single long value."""
+        limit = max(0, limit - len(self.heading) - _MARGIN)
         if self.bare:
             (item,) = self.items
-            kept = item if len(item.text) <= room else item._replace(text=_cut(item.text, room))
-            return _with(self, (kept,))
-        lengths = 0
-        for place, item in enumerate(self.items):
-            lengths += len(item.text) + 2
-            if lengths > room:
-                return _with(self, self.items[:place])
+            kept = item if len(item.text) <= limit else item._replace(text=_cut(item.text, limit))
+            return replace(self, items=(kept,))
+        length = 0
+        for index, item in enumerate(self.items):
+            length += len(item.text) + 2
+            if length > limit:
+                return replace(self, items=self.items[:index])
         return self
 
     def __str__(self) -> str:
@@ -71,25 +71,25 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one action brought."""
+    """The result of one action."""
 
     action: Action
     text: str
-    """As the scratchpad shows it."""
+    """The text in the scratchpad."""
     full: str
-    """Uncut, for the memory's log."""
+    """The uncut text, for the log."""
     ok: bool = True
     listings: tuple[Listing, ...] = ()
-    """What `text` shows, no more."""
+    """Exactly what `text` shows."""
 
     @classmethod
     def failed(cls, action: Action, text: str) -> Observation:
-        """An error: an observation like any other."""
+        """Build the observation of an error."""
         return cls(action, text, text, ok=False)
 
     @classmethod
     def of(cls, action: Action, listings: Iterable[Listing], cap: int) -> Observation:
-        """Listings, cut to about `cap` characters in all, with the true counts."""
+        """Build an observation from listings, cut to about `cap` characters in total, with the true counts."""
         whole = tuple(listings)
         shown = tuple(listing.cut(cap // len(whole)) for listing in whole)
         return cls(action, " ".join(map(str, shown)), " ".join(map(str, whole)), listings=shown)
@@ -97,7 +97,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thought, action and observation."""
+    """One thought, action line and its observations."""
 
     number: int
     thought: str
@@ -106,7 +106,7 @@ class Step:
 
     @property
     def observation(self) -> str:
-        """All observations of the action line, as shown."""
+        """All observations of the action line, as the scratchpad shows them."""
         return " ".join(observation.text for observation in self.observations)
 
 
@@ -118,7 +118,7 @@ class Memory:
 
     @property
     def log(self) -> list[str]:
-        """Every thought, action and observation in order, observations uncut."""
+        """Every thought, action and uncut observation, in order."""
         return [
             f"Thought {step.number}: {step.thought}\nAction {step.number}: {step.action}\n"
             f"Observation {step.number}: {' '.join(observation.full for observation in step.observations)}"
@@ -127,31 +127,38 @@ class Memory:
 
     @property
     def path(self) -> list[dict[str, Any]]:
-        """What was learnt, in normal form: from where, by which edge, feature or search, to what."""
-        return [entry for step in self.steps for seen in step.observations for entry in _entries(step.number, seen)]
+        """The knowledge path: one entry per lookup, with its source, the edge, feature or search, and the result."""
+        return [
+            entry for step in self.steps for observed in step.observations for entry in _entries(step.number, observed)
+        ]
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The knowledge path as a prompt shows it, all of it."""
+        """The whole knowledge path as lines for a prompt."""
         path = self.path
         return tuple(digest(path, len(path)))
 
     @property
     def triples(self) -> list[Triple]:
-        """The distinct facts that were shown, in order."""
+        """The distinct facts observed, in order."""
         facts = (item.triple for item in self._items if item.triple is not None)
         return list(dict.fromkeys(facts))
 
     @property
     def names(self) -> Mapping[EntityId, str]:
-        """The names of nodes as far as they were shown, in lists or as features."""
-        shown = {item.node: item.name for item in self._items if isinstance(item.node, str) and item.name is not None}
-        asked = (fact for fact in self.triples if fact.relation in NAMING and isinstance(fact.tail, LiteralNode))
-        return {**shown, **{str(fact.head): fact.tail.value for fact in asked if isinstance(fact.tail, LiteralNode)}}
+        """The names of nodes, as far as listings or name features showed them."""
+        listed = {item.node: item.name for item in self._items if isinstance(item.node, str) and item.name is not None}
+        looked_up = (
+            fact for fact in self.triples if fact.relation in NAME_FEATURES and isinstance(fact.tail, LiteralNode)
+        )
+        return {
+            **listed,
+            **{str(fact.head): fact.tail.value for fact in looked_up if isinstance(fact.tail, LiteralNode)},
+        }
 
     @property
-    def learnt(self) -> bool:
-        """Whether anything was found but nodes by their text."""
+    def has_facts(self) -> bool:
+        """Whether a lookup other than a search or a list of relations had a result."""
         return any(listing.via not in {"search", "relations"} for listing in listings(self.steps))
 
     @property
@@ -160,30 +167,32 @@ class Memory:
 
 
 def listings(steps: Iterable[Step]) -> Iterable[Listing]:
-    """All that was shown, in order."""
-    return (listing for step in steps for seen in step.observations for listing in seen.listings)
+    """Yield all listings of the steps, in order."""
+    return (listing for step in steps for observation in step.observations for listing in observation.listings)
 
 
 def digest(path: Iterable[Mapping[str, Any]], lines: int) -> list[str]:
-    """The knowledge path as lines for a prompt, the newest ones when there are too many."""
+    """Return the last `lines` entries of the knowledge path as lines for a prompt."""
     printed = [_print_entry(entry) for entry in path if entry["ok"]]
     return printed[-lines:] if lines else []
 
 
-def elide(lines: Iterable[str], room: int) -> str:
-    """The lines, or the two ends of their text with a mark between them, in about `room` characters."""
+def elide(lines: Iterable[str], limit: int) -> str:
+    """Join the lines, and cut the middle out of a text longer than `limit` characters."""
     text = "\n".join(lines)
-    if len(text) <= room:
+    if len(text) <= limit:
         return text
-    half = room // 2
+    half = limit // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[len(text) - half :]}"
 
 
-def _entries(number: int, seen: Observation) -> Iterable[dict[str, Any]]:
-    if not seen.ok or not seen.listings:
-        yield {"step": number, "from": seen.action.content[:200], "via": seen.action.tool, "to": [], "ok": seen.ok}
-    for listing in seen.listings:
-        to = [item.text for item in listing.items[:_LEARNT]]
+def _entries(number: int, observation: Observation) -> Iterable[dict[str, Any]]:
+    """Yield the entries of the knowledge path that one observation of step `number` adds."""
+    action, ok = observation.action, observation.ok
+    if not ok or not observation.listings:
+        yield {"step": number, "from": action.content[:200], "via": action.tool, "to": [], "ok": ok}
+    for listing in observation.listings:
+        to = [item.text for item in listing.items[:_MAX_NODES]]
         yield {
             "step": number,
             "from": listing.source,
@@ -201,11 +210,5 @@ def _print_entry(entry: Mapping[str, Any]) -> str:
     return f"{quoted(entry['from'])} {arrow} {entry['via']}: {to}"
 
 
-def _cut(text: str, room: int) -> str:
-    return f"{text[:room]}… ({len(text)} characters in all)"
-
-
-def _with(listing: Listing, items: tuple[Item, ...]) -> Listing:
-    return Listing(
-        listing.heading, listing.source, listing.via, items, listing.direction, listing.total, bare=listing.bare
-    )
+def _cut(text: str, limit: int) -> str:
+    return f"{text[:limit]}… ({len(text)} characters in all)"

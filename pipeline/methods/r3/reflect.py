@@ -1,25 +1,18 @@
-"""`r3.reflect`: why an attempt failed, and what the next one should do otherwise (methods.md §6.7)."""
+"""`r3.reflect`: why an attempt failed, and what the next one should do differently (specification §6.7)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import Value, clip, read_literal, twice
+from pipeline.methods.parsing import Value, parse_leniently, read_literal
 from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.memory import Step, elide
-from pipeline.methods.r3.planner import finish
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 Failure: TypeAlias = Literal["incorrect", "halted"]
 
@@ -33,11 +26,11 @@ CATEGORIES = (
     "budget",
     "other",
 )
-_LONGEST = 2000
-"""Characters of each text that a reflection hands on."""
-_MOST = 10
-_LEAST_LOG = 1000
-"""Characters of the log that are shown, however long the knowledge path is."""
+MAX_TEXT = 2000
+"""Characters kept of each text of a reflection."""
+_MAX_ITEMS = 10
+_MIN_LOG = 1000
+"""Characters reserved for the log, even if the knowledge path is long."""
 
 REFLECT = Template(
     system=f"""\
@@ -78,7 +71,7 @@ Outcome: {{outcome}}
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What a reflection hands to the next attempt."""
+    """The advice of a reflection for the next attempt."""
 
     root_cause: str = ""
     category: str = "other"
@@ -88,7 +81,7 @@ class Guidance:
 
     @property
     def block(self) -> str:
-        """The lines that stand before the scratchpad of the next attempt."""
+        """The lines before the scratchpad of the next attempt."""
         lines = [f"An earlier attempt failed: {self.root_cause}" if self.root_cause else "An earlier attempt failed."]
         lines += [f"Advice: {advice}" for advice in self.advice]
         lines += [f"Avoid: {action}" for action in self.avoid]
@@ -97,23 +90,22 @@ class Guidance:
 
 @dataclass(frozen=True)
 class Reflect(Prompt[Guidance]):
-    """One look back over a whole attempt."""
+    """A reflection on one whole attempt."""
 
     role: ClassVar[str] = "r3.reflect"
-    aids: ClassVar[frozenset[str]] = frozenset({"memory"})
 
     question: Question
     domain: str
     failure: Failure
     answers: tuple[str, ...] | None
-    """None when the attempt did not finish."""
+    """None if the attempt did not finish."""
     path: tuple[str, ...] | None = None
     """The knowledge path, line by line; None in the ablation without memory."""
     log: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    """The same trajectory for a simulated model; empty without memory."""
-    room: int = 40_000
-    """Characters that path and log may take."""
+    """The steps of the same attempt, for simulators; empty without memory."""
+    max_characters: int = 40_000
+    """Maximum length of path and log in the prompt."""
 
     @property
     def template(self) -> Template:
@@ -131,76 +123,37 @@ class Reflect(Prompt[Guidance]):
         }
 
     def _memory(self) -> str:
-        """The knowledge path in full, then the log, from both ends when it is too long (§6.7)."""
+        """Return the knowledge path and the log, each elided in the middle if too long (specification §6.7)."""
         if self.path is None:
             return ""
-        path = elide(self.path or ("nothing",), self.room)
-        log = elide(self.log, max(_LEAST_LOG, self.room - len(path)))
+        path = elide(self.path or ("nothing",), self.max_characters)
+        log = elide(self.log, max(_MIN_LOG, self.max_characters - len(path)))
         return f"What was learnt:\n{path}\nWhat was done:\n{log}\n"
 
     def parse(self, text: str) -> Guidance:
-        return twice(_read, text)
+        return parse_leniently(_read, text)
 
     def fallback(self, text: str) -> Guidance:
-        """The raw text as advice, and another attempt."""
-        return Guidance(advice=(one_line(text)[:_LONGEST],) if text.strip() else ())
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """The gold paths as advice, and every action off them to avoid as far as it is shown; a slip gives up."""
-        if slip:
-            return _write(Guidance("The graph does not hold the answer.", "other", retry=False))
-        topics = truth.topics or self.question.topic_entities
-        ways = [
-            f"From {topic.name} follow {', then '.join(relation.name for relation in paths[0])}."
-            for topic in topics
-            if (paths := truth.paths.get(topic.id))
-        ]
-        gold = {relation.name for paths in truth.paths.values() for path in paths for relation in path}
-        avoid = [
-            f"{seen.action.tool}[{seen.action.content}]"
-            for step in self.steps
-            for seen in step.observations
-            if seen.action.tool != "RetrieveNode" and not any(seen.action.content.endswith(name) for name in gold)
-        ]
-        wrong = self.failure == "incorrect" and self.answers
-        avoid += [finish(self.answers)] if wrong and self.answers else []
-        cause = "The answer is not what was asked for." if wrong else "The way to the answer was left."
-        return _write(
-            Guidance(cause, "misread_question" if wrong else "budget", tuple(ways), tuple(dict.fromkeys(avoid)))
-        )
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """No insight: words do not tell what went wrong."""
-        return _write(Guidance("The attempt failed.", advice=("Try another way.",)))
+        """Return the raw text as advice for another attempt."""
+        return Guidance(advice=(one_line(text)[:MAX_TEXT],) if text.strip() else ())
 
 
 def _read(text: str) -> Guidance:
-    read = read_literal(text, "{")
-    assert isinstance(read, dict), "a literal that opens with a brace is a dictionary"
-    cause, advice = read.get("root_cause"), _texts(read.get("advice"))
+    reply = read_literal(text, "{")
+    assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
+    cause, advice = reply.get("root_cause"), _texts(reply.get("advice"))
     if not isinstance(cause, str) or not (cause.strip() or advice):
         raise ParseError("the object has no 'root_cause' and no 'advice'")
-    category, retry = read.get("category"), read.get("retry", True)
+    category, retry = reply.get("category"), reply.get("retry", True)
     return Guidance(
-        root_cause=one_line(cause)[:_LONGEST],
+        root_cause=one_line(cause)[:MAX_TEXT],
         category=category if isinstance(category, str) and category in CATEGORIES else "other",
         advice=advice,
-        avoid=_texts(read.get("avoid")),
+        avoid=_texts(reply.get("avoid")),
         retry=retry is not False and str(retry).strip().lower() not in {"false", "no"},
     )
 
 
 def _texts(value: Value) -> tuple[str, ...]:
     items: Sequence[Value] = value if isinstance(value, list) else [value]
-    return tuple(one_line(item)[:_LONGEST] for item in items[:_MOST] if isinstance(item, str) and item.strip())
-
-
-def _write(guidance: Guidance) -> str:
-    fields = {
-        "root_cause": clip(guidance.root_cause, _LONGEST),
-        "category": guidance.category,
-        "advice": guidance.advice,
-        "avoid": guidance.avoid,
-        "retry": guidance.retry,
-    }
-    return json.dumps(fields, ensure_ascii=False)
+    return tuple(one_line(item)[:MAX_TEXT] for item in items[:_MAX_ITEMS] if isinstance(item, str) and item.strip())

@@ -1,24 +1,18 @@
-"""Deciding without gold that a finished attempt has failed: `r3.verify`, or rules (methods.md §6.6)."""
+"""Decides without gold whether a finished attempt has failed: `r3.verify`, or rules (specification §6.6)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import read_literal, twice
+from pipeline.methods.parsing import parse_leniently, read_literal
 from pipeline.methods.r3.memory import Memory, Step, elide, listings
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.text import normalise
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 VERIFY = Template(
     system="""\
@@ -65,7 +59,7 @@ Check:""",
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check makes of an answer."""
+    """The result of a check."""
 
     accept: bool
     why: str = ""
@@ -73,15 +67,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Verify(Prompt[Verdict]):
-    """Whether an answer is supported, of the kind asked for, and complete."""
+    """A check that an answer is supported, of the kind asked for, and complete."""
 
     role: ClassVar[str] = "r3.verify"
 
     question: Question
     answers: tuple[str, ...]
     path: tuple[str, ...]
-    room: int = 40_000
-    """Characters that the path may take."""
+    """The knowledge path, line by line."""
+    max_characters: int = 40_000
+    """Maximum length of the path in the prompt."""
 
     @property
     def template(self) -> Template:
@@ -91,38 +86,22 @@ class Verify(Prompt[Verdict]):
         return {
             "question": as_question(self.question.text),
             "answer": "; ".join(map(one_line, self.answers)) or "(empty)",
-            "path": elide(self.path, self.room) or "nothing",
+            "path": elide(self.path, self.max_characters) or "nothing",
         }
 
     def parse(self, text: str) -> Verdict:
-        return twice(_read, text)
+        return parse_leniently(_read, text)
 
     def fallback(self, text: str) -> Verdict:
         return Verdict(accept=True)
 
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Accepts what is right, and nothing but that; a slip is the other verdict."""
-        return _write(accept=is_right(self.answers, truth) != bool(slip))
 
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """Accepts everything: a policy that does not read cannot tell what is wrong."""
-        return _write(accept=True)
-
-
-def is_right(answers: Sequence[str], truth: Truth) -> bool:
-    """Whether every answer is gold, or all of them in one text are the gold list."""
-    if not answers:
-        return False
-    whole = ", ".join(answer.name for answer in truth.gold.answers)
-    return all(map(truth.is_answer, answers)) or normalise(", ".join(answers)) == normalise(whole)
-
-
-def break_a_rule(answers: Sequence[str], memory: Memory) -> str | None:
-    """Which rule the answers of a finished attempt break; None when they may be right."""
+def broken_rule(answers: Sequence[str], memory: Memory) -> str | None:
+    """Return the rule that the answers of a finished attempt break, or None."""
     if not answers:
         return "the answer is empty"
-    before = [step for step in memory.steps if step.observations]
-    if before and not before[-1].observations[-1].ok:
+    observations = [observation for step in memory.steps for observation in step.observations]
+    if observations and not observations[-1].ok:
         return "the last observation was an error"
     observed = _Observed.of(memory.steps)
     for answer in answers:
@@ -135,6 +114,8 @@ def break_a_rule(answers: Sequence[str], memory: Memory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
+    """What an attempt has observed."""
+
     ids: frozenset[str]
     names: frozenset[str]
     counts: frozenset[str]
@@ -143,36 +124,31 @@ class _Observed:
     @classmethod
     def of(cls, steps: Iterable[Step]) -> _Observed:
         steps = tuple(steps)
-        lists = list(listings(steps))
-        items = [item for one in lists for item in one.items]
+        all_listings = list(listings(steps))
+        items = [item for listing in all_listings for item in listing.items]
         by_edge: dict[str, set[object]] = {}
-        for one in lists:
-            by_edge.setdefault(one.via, set()).update(item.node for item in one.items)
-        counts = {len(nodes) for nodes in by_edge.values()} | {one.total for one in lists}
-        full = " ".join(seen.full for step in steps for seen in step.observations)
+        for listing in all_listings:
+            by_edge.setdefault(listing.via, set()).update(item.node for item in listing.items)
+        counts = {len(nodes) for nodes in by_edge.values()} | {listing.total for listing in all_listings}
+        text = " ".join(observation.full for step in steps for observation in step.observations)
         return cls(
             ids=frozenset(item.node for item in items if isinstance(item.node, str)),
             names=frozenset(normalise(item.name) for item in items if item.name),
             counts=frozenset(map(str, counts)),
-            text=normalise(full),
+            text=normalise(text),
         )
 
     def holds(self, answer: str) -> bool:
-        """Whether a text was observed, item by item for a list in one text, or is a number of observed things."""
+        """Return whether an answer was observed, as a whole or item by item, or is a number of observed things."""
         if answer.strip() in self.counts or normalise(answer) in self.text:
             return True
         return all(normalise(part) in self.text for part in answer.split(", "))
 
 
 def _read(text: str) -> Verdict:
-    read = read_literal(text, "{")
-    assert isinstance(read, dict), "a literal that opens with a brace is a dictionary"
-    verdict, why = str(read.get("verdict", "")).strip().lower(), read.get("why")
+    reply = read_literal(text, "{")
+    assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
+    verdict, why = str(reply.get("verdict", "")).strip().lower(), reply.get("why")
     if verdict not in {"accept", "reject"}:
         raise ParseError("the 'verdict' is neither 'accept' nor 'reject'")
     return Verdict(verdict == "accept", one_line(why)[:500] if isinstance(why, str) else "")
-
-
-def _write(*, accept: bool) -> str:
-    why = "It follows from what was learnt." if accept else "It does not follow from what was learnt."
-    return json.dumps({"verdict": "accept" if accept else "reject", "why": why})

@@ -1,4 +1,4 @@
-"""SRP, self-reflective planning: `method` is the algorithm, the other modules are its prompts and its parts."""
+"""SRP, self-reflective planning: `method` holds the algorithm, the other modules its prompts and its steps."""
 
 from pipeline.methods.srp.method import SRP
 

@@ -1,4 +1,4 @@
-"""`srp.answer` and `srp.answer_cot`: the answer from the evidence, or without any (methods.md §3.10)."""
+"""The prompts `srp.answer` and `srp.answer_cot`: answer with or without evidence (specification §3.10)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
 
 @dataclass(frozen=True)
 class AnswerFromEvidence(AnswerFromFacts):
-    """The answers that follow from the evidence."""
+    """The question, answered from the evidence."""
 
     role: ClassVar[str] = "srp.answer"
 
 
 @dataclass(frozen=True)
 class AnswerWithoutEvidence(AnswerWithoutFacts):
-    """The model alone, when there is no topic entity or nothing was found."""
+    """The question, answered by the model alone: there is no topic entity or no evidence."""
 
     role: ClassVar[str] = "srp.answer_cot"

@@ -1,11 +1,15 @@
-"""Which instances are shown to whom, and what is left of them as evidence (methods.md §3.7–3.9)."""
+"""Selects the chains of facts to show to the judge and the editor, and to keep as evidence (specification §3.7–3.9).
+
+A chain is a `GroundedPath`: an instance of the relation path that was retrieved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from pipeline.methods.instance import Instance, Path
+from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names
 from pipeline.methods.srp.instantiation import Instantiation
 from pipeline.types import EntityId
@@ -14,58 +18,58 @@ ENDS_UNNAMED = "<cvt></cvt> in the end"
 EMPTY_PATH = "empty initial path"
 NOT_INSTANTIATED = "relation {} not instantiated"
 
-_MANY = 50
-"""Chains of several topic entities without a common node above which each entity is cut to its share."""
-_SHARE = 30
+_MANY_CHAINS = 50
+"""Without a node that all topic entities share, more chains than this are cut per entity."""
+_CHAINS_PER_ENTITY = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the exploration of one or more topic entities has come to."""
+    """The evidence instances from one or more topic entities."""
 
-    instances: tuple[Instance, ...] = ()
+    chains: tuple[GroundedPath, ...] = ()
     names: Names = field(default_factory=dict)
     exhausted: bool = False
-    """Whether a cap ended the exploration, or cut its evidence."""
+    """Whether a cap ended the search or cut its evidence."""
 
 
-def structural_findings(found: Instantiation) -> tuple[str, ...]:
-    """What can be said of a path without reading its facts: findings (a) to (c) of §3.7."""
-    longest = [instance for instance in (*found.complete, *found.partial) if instance.length == found.grounded > 0]
+def structural_findings(instances: Instantiation) -> tuple[str, ...]:
+    """Return the defects of a path that show without reading its facts: findings (a) to (c) of §3.7."""
+    longest = [chain for chain in (*instances.complete, *instances.partial) if chain.length == instances.max_length > 0]
     findings = []
-    if any(not found.is_named(instance.end) for instance in longest):
+    if any(not instances.is_named(chain.end) for chain in longest):
         findings.append(ENDS_UNNAMED)
-    if not found.path:
+    if not instances.path:
         findings.append(EMPTY_PATH)
-    if found.grounded < len(found.path):
-        findings.append(NOT_INSTANTIATED.format(found.path[found.grounded]))
+    if instances.max_length < len(instances.path):
+        findings.append(NOT_INSTANTIATED.format(instances.path[instances.max_length]))
     return tuple(findings)
 
 
-def sequences_to_judge(found: Instantiation, per_path: int | None = None) -> tuple[Instance, ...]:
-    """Complete instances that end in a named entity or a literal, at most `per_path` of each relation path."""
-    groups: dict[Path, list[Instance]] = {}
-    for instance in found.complete:
-        if found.is_named(instance.end):
-            groups.setdefault(instance.path, []).append(instance)
-    return tuple(instance for group in groups.values() for instance in group[:per_path])
+def sequences_to_judge(instances: Instantiation, per_path: int | None = None) -> tuple[GroundedPath, ...]:
+    """Return complete chains that end in a named entity or a literal, at most `per_path` of each relation path."""
+    by_path: dict[Path, list[GroundedPath]] = {}
+    for chain in instances.complete:
+        if instances.is_named(chain.end):
+            by_path.setdefault(chain.path, []).append(chain)
+    return tuple(chain for chains in by_path.values() for chain in chains[:per_path])
 
 
-def all_instances(found: Instantiation) -> tuple[Instance, ...]:
-    """Everything that a path has grounded, partial chains included."""
-    return tuple(instance for instance in (*found.complete, *found.partial) if instance.length)
+def all_chains(instances: Instantiation) -> tuple[GroundedPath, ...]:
+    """Return all chains that have a fact, partial ones included."""
+    return tuple(chain for chain in (*instances.complete, *instances.partial) if chain.length)
 
 
-def longest_instances(found: Instantiation) -> tuple[Instance, ...]:
-    """The longest instances without the unnamed nodes at their ends, and without repeats (§3.9)."""
-    trimmed = (_trim(instance, found) for instance in all_instances(found) if instance.length == found.grounded)
-    return tuple(dict.fromkeys(instance for instance in trimmed if instance.length))
+def longest_chains(instances: Instantiation) -> tuple[GroundedPath, ...]:
+    """Return the distinct longest chains, each cut after its last named node (§3.9)."""
+    trimmed = (_trim(chain, instances) for chain in all_chains(instances) if chain.length == instances.max_length)
+    return tuple(dict.fromkeys(chain for chain in trimmed if chain.length))
 
 
 def candidate_relations(
     offered: Mapping[Path, Collection[str]], ranking: Sequence[str], per_prefix: int, total: int
 ) -> tuple[tuple[Path, tuple[str, ...]], ...]:
-    """Of the relations behind each path the best by `ranking`; the first paths are served first (§3.8)."""
+    """Return the best relations by `ranking` that extend each path, at most `total` from the first path on (§3.8)."""
     candidates = []
     for path, names in offered.items():
         best = [name for name in ranking if name in names][: min(total, per_prefix)]
@@ -75,58 +79,55 @@ def candidate_relations(
     return tuple(candidates)
 
 
-def merge(found: Sequence[Evidence], cap: int) -> Evidence:
-    """One body of evidence from that of each topic entity, at most `cap` facts of it (§3.9, §2.5)."""
-    groups = _select([list(evidence.instances) for evidence in found if evidence.instances])
-    kept, cut = _cut(groups, cap)
-    everything = join(found)
+def merge(parts: Sequence[Evidence], max_facts: int) -> Evidence:
+    """Merge the evidence of all topic entities into one, with at most `max_facts` facts (§3.9, §2.5)."""
+    kept, cut = _cut(_select([list(part.chains) for part in parts if part.chains]), max_facts)
+    union = join(parts)
+    return Evidence(tuple(chain for group in kept for chain in group), union.names, union.exhausted or cut)
+
+
+def join(parts: Sequence[Evidence]) -> Evidence:
+    """Return the union of all evidence."""
     return Evidence(
-        tuple(instance for group in kept for instance in group), everything.names, everything.exhausted or cut
+        chains=tuple(dict.fromkeys(chain for part in parts for chain in part.chains)),
+        names={id: name for part in parts for id, name in part.names.items()},
+        exhausted=any(part.exhausted for part in parts),
     )
 
 
-def join(found: Iterable[Evidence]) -> Evidence:
-    """All of it, without repeats."""
-    parts = list(found)
-    return Evidence(
-        instances=tuple(dict.fromkeys(instance for evidence in parts for instance in evidence.instances)),
-        names={id: name for evidence in parts for id, name in evidence.names.items()},
-        exhausted=any(evidence.exhausted for evidence in parts),
-    )
-
-
-def _trim(instance: Instance, found: Instantiation) -> Instance:
-    length = instance.length
-    while length and not found.is_named(instance.nodes[length]):
+def _trim(chain: GroundedPath, instances: Instantiation) -> GroundedPath:
+    """Cut a chain after its last named node."""
+    length = chain.length
+    while length and not instances.is_named(chain.nodes[length]):
         length -= 1
-    return instance.first(length)
+    return chain.first(length)
 
 
-def _select(groups: list[list[Instance]]) -> list[list[Instance]]:
-    """Keep what meets in an entity that all groups contain; without one, cut each group when there are many."""
+def _select(groups: list[list[GroundedPath]]) -> list[list[GroundedPath]]:
+    """Keep the chains through an entity that all groups share. If there is none, cut each group when there are many."""
     if len(groups) < 2:
         return groups
-    shared = set.intersection(*({node for instance in group for node in _entities(instance)} for group in groups))
+    shared = set.intersection(*({node for chain in group for node in _entities(chain)} for group in groups))
     if shared:
-        return [[instance for instance in group if shared & _entities(instance)] for group in groups]
-    if sum(map(len, groups)) > _MANY:
-        return [group[:_SHARE] for group in groups]
+        return [[chain for chain in group if shared & _entities(chain)] for group in groups]
+    if sum(map(len, groups)) > _MANY_CHAINS:
+        return [group[:_CHAINS_PER_ENTITY] for group in groups]
     return groups
 
 
-def _cut(groups: list[list[Instance]], cap: int) -> tuple[list[list[Instance]], bool]:
-    """Take instances from the groups in turn until the next would pass `cap` facts; say whether any was left."""
-    kept: list[list[Instance]] = [[] for _ in groups]
-    left = cap
-    for place in range(max(map(len, groups), default=0)):
-        for group, taken in zip(groups, kept, strict=True):
-            if place < len(group):
-                left -= group[place].length
-                if left < 0:
-                    return kept, True
-                taken.append(group[place])
+def _cut(groups: list[list[GroundedPath]], max_facts: int) -> tuple[list[list[GroundedPath]], bool]:
+    """Take chains from the groups in turn until the next would exceed `max_facts`; return whether any was left out."""
+    kept: list[list[GroundedPath]] = [[] for _ in groups]
+    for turn in zip_longest(*groups):
+        for chain, taken in zip(turn, kept, strict=True):
+            if chain is None:
+                continue
+            max_facts -= chain.length
+            if max_facts < 0:
+                return kept, True
+            taken.append(chain)
     return kept, False
 
 
-def _entities(instance: Instance) -> set[EntityId]:
-    return {node for node in instance.nodes if isinstance(node, str)}
+def _entities(chain: GroundedPath) -> set[EntityId]:
+    return {node for node in chain.nodes if isinstance(node, str)}

@@ -1,26 +1,20 @@
-"""`srp.path_generation`: the first relation paths of all topic entities, in one call (methods.md §3.5)."""
+"""The prompt `srp.path_generation`: the initial relation paths of all topic entities (specification §3.5)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.instance import Path
-from pipeline.methods.parsing import Value, after_last, loose, read_literal, split_path, twice
-from pipeline.methods.rendering import as_question, one_line, print_path
-from pipeline.methods.simulation import gold_paths, rank_relations, spoilt
+from pipeline.methods.grounded_path import Path
+from pipeline.methods.parsing import Value, after_last, match_key, parse_leniently, read_literal, split_path
+from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
-from pipeline.retrieval.port import Reference
+from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, EntityId, Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 _INSTRUCTION = """\
 You plan a search in a knowledge graph. A relation path starts at an entity of the question and
@@ -86,7 +80,7 @@ _EXAMPLES = (
     ),
 )
 _EXAMPLES_SHOWN = {"webqsp": 3}
-"""Few-shot examples by dataset (§3.3); all of them elsewhere."""
+"""The number of few-shot examples by dataset (§3.3); any other dataset gets all."""
 
 
 def _template(examples: int, *, with_relations: bool) -> Template:
@@ -107,14 +101,13 @@ PATH_GENERATION = {
 
 @dataclass(frozen=True)
 class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
-    """Relation paths for all topic entities; an entity that got none is missing from the value."""
+    """Relation paths for all topic entities. The value lacks the entities for which none was read."""
 
     role: ClassVar[str] = "srp.path_generation"
-    aids: ClassVar[frozenset[str]] = frozenset({"references"})
 
     question: Question
     relations: Mapping[EntityId, tuple[str, ...]] | None
-    """What the relation check has picked, best first; None when it is switched off."""
+    """The relations that the relation check picked, best first; None when the check is switched off."""
     references: tuple[Reference, ...] = ()
     paths_per_entity: int = 1
     max_path_len: int = 4
@@ -132,48 +125,31 @@ class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
             "entities": json.dumps(names, ensure_ascii=False),
         }
         if self.relations is not None:
-            offered = zip(names, self._offered(), strict=True)
+            offered = zip(names, self.offered_relations, strict=True)
             inputs["relations"] = json.dumps(dict(offered), ensure_ascii=False)
         return inputs
 
-    def parse(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
-        return twice(self._read, text)
-
-    def fallback(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
-        """No path: the method then gives each entity its best single relation."""
-        return {}
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        gold = {entity.id: gold_paths(truth, entity.id) for entity in self.question.topic_entities}
-        pool = {relation for paths in gold.values() for path in paths for relation in path}.union(*self._offered())
-        plan: dict[str, list[Path]] = {}
-        for entity, offered in zip(self.question.topic_entities, self._offered(), strict=True):
-            paths = gold[entity.id]
-            if self.relations is not None:
-                paths = [path for path in paths if path[0] in offered] or [(relation,) for relation in offered[:1]]
-            plan[entity.name] = [spoilt(path, pool, slip) for path in paths[:1]] if slip else paths
-        return self._write(plan)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """One hop along the most similar relation: what lies behind it is for the editor to find."""
-        plan = {}
-        for entity, offered in zip(self.question.topic_entities, self._offered(), strict=True):
-            best = rank_relations(offered, self.question.text, encoder)[:1]
-            plan[entity.name] = [(relation,) for relation in best]
-        return self._write(plan)
-
-    def _offered(self) -> list[tuple[str, ...]]:
+    @property
+    def offered_relations(self) -> list[tuple[str, ...]]:
+        """The relations offered for each topic entity, in the order of the question."""
         relations = self.relations or {}
         return [tuple(relations.get(entity.id, ())) for entity in self.question.topic_entities]
+
+    def parse(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+        return parse_leniently(self._read, text)
+
+    def fallback(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+        """Return no path: the method then starts each entity with its best relation."""
+        return {}
 
     def _read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
         plan = read_literal(after_last(text, "Path:"), "{")
         assert isinstance(plan, dict), "a literal that opens with a brace is a dictionary"
-        lists = {loose(name): paths for name, paths in plan.items()}
-        named = [entity for entity in self.question.topic_entities if loose(entity.name) in lists]
+        lists = {match_key(name): paths for name, paths in plan.items()}
+        named = [entity for entity in self.question.topic_entities if match_key(entity.name) in lists]
         if not named:
             raise ParseError("the dictionary after 'Path:' names no topic entity")
-        read = {entity.id: self._read_paths(entity, lists[loose(entity.name)]) for entity in named}
+        read = {entity.id: self._read_paths(entity, lists[match_key(entity.name)]) for entity in named}
         return {id: paths for id, paths in read.items() if paths}
 
     def _read_paths(self, entity: Entity, listed: Value) -> tuple[Path, ...]:
@@ -183,13 +159,9 @@ class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
         distinct = dict.fromkeys(path[: self.max_path_len] for path in read if path)
         return tuple(distinct)[: self.paths_per_entity]
 
-    def _write(self, plan: Mapping[str, Sequence[Path]]) -> str:
-        paths = {one_line(name): [print_path(name, path) for path in paths] for name, paths in plan.items()}
-        return f"I follow the facts from each entity to the answer.\nPath: {json.dumps(paths, ensure_ascii=False)}"
-
 
 def _relations_of(text: str, name: str, offered: Sequence[str]) -> Path:
-    """The relations of `name -> r1 -> r2`; a name may hold arrows, and a path may start without its entity."""
+    """Return the relations of `name -> r1 -> r2`. The name may contain arrows, and a path may lack it."""
     text, name = text.strip(), one_line(name)
     parts = split_path(f"*{text[len(name) :]}" if text.startswith(name) else text)
     return tuple(parts if parts and parts[0] in offered else parts[1:])

@@ -1,24 +1,17 @@
-"""`srp.relation_check`: which relations of a topic entity to begin with (methods.md §3.5)."""
+"""The prompt `srp.relation_check`: which relations of a topic entity to start with (specification §3.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import scored_pairs, twice
-from pipeline.methods.rendering import as_question, one_line, quoted
-from pipeline.methods.simulation import gold_paths, rank_relations
-from pipeline.methods.srp.references import print_references, reference_paths
-from pipeline.retrieval.port import Reference
+from pipeline.methods.parsing import parse_leniently, scored_pairs
+from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.srp.references import print_references
+from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 RELATION_CHECK = Template(
     system="""\
@@ -55,7 +48,6 @@ class RelationCheck(Prompt[dict[str, float]]):
     """The best relations of one topic entity with their scores, best first."""
 
     role: ClassVar[str] = "srp.relation_check"
-    aids: ClassVar[frozenset[str]] = frozenset({"references"})
 
     question: Question
     entity: Entity
@@ -78,24 +70,11 @@ class RelationCheck(Prompt[dict[str, float]]):
         }
 
     def parse(self, text: str) -> dict[str, float]:
-        return twice(self._read, text)
+        return parse_leniently(self._read, text)
 
     def fallback(self, text: str) -> dict[str, float]:
-        """Nothing: the method then ranks the candidates with the sentence encoder."""
+        """Return no relation: the method then ranks the candidates with the sentence encoder."""
         return {}
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """The first relations of gold paths. A slip: those of the references, and others than the right ones."""
-        good = {path[0] for path in gold_paths(truth, self.entity.id)}
-        if slip:
-            imitated = [path[0] for path in reference_paths(self.references) if path[0] in self.relations]
-            wrong = [relation for relation in self.relations if relation not in good]
-            slip.shuffle(wrong)
-            return self._write([*imitated, *wrong, *self.relations])
-        return self._write([*(relation for relation in self.relations if relation in good), *self.relations])
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        return self._write(rank_relations(self.relations, self.question.text, encoder))
 
     def _read(self, text: str) -> dict[str, float]:
         scores: dict[str, float] = {}
@@ -105,9 +84,3 @@ class RelationCheck(Prompt[dict[str, float]]):
         if not scores:
             raise ParseError("there is no ('relation', score) pair with a relation of the list")
         return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[: self.top_k])
-
-    def _write(self, ranking: Iterable[str]) -> str:
-        picked = list(dict.fromkeys(ranking))[: self.top_k]
-        weights = range(len(picked), 0, -1)
-        pairs = zip(picked, weights, strict=True)
-        return "\n".join(f"({quoted(relation)}, {weight / sum(weights):.3f}): chosen" for relation, weight in pairs)

@@ -1,4 +1,4 @@
-"""ToG, beam search over a graph: `method` is the algorithm, the other modules are its prompts."""
+"""ToG, beam search over a graph: `method` holds the algorithm, the other modules its prompts and its scoring."""
 
 from pipeline.methods.tog.method import ToG
 

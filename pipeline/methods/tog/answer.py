@@ -1,6 +1,6 @@
-"""`tog.answer` and `tog.answer_cot`: the answer from the chains, or from the model's own knowledge (methods.md §6.13).
+"""The prompts `tog.answer` and `tog.answer_cot`: answer with or without chains (specification §6.13).
 
-The answer is asked for in SRP's words, so that the two methods differ in nothing but what they find.
+They have the text of SRP's prompts, so that the two methods differ only in the facts that they find.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import ClassVar
 
 from pipeline.methods.answering import AnswerFromFacts, Answers, AnswerWithoutFacts
 
-_BLOCK = re.compile(r"\{([^{}]*)\}")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
 class AnswerFromChains(AnswerFromFacts):
-    """The answers that follow from the chains, although they were not found to be enough."""
+    """The question, answered from chains that `tog.reason` did not find sufficient."""
 
     role: ClassVar[str] = "tog.answer"
 
     compat: bool = False
-    """Whether the first pair of braces is the answer, else the whole reply, as in the published code."""
+    """Whether to read the first pair of braces, else the whole reply, as the published code does."""
 
     def parse(self, text: str) -> Answers:
         return Answers(first_brace(text), text) if self.compat else super().parse(text)
@@ -29,13 +29,13 @@ class AnswerFromChains(AnswerFromFacts):
 
 @dataclass(frozen=True)
 class AnswerWithoutChains(AnswerWithoutFacts):
-    """The model alone, when there is no topic entity or nothing was found."""
+    """The question, answered by the model alone: there is no topic entity or no chain."""
 
     role: ClassVar[str] = "tog.answer_cot"
 
 
 def first_brace(text: str) -> tuple[str, ...]:
-    """The content of the first pair of braces, else the whole text; nothing when that is blank."""
-    found = _BLOCK.search(text)
-    answer = (found[1] if found else text).strip()
+    """Return the content of the first pair of braces, else the whole text; nothing when it is blank."""
+    match = _BRACES.search(text)
+    answer = (match[1] if match else text).strip()
     return (answer,) if answer else ()

@@ -1,27 +1,21 @@
-"""`tog.entities`: which of the nodes that one relation leads to are worth keeping (methods.md §6.13)."""
+"""The prompt `tog.entities`: which of the nodes that one relation leads to should be kept (specification §6.13)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.instance import Instance
-from pipeline.methods.parsing import first_line, numbered, twice
-from pipeline.methods.rendering import Names, Printer, as_question, node_name, one_line, print_facts
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import first_line, numbered, parse_leniently
+from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_facts
 from pipeline.types import Node, Question, Relation
 
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
-
 _NUMBER = re.compile(r"-?[0-9]{0,9}\.?[0-9]{1,9}")
-_ITEM_READ = 300
-"""Characters of an item in which its score is sought."""
+_MAX_ITEM_LENGTH = 300
+"""The number of characters of an item in which its score is searched."""
 
 ENTITIES = Template(
     system="""\
@@ -56,13 +50,13 @@ Scores:""",
 
 @dataclass(frozen=True)
 class EntityScores(Prompt[tuple[float, ...]]):
-    """The score of each candidate, in their order; they add up to 1, or are all 0 when none helps."""
+    """The scores of the candidates, in order. They sum to 1, or are all 0 when no candidate helps."""
 
     role: ClassVar[str] = "tog.entities"
 
     question: Question
-    chain: Instance
-    """How the entity was reached from which the relation is followed."""
+    chain: GroundedPath
+    """The chain to the entity from which the relation is followed."""
     relation: Relation
     candidates: tuple[Node, ...]
     """At least one."""
@@ -76,35 +70,20 @@ class EntityScores(Prompt[tuple[float, ...]]):
         printer = Printer(self.names)
         facts = [printer.fact(triple) for triple in self.chain.triples]
         end, name = printer.node(self.chain.end), self.relation.name
-        followed = (end, name, "?") if self.relation.direction == "out" else ("?", name, end)
+        new_fact = (end, name, "?") if self.relation.direction == "out" else ("?", name, end)
         listed = (one_line(printer.node(candidate)) for candidate in self.candidates)
         return {
             "question": as_question(self.question.text),
-            "facts": print_facts([*facts, followed]),
+            "facts": print_facts([*facts, new_fact]),
             "candidates": "\n".join(f"{number}. {text}" for number, text in enumerate(listed, start=1)),
         }
 
     def parse(self, text: str) -> tuple[float, ...]:
-        return twice(self._read, text)
+        return parse_leniently(self._read, text)
 
     def fallback(self, text: str) -> tuple[float, ...]:
-        """All alike."""
+        """Return equal scores."""
         return (1 / len(self.candidates),) * len(self.candidates)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """What is sought alone, else what leads there, else all alike. A slip: something else."""
-        sought = [truth.is_sought(node, node_name(node, self.names)) for node in self.candidates]
-        good = sought if any(sought) else [node in truth.waypoints for node in self.candidates]
-        if slip:
-            wrong = [place for place, right in enumerate(good) if not right] or range(len(good))
-            chosen = slip.choice(wrong)
-            return _write([float(place == chosen) for place in range(len(good))])
-        return _write([float(right) for right in good] if any(good) else [1.0] * len(good))
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        names = [node_name(node, self.names) or "" for node in self.candidates]
-        similarities = encoder.similarities(self.question.text, names)
-        return _write([max(similarity, 0.0) + 0.01 for similarity in similarities])
 
     def _read(self, text: str) -> tuple[float, ...]:
         scores: dict[int, float] = {}
@@ -118,11 +97,6 @@ class EntityScores(Prompt[tuple[float, ...]]):
 
 
 def _score(item: str) -> float | None:
-    """The first number from 0 to 1: a name that was copied before it may hold others."""
-    found = (float(number[0]) for number in _NUMBER.finditer(first_line(item)[:_ITEM_READ]))
-    return next((score for score in found if 0 <= score <= 1), None)
-
-
-def _write(weights: Sequence[float]) -> str:
-    total = sum(weights)
-    return "\n".join(f"{number}. {weight / total:.3f}" for number, weight in enumerate(weights, start=1))
+    """Return the first number from 0 to 1. A name copied in front of it may contain other numbers."""
+    numbers = (float(number[0]) for number in _NUMBER.finditer(first_line(item)[:_MAX_ITEM_LENGTH]))
+    return next((score for score in numbers if 0 <= score <= 1), None)

@@ -1,7 +1,6 @@
-"""ToG: beam search over the graph, its relations and entities scored by the model (methods.md §6.13).
+"""ToG: beam search over the graph, its relations and entities scored by the model (specification §6.13).
 
-The baseline that every paper compares with. Faults of the published code are listed in `docs/tog.md`; none is
-reproduced here unless `compat` asks for it.
+A baseline of all four papers. `docs/tog.md` lists the errors of the published code, and those that `compat` reproduces.
 """
 
 from __future__ import annotations
@@ -9,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
-from typing import NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
-from pipeline.kg.port import node_order
+from pipeline.kg.interface import node_order
 from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.methods.answer_linking import entity_names, link, search_status
 from pipeline.methods.answering import Answers
-from pipeline.methods.concluding import entity_names, link, search_status
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.instance import Instance
-from pipeline.methods.port import Tools
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.interface import Tools
 from pipeline.methods.rendering import node_name
 from pipeline.methods.tog.answer import AnswerFromChains, AnswerWithoutChains
 from pipeline.methods.tog.entities import EntityScores
@@ -38,6 +37,13 @@ T = TypeVar("T")
 class ToG:
     """Think-on-Graph. Its hyper-parameters are described in `conf/method/tog.yaml`."""
 
+    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
+        RelationScores,
+        EntityScores,
+        Enough,
+        AnswerFromChains,
+        AnswerWithoutChains,
+    )
     name: str = "tog"
     width: PositiveInt = 3
     max_depth: PositiveInt = 3
@@ -51,7 +57,7 @@ class ToG:
     compat: bool = False
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
-        """Explore until the chains are enough to answer, the depth is reached or nothing is left to expand."""
+        """Extend the chains until they suffice to answer, the depth is reached or no chain can be extended."""
         search = _Search(question, tools, {topic.id: topic.name for topic in question.topic_entities})
         try:
             answers = await self._explore(search)
@@ -59,11 +65,11 @@ class ToG:
             answers, search.exhausted = None, True
         if answers is None:
             answers = await self._answer(search)
-        return search.conclude(answers)
+        return search.result(answers)
 
     async def _explore(self, search: _Search) -> Answers | None:
-        """The answers, as soon as the chains are enough to give them."""
-        frontier: Sequence[Instance] = [Instance(topic.id) for topic in search.question.topic_entities]
+        """Return the answers as soon as the chains suffice to give them; None when they never do."""
+        frontier: Sequence[GroundedPath] = [GroundedPath(topic.id) for topic in search.question.topic_entities]
         for depth in range(1, self.max_depth + 1):
             picked = await self._pick_relations(search, frontier)
             candidates = await self._score_entities(search, picked, depth)
@@ -78,8 +84,8 @@ class ToG:
 
     # The relation step
 
-    async def _pick_relations(self, search: _Search, frontier: Sequence[Instance]) -> list[_Move]:
-        """The relations to follow: of all that were scored the N best, those from unnamed nodes before any other."""
+    async def _pick_relations(self, search: _Search, frontier: Sequence[GroundedPath]) -> list[_Move]:
+        """Return the N best of all scored relations to follow, those from unnamed nodes first."""
         chains = [chain for chain in frontier if isinstance(chain.end, str)]
         around = await search.tools.kg.relations(list(dict.fromkeys(chain.entity for chain in chains)))
         offered = [(chain, _without_repeat(chain, around[chain.entity])) for chain in chains]
@@ -99,9 +105,9 @@ class ToG:
         return sorted(picked, key=lambda move: (search.is_named(move.chain.end), -move.score))[: self.width]
 
     async def _score_relations(
-        self, search: _Search, chain: Instance, relations: Sequence[Relation]
+        self, search: _Search, chain: GroundedPath, relations: Sequence[Relation]
     ) -> Mapping[Relation, float]:
-        """The scores of the relations at the end of one chain; they add up to 1."""
+        """Return the scores of the relations at the end of one chain; they sum to 1."""
         if self.prune == "llm":
             prompt = RelationScores(search.question, chain, tuple(relations), search.names)
             return await self._ask(search, prompt, self.temperature_explore)
@@ -112,19 +118,19 @@ class ToG:
     # The entity step
 
     async def _score_entities(self, search: _Search, picked: Sequence[_Move], depth: int) -> list[_Candidate]:
-        """The nodes that the picked relations lead to, each as good as its relation and itself."""
+        """Return the chains to all nodes reached. Their score is that of the relation times that of the node."""
         reached = await self._neighbours(search, picked, depth)
         await search.look_up_names(node for nodes in reached for node in nodes)
-        open_moves = [(move, nodes) for move, nodes in zip(picked, reached, strict=True) if nodes]
-        scores = await concurrently(self._score_nodes(search, move, nodes) for move, nodes in open_moves)
+        productive = [(move, nodes) for move, nodes in zip(picked, reached, strict=True) if nodes]
+        scores = await concurrently(self._score_nodes(search, move, nodes) for move, nodes in productive)
         return [
             _Candidate(move.chain.then(move.relation, node), move.score * score)
-            for (move, nodes), of_nodes in zip(open_moves, scores, strict=True)
-            for node, score in zip(nodes, of_nodes, strict=True)
+            for (move, nodes), node_scores in zip(productive, scores, strict=True)
+            for node, score in zip(nodes, node_scores, strict=True)
         ]
 
     async def _neighbours(self, search: _Search, picked: Sequence[_Move], depth: int) -> list[tuple[Node, ...]]:
-        """Where each move leads: all of it, or a seeded sample where that is too much (§2.7)."""
+        """Return the nodes that each move reaches, or a seeded sample of them if there are too many (§2.7)."""
         followed = [move for move in picked if not (self.compat and move.relation.direction == "in")]
         hops = list(dict.fromkeys((move.chain.entity, move.relation) for move in followed))
         found = await search.tools.kg.neighbours(hops, search.tools.caps.max_frontier)
@@ -132,7 +138,7 @@ class ToG:
         for move in picked:
             hop = move.chain.entity, move.relation
             nodes = found[hop].nodes if hop in found else ()
-            ahead = _without_turning_back(move, nodes, search)
+            ahead = _without_u_turn(move, nodes, search)
             kept = self._sample(search, move, ahead, depth)
             search.tools.record(
                 "expanded",
@@ -146,7 +152,7 @@ class ToG:
         return reached
 
     def _sample(self, search: _Search, move: _Move, nodes: tuple[Node, ...], depth: int) -> tuple[Node, ...]:
-        """What is scored of the nodes; drawn by hop, so that points of a sweep draw the same."""
+        """Return the nodes to score. The seed depends on the hop alone: all configurations of a sweep draw the same."""
         if len(nodes) <= self.entity_sample_from:
             return nodes
         rng = search.tools.rng(f"tog.entities|{move.chain.end}|{move.relation.name}|{move.relation.direction}", depth)
@@ -161,8 +167,8 @@ class ToG:
         names = [node_name(node, search.names) or "" for node in nodes]
         return await similarity_scores(search.question.text, names, self.prune, search.tools.retrieval)
 
-    def _best(self, search: _Search, candidates: Sequence[_Candidate]) -> list[Instance]:
-        """The N best candidates by score, then by id; none with a score of zero."""
+    def _best(self, search: _Search, candidates: Sequence[_Candidate]) -> list[GroundedPath]:
+        """Return the N best candidates with a positive score, by score and then by id."""
         ranked = sorted(
             (candidate for candidate in candidates if candidate.score > 0),
             key=lambda candidate: (-round(candidate.score, 9), node_order(candidate.chain.end)),
@@ -176,14 +182,14 @@ class ToG:
     # Reasoning and answering
 
     async def _reason(self, search: _Search) -> Answers | None:
-        """The answers, if the chains are enough."""
+        """Return the answers if the chains suffice, else None."""
         prompt = Enough(search.question, search.chains, search.names, self.compat)
         answers = await self._ask(search, prompt, self.temperature_reason)
         search.tools.record("judged", have=answers is not None, chains=len(search.chains))
         return answers
 
     async def _answer(self, search: _Search) -> Answers:
-        """Answer from the chains, or from the model's own knowledge where there are none."""
+        """Answer from the chains. Without any, ask the model alone."""
         prompt = (
             AnswerFromChains(search.question, search.chains, search.names, self.compat)
             if search.chains
@@ -199,15 +205,15 @@ class ToG:
 class _Move(NamedTuple):
     """A relation to follow from the end of a chain."""
 
-    chain: Instance
+    chain: GroundedPath
     relation: Relation
     score: float
 
 
 class _Candidate(NamedTuple):
-    """A chain that may become part of the beam."""
+    """A chain that may enter the beam."""
 
-    chain: Instance
+    chain: GroundedPath
     score: float
 
 
@@ -218,21 +224,21 @@ class _Search:
     question: Question
     tools: Tools
     names: dict[EntityId, str | None]
-    kept: dict[Instance, None] = field(default_factory=dict)
-    """Every chain that was part of the beam, in order."""
+    kept: dict[GroundedPath, None] = field(default_factory=dict)
+    """All chains that were in the beam, in order; an ordered set."""
     exhausted: bool = False
 
     @property
-    def chains(self) -> tuple[Instance, ...]:
-        """What was kept, as long as it got: no chain is the beginning of another."""
-        begun = {chain.first(length) for chain in self.kept for length in range(1, chain.length)}
-        return tuple(chain for chain in self.kept if chain not in begun)
+    def chains(self) -> tuple[GroundedPath, ...]:
+        """The chains that were kept, without those that are a prefix of another."""
+        prefixes = {chain.first(length) for chain in self.kept for length in range(1, chain.length)}
+        return tuple(chain for chain in self.kept if chain not in prefixes)
 
-    def keep(self, frontier: Sequence[Instance]) -> None:
-        """Add the chains of a beam to the evidence, as far as its cap allows (§2.5)."""
+    def keep(self, frontier: Sequence[GroundedPath]) -> None:
+        """Add the chains of a beam to the evidence until its cap is reached (§2.5)."""
         for chain in frontier:
             self.kept[chain] = None
-            if sum(each.length for each in self.chains) > self.tools.caps.max_evidence_triples:
+            if sum(kept.length for kept in self.chains) > self.tools.caps.max_evidence_triples:
                 del self.kept[chain]
                 self.exhausted = True
                 self.tools.record("cap_hit", cap="max_evidence_triples")
@@ -242,12 +248,12 @@ class _Search:
         return node_name(node, self.names) is not None
 
     async def look_up_names(self, nodes: Iterable[Node]) -> None:
-        """Learn the names of entities that are new."""
+        """Look up the names of entities that are not known yet."""
         new = sorted({node for node in nodes if isinstance(node, str)}.difference(self.names))
         self.names.update(await self.tools.kg.labels(new))
 
-    def conclude(self, answers: Answers) -> Answer:
-        """The result, with the chains as evidence."""
+    def result(self, answers: Answers) -> Answer:
+        """Return the answer, with the chains as evidence."""
         chains = self.chains
         nodes = (node for chain in chains for node in chain.nodes)
         facts = tuple(chain.triples for chain in chains)
@@ -262,13 +268,13 @@ class _Search:
         )
 
 
-def _without_repeat(chain: Instance, relations: Sequence[Relation]) -> list[Relation]:
-    """The relations but for the one just followed, in the direction in which it was followed."""
+def _without_repeat(chain: GroundedPath, relations: Sequence[Relation]) -> list[Relation]:
+    """Return the relations except the last one of the chain in the same direction."""
     return [relation for relation in relations if not chain.steps or relation != chain.steps[-1].relation]
 
 
-def _without_turning_back(move: _Move, nodes: tuple[Node, ...], search: _Search) -> tuple[Node, ...]:
-    """The nodes but for the one from which an unnamed node was reached by the same edge (§8.4)."""
+def _without_u_turn(move: _Move, nodes: tuple[Node, ...], search: _Search) -> tuple[Node, ...]:
+    """Return the nodes without the one that a move from an unnamed node would return to by the same edge (§8.4)."""
     chain, relation = move.chain, move.relation
     if not chain.steps or search.is_named(chain.end):
         return nodes

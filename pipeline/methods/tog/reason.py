@@ -1,28 +1,21 @@
-"""`tog.reason`: do the chains found so far answer the question, and how (methods.md §6.13)."""
+"""The prompt `tog.reason`: whether the chains found so far suffice, and the answer if they do (specification §6.13)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.answering import Answers, write_answers
-from pipeline.methods.instance import Instance
-from pipeline.methods.parsing import brace_answers, twice
-from pipeline.methods.rendering import Names, Printer, as_question, names_of
-from pipeline.methods.simulation import answers_shown, most_similar_path
+from pipeline.methods.answering import Answers
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import brace_answers, parse_leniently
+from pipeline.methods.rendering import Names, Printer, as_question
 from pipeline.methods.tog.answer import first_brace
 from pipeline.types import Question
 
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
-
 _VERDICT = re.compile(r"\{\s*(yes|no)\b[^{}]*\}", re.IGNORECASE)
-_NO = "{No} What is asked for does not stand in these facts."
 
 REASON = Template(
     system="""\
@@ -58,15 +51,15 @@ Enough:""",
 
 @dataclass(frozen=True)
 class Enough(Prompt[Answers | None]):
-    """The answers, if the chains are enough to give them; otherwise None."""
+    """The answers if the chains suffice to give them, else None."""
 
     role: ClassVar[str] = "tog.reason"
 
     question: Question
-    chains: tuple[Instance, ...]
+    chains: tuple[GroundedPath, ...]
     names: Names
     compat: bool = False
-    """Whether the first pair of braces is the answer, as in the published code: there it holds the "Yes"."""
+    """Whether to read the first pair of braces, which contains the "Yes", as the published code does."""
 
     @property
     def template(self) -> Template:
@@ -78,30 +71,11 @@ class Enough(Prompt[Answers | None]):
         return {"question": as_question(self.question.text), "facts": facts}
 
     def parse(self, text: str) -> Answers | None:
-        return twice(lambda plain: self._read(plain, text), text)
+        return parse_leniently(lambda plain: self._read(plain, text), text)
 
     def fallback(self, text: str) -> Answers | None:
-        """Not enough: the search goes on."""
+        """Return None: the search continues."""
         return None
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Yes with what the chains show of what is sought, for a count not before they show all of it; else No.
-
-        A slip: No, or Yes with something else.
-        """
-        shown = names_of((node for chain in self.chains for node in chain.nodes[1:]), self.names)
-        right = answers_shown(shown, truth)
-        wrong = [name for name in shown.values() if name not in right]
-        if slip and not right and wrong:
-            return _write_yes([slip.choice(wrong)])
-        enough = bool(right) and truth.counted.issubset(shown)
-        return _write_yes(right) if enough and not slip else _NO
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """Yes with what the path most like the question ends in, or No when that is unnamed."""
-        best = most_similar_path([chain.path for chain in self.chains], self.question.text, encoder)
-        ends = names_of((chain.end for chain in self.chains if chain.path == best), self.names)
-        return _write_yes(list(dict.fromkeys(ends.values()))) if ends else _NO
 
     def _read(self, plain: str, raw: str) -> Answers | None:
         verdict = _VERDICT.search(plain)
@@ -110,7 +84,3 @@ class Enough(Prompt[Answers | None]):
         if verdict[1].lower() == "no":
             return None
         return Answers(first_brace(plain) if self.compat else brace_answers(plain[verdict.end() :]), raw)
-
-
-def _write_yes(texts: list[str]) -> str:
-    return f"{{Yes}} {write_answers(texts)}"

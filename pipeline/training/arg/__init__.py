@@ -1,1 +1,1 @@
-"""What ArG's generator learns from: `collection` labels reference paths for `dataset`, and `critic` is who labels."""
+"""ArG's training data: `collection` labels reference paths with `critic`, and `dataset` writes the texts to a file."""

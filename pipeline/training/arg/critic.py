@@ -1,7 +1,6 @@
-"""The critic: a model that labels what a reference path shows, in four calls (methods.md §7.2).
+"""The critic: a model that labels reference paths for ArG's training data, in four prompts (specification §7.2).
 
-Its labels are the tokens of the text that is made of them. The oracle labels by the gold paths; see
-`pipeline.methods.arg.simulation` for what it knows of a walk.
+Its labels are reflection tokens, which the training text takes over.
 """
 
 from __future__ import annotations
@@ -9,39 +8,20 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
-from pipeline.methods.arg.layout import find_name
 from pipeline.methods.arg.relations import RelationSegment
-from pipeline.methods.arg.simulation import all_next, best_next, has_arrived, next_relations
-from pipeline.methods.arg.tokens import (
-    CLASSES,
-    FULLY_REASONABLE,
-    FULLY_RELEVANT,
-    FULLY_USEFUL,
-    NOT_USEFUL,
-    PARTIALLY_REASONABLE,
-    PARTIALLY_RELEVANT,
-    UNREASONABLE,
-    UNRELEVANT,
-    Kind,
-    find_marks,
-)
-from pipeline.methods.instance import Instance
-from pipeline.methods.parsing import clip, first_line, loose, numbered, twice
-from pipeline.methods.rendering import Names, Printer, as_question, node_name, one_line, print_facts
-from pipeline.methods.simulation import rank_relations
+from pipeline.methods.arg.tokens import CLASSES, Kind, find_tokens
+from pipeline.methods.arg.transcript import find_name
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import first_line, match_key, numbered, parse_leniently, truncate
+from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_facts
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 _SCORE = re.compile(r"\(\s*score\s*:\s*(\[[^\[\]\n]{1,40}\])\s*\)", re.IGNORECASE)
 _NEUTRAL = "[Utility:3]"
@@ -185,7 +165,7 @@ Judgement:""",
 
 
 class Relevance(Prompt[Mapping[str, str]], ABC):
-    """The relevance of each of some names, by name; empty where the critic's reply cannot be read."""
+    """The relevance of each of some names; empty if no reply can be read."""
 
     @property
     @abstractmethod
@@ -193,13 +173,13 @@ class Relevance(Prompt[Mapping[str, str]], ABC):
         """The names, in the order shown."""
 
     def parse(self, text: str) -> Mapping[str, str]:
-        return twice(self._read, text)
+        return parse_leniently(self._read, text)
 
     def fallback(self, text: str) -> Mapping[str, str]:
         return {}
 
     def _read(self, text: str) -> Mapping[str, str]:
-        known = {loose(name): name for name in self.judged}
+        known = {match_key(name): name for name in self.judged}
         labels: dict[str, str] = {}
         for _, item in numbered(text):
             scored = _SCORE.search(item)
@@ -207,26 +187,18 @@ class Relevance(Prompt[Mapping[str, str]], ABC):
             if scored and name is not None:
                 labels.setdefault(name, _label(scored[1], "relevance"))
         if missing := [name for name in self.judged if name not in labels]:
-            raise ParseError(f"no numbered line of the form {{name (Score: [label])}} for {clip(missing[0])}")
+            raise ParseError(f"no numbered line of the form {{name (Score: [label])}} for {truncate(missing[0])}")
         return {name: labels[name] for name in self.judged}
-
-    def _write(self, fully: Collection[str], partially: Collection[str] = ()) -> str:
-        labels = (
-            FULLY_RELEVANT if name in fully else PARTIALLY_RELEVANT if name in partially else UNRELEVANT
-            for name in self.judged
-        )
-        lines = enumerate(zip(self.judged, labels, strict=True), start=1)
-        return "\n".join(f"{number}. {{{name} (Score: {label})}}: judged" for number, (name, label) in lines)
 
 
 @dataclass(frozen=True)
 class RelationRelevance(Relevance):
-    """How relevant each relation of a group is where a walk has come to."""
+    """The relevance of each relation offered at the end of a walk."""
 
     role: ClassVar[str] = "critic.relations"
 
     segment: RelationSegment
-    """Offered to one walk."""
+    """Offered to exactly one walk."""
     names: Names
 
     @property
@@ -238,32 +210,19 @@ class RelationRelevance(Relevance):
         return self.segment.group
 
     def inputs(self) -> dict[str, str]:
-        (walk,) = self.segment.instances
+        (walk,) = self.segment.walks
         printer = _printer(self.names)
         return {
             "question": as_question(self.segment.question.text),
             "entity": one_line(printer.node(walk.end)),
             "facts": _facts(walk, printer),
-            "candidates": _listed(self.judged),
+            "candidates": _numbered_list(self.judged),
         }
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Fully relevant is what the best gold path takes next, partially what others do; a slip takes another one."""
-        right, ahead = best_next(self.segment.instances, truth), all_next(self.segment.instances, truth)
-        if slip:
-            wrong = [relation for relation in self.judged if relation not in ahead]
-            return self._write(wrong and [slip.choice(wrong)])
-        return self._write(right, ahead)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """The relation most like the question is fully relevant, the next one partially."""
-        ranking = rank_relations(self.judged, self.segment.question.text, encoder)
-        return self._write(ranking[:1], ranking[1:2])
 
 
 @dataclass(frozen=True)
 class EntityRelevance(Relevance):
-    """How relevant each tail is that a relation led to."""
+    """The relevance of each shown tail of a relation."""
 
     role: ClassVar[str] = "critic.entities"
 
@@ -284,32 +243,20 @@ class EntityRelevance(Relevance):
             "question": as_question(segment.question.text),
             "facts": _facts(segment.source, printer),
             "new": print_facts((head, segment.relation, name) for name in self.judged),
-            "candidates": _listed(self.judged),
+            "candidates": _numbered_list(self.judged),
         }
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Relevant is what gold paths go on from, and where none does, what is sought; a slip takes another one."""
-        right = self.segment.going_on(truth) or self.segment.sought(truth)
-        if slip:
-            wrong = [name for name in self.judged if name not in right]
-            return self._write(wrong and [slip.choice(wrong)])
-        return self._write(right)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """All of them: who does not read has no reason to prefer one."""
-        return self._write(self.judged)
 
 
 @dataclass(frozen=True)
 class Rationality(Prompt[str | None]):
-    """Whether a walk makes sense so far: a token of that class, or None where the reply cannot be read."""
+    """The rationality token of a walk so far; None if no reply can be read."""
 
     role: ClassVar[str] = "critic.rationality"
 
     question: Question
-    walk: Instance
+    walk: GroundedPath
     answers: tuple[str, ...]
-    """At most five."""
+    """The first gold answers."""
     names: Names
 
     @property
@@ -324,41 +271,30 @@ class Rationality(Prompt[str | None]):
         }
 
     def parse(self, text: str) -> str | None:
-        return twice(lambda text: _label(first_line(text), "rationality"), text)
+        return parse_leniently(lambda text: _label(first_line(text), "rationality"), text)
 
     def fallback(self, text: str) -> str | None:
         return None
 
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Fully reasonable is a gold path or the beginning of one, partially any other way to what is sought."""
-        on_track = bool(next_relations(self.walk, truth)) or has_arrived(self.walk, truth)
-        sought = truth.is_sought(self.walk.end, node_name(self.walk.end, self.names))
-        right = FULLY_REASONABLE if on_track else PARTIALLY_REASONABLE if sought else UNREASONABLE
-        others = [label for label in CLASSES["rationality"] if label != right]
-        return f"{slip.choice(others) if slip else right}\njudged"
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        return f"{FULLY_REASONABLE}\njudged"
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How useful answers are."""
+    """The usefulness of answers."""
 
     usefulness: Mapping[str, str]
-    """Each answer's label, in their order; an empty text where the critic's reply could not be read."""
+    """The label of each answer, in the order shown; an empty label if no reply could be read."""
     utility: str
+    """The utility token of all answers together."""
 
 
 @dataclass(frozen=True)
 class Utility(Prompt[Judgement]):
-    """How useful each answer is to the question, and all of them together."""
+    """The usefulness of each answer to the question, and the utility of all of them together."""
 
     role: ClassVar[str] = "critic.utility"
 
     question: Question
     answers: tuple[str, ...]
-    """At most ten."""
 
     @property
     def template(self) -> Template:
@@ -369,52 +305,40 @@ class Utility(Prompt[Judgement]):
         return {"question": as_question(self.question.text), "answers": answers}
 
     def parse(self, text: str) -> Judgement:
-        return twice(self._read, text)
+        return parse_leniently(self._read, text)
 
     def fallback(self, text: str) -> Judgement:
-        """Neither good nor bad."""
+        """Return neutral labels."""
         return Judgement(dict.fromkeys(self.answers, ""), _NEUTRAL)
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """Gold answers are fully useful, others not at all; a slip says the contrary."""
-        useful = [answer for answer in self.answers if truth.is_answer(answer) != (slip is not None)]
-        return self._write(useful, utility=5 if useful else 1)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        return self._write(self.answers, utility=3)
 
     def _read(self, text: str) -> Judgement:
         begin, end = text.find("{"), text.rfind("}") + 1
         try:
             reply = json.loads(text[begin:end] if 0 <= begin < end else text)
-            labels = {loose(answer): label for answer, label in reply["answers"].items()}
-            given = {answer: _label(labels[loose(answer)], "usefulness") for answer in self.answers}
-            return Judgement(given, _label(reply["utility"], "utility"))
+            labels = {match_key(answer): label for answer, label in reply["answers"].items()}
+            usefulness = {answer: _label(labels[match_key(answer)], "usefulness") for answer in self.answers}
+            return Judgement(usefulness, _label(reply["utility"], "utility"))
         except KeyError as error:
-            raise ParseError(f"there is no label for {clip(str(error))}") from None
+            raise ParseError(f"there is no label for {truncate(str(error))}") from None
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise ParseError(f"not a JSON object with answers and utility: {clip(text)}") from None
-
-    def _write(self, useful: Collection[str], *, utility: int) -> str:
-        labels = {answer: FULLY_USEFUL if answer in useful else NOT_USEFUL for answer in self.answers}
-        return json.dumps({"answers": labels, "utility": f"[Utility:{utility}]"}, ensure_ascii=False)
+            raise ParseError(f"not a JSON object with answers and utility: {truncate(text)}") from None
 
 
 def _label(text: str, kind: Kind) -> str:
-    """The token of a class that a text holds. Raises ParseError when it holds none."""
-    for mark in find_marks(text):
-        if mark.kind == kind:
-            return mark.token
-    raise ParseError(f"none of {', '.join(CLASSES[kind])}: {clip(text)}")
+    """Return the first token of a class in a text. Raises ParseError if there is none."""
+    for token in find_tokens(text):
+        if token.kind == kind:
+            return token.text
+    raise ParseError(f"none of {', '.join(CLASSES[kind])}: {truncate(text)}")
 
 
 def _printer(names: Names) -> Printer:
     return Printer(names, unnamed=UNKNOWN_ENTITY)
 
 
-def _facts(walk: Instance, printer: Printer) -> str:
+def _facts(walk: GroundedPath, printer: Printer) -> str:
     return printer.chain(walk.triples) if walk.length else "none"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _numbered_list(names: Iterable[str]) -> str:
     return "\n".join(f"{number}. {name}" for number, name in enumerate(names, start=1))

@@ -1,5 +1,6 @@
-"""PARoG's planning data: gold SPARQL taken apart into plans, and the plans checked (methods.md §7.3)."""
+"""PARoG's planning data: plans made from gold SPARQL, verified on the graph (specification §7.3)."""
 
+from pipeline.training.parog import simulators as simulators  # registers the simulators of the collection's prompts
 from pipeline.training.parog.method import PlanningData
 
 __all__ = ["PlanningData"]

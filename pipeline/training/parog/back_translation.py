@@ -1,24 +1,17 @@
-"""A plan back as a question, and whether it is still the same question (methods.md §7.3, step 6)."""
+"""Prompts that translate a plan back into a question and compare it with the original (specification §7.3, step 6)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parog.plan import Plan
-from pipeline.methods.parog.replies import read_flag, read_object, write_object
-from pipeline.methods.parsing import twice
+from pipeline.methods.parog.replies import read_flag, read_object
+from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
-from pipeline.text import normalise
-from pipeline.training.parog.constants import left_out
 from pipeline.types import Question
-
-if TYPE_CHECKING:
-    from pipeline.llm.oracle import Truth
-    from pipeline.retrieval.lexical import LexicalEncoder
 
 BACK_TRANSLATE = Template(
     system="""\
@@ -59,9 +52,6 @@ First: {{first}}
 Second: {{second}}""",
 )
 
-_ALIKE = 0.5
-"""Similarity from which a policy that cannot read takes two questions for one."""
-
 
 @dataclass(frozen=True)
 class BackTranslate(Prompt[str]):
@@ -71,6 +61,7 @@ class BackTranslate(Prompt[str]):
 
     plan: Plan
     constants: tuple[str, ...]
+    """The names and values that the question has to mention."""
 
     @property
     def template(self) -> Template:
@@ -80,8 +71,8 @@ class BackTranslate(Prompt[str]):
         return {"plan": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}
 
     def parse(self, text: str) -> str:
-        worded = (line.strip("\"'` ") for line in text.splitlines() if "```" not in line)
-        question = next((line for line in worded if any(map(str.isalnum, line))), None)
+        lines = (line.strip("\"'` ") for line in text.splitlines() if "```" not in line)
+        question = next((line for line in lines if any(map(str.isalnum, line))), None)
         if question is None:
             raise ParseError("there is no question")
         return question
@@ -89,26 +80,18 @@ class BackTranslate(Prompt[str]):
     def fallback(self, text: str) -> str:
         return ""
 
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """The question that the plan was made from, with what it does not mention in brackets; a slip asks another."""
-        if slip:
-            return f"what has nothing to do with {slip.choice(self.constants) if len(self.constants) > 1 else 'it'}?"
-        return in_full(truth.question, self.constants)
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """The steps one after the other: a policy without language puts nothing together."""
-        return f"what comes of this: {'; '.join(one_line(subgoal.goal) for subgoal in self.plan)}?"
-
 
 @dataclass(frozen=True)
 class JudgeEquivalent(Prompt[bool]):
-    """Whether the question that a plan came from and the one that came of it are the same."""
+    """Whether the original question and the back-translation of its plan ask the same thing."""
 
     role: ClassVar[str] = "parog.equivalent"
 
     question: Question
     translated: str
+    """The back-translation."""
     constants: tuple[str, ...]
+    """The names and values that the translated question has to mention."""
 
     @property
     def template(self) -> Template:
@@ -118,25 +101,8 @@ class JudgeEquivalent(Prompt[bool]):
         return {"first": as_question(self.question.text), "second": as_question(self.translated)}
 
     def parse(self, text: str) -> bool:
-        return read_flag(twice(lambda text: read_object(text, "equivalent"), text)["equivalent"])
+        return read_flag(parse_leniently(lambda text: read_object(text, "equivalent"), text)["equivalent"])
 
     def fallback(self, text: str) -> bool:
-        """False: who cannot be understood has not agreed."""
+        """Return False: an unreadable reply does not confirm anything."""
         return False
-
-    def write_as_oracle(self, truth: Truth, slip: Random | None) -> str:
-        """It recognises its own words; a slip says the opposite."""
-        same = normalise(self.translated) == normalise(in_full(truth.question, self.constants))
-        return write_object(equivalent=same != bool(slip))
-
-    def write_by_similarity(self, encoder: LexicalEncoder) -> str:
-        """Whether their words are alike."""
-        (similarity,) = encoder.similarities(self.question.text, [self.translated])
-        return write_object(equivalent=bool(similarity >= _ALIKE))
-
-
-def in_full(question: Question, constants: tuple[str, ...]) -> str:
-    """A question with the constants that it does not mention behind it: some only its gold query names."""
-    text = as_question(question.text)
-    missing = left_out(text, constants)
-    return f"{text[:-1].rstrip()} ({'; '.join(map(one_line, missing))})?" if missing else text

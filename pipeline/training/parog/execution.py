@@ -1,6 +1,6 @@
-"""A plan carried out by PARoG itself, with an oracle that knows the plan and no answer (methods.md §5.3).
+"""Executes a plan with PARoG and an oracle that knows the plan but no answers (specification §5.3).
 
-What the answers are is left to the graph: the oracle follows each operation, and knows nothing that it is not shown.
+The answers come from the graph alone: the oracle follows each operation, and knows only what prompts show.
 """
 
 from __future__ import annotations
@@ -10,44 +10,48 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pipeline.datasets.gold_paths import QueryGraph, Variable
-from pipeline.kg.paths import Leg, RelationPath, instantiate
-from pipeline.kg.port import GraphLookups
+from pipeline.kg.interface import GraphLookups
+from pipeline.kg.paths import instantiate
 from pipeline.llm.prompt import Completion, Prompt, Sampling
+from pipeline.methods.interface import Tools
 from pipeline.methods.parog import PARoG
-from pipeline.methods.parog.exploration import TAILS
-from pipeline.methods.parog.guidance import GoldStep, PlannedTruth
+from pipeline.methods.parog.exploration import MAX_TAILS
 from pipeline.methods.parog.plan import SET_OPERATORS, Plan
-from pipeline.methods.port import Tools
+from pipeline.simulation.gold_path_search import Leg
+from pipeline.simulation.parog_plan import GoldStep, PlannedContext
+from pipeline.simulation.registry import write_as_oracle
 from pipeline.text import canonical_literal
-from pipeline.training.parog.decompose import Atom, joints
-from pipeline.training.parog.query import Asked
-from pipeline.types import Answer, Entity, EntityId, Gold, LiteralNode, Node, Question
+from pipeline.training.parog.decompose import Atom, possible_mediators
+from pipeline.training.parog.query import ParsedQuery
+from pipeline.types import Answer, Entity, EntityId, Gold, LiteralNode, Node, Question, RelationPath
 
 T = TypeVar("T")
 
 _SAMPLE = 50
-"""Nodes that decide whether a variable stands for mediators."""
-_WITHOUT_CUTS = PARoG(temperature=0, width=0, entity_prefilter=TAILS, parse_retries=0)
-"""A plan is checked, not a beam: nothing is left out that it leads to."""
+"""Nodes that are looked up to decide whether a variable is a mediator."""
+_UNLIMITED = PARoG(temperature=0, width=0, entity_prefilter=MAX_TAILS, parse_retries=0)
+"""Without beam width and prefilter: an execution verifies the plan, so it has to find all that the plan leads to."""
 
 
-async def find_mediators(asked: Asked, nodes: Mapping[str, EntityId], kg: GraphLookups) -> set[Variable]:
-    """The variables that stand for unnamed nodes, as far as this graph has what the query starts with.
+async def find_mediators(query: ParsedQuery, nodes: Mapping[str, EntityId], kg: GraphLookups) -> set[Variable]:
+    """Return the variables whose nodes have no names in this graph.
 
-    Where it has not, those that no guard of the query tells apart: queries guard what they would name.
+    If the graph has no nodes for a variable, it is a mediator unless the query has a `!=` guard on it: queries guard
+    only variables that have names.
     """
-    found: set[Variable] = set()
-    for variable in joints(asked):
-        names = await _names_of(variable, asked, nodes, kg)
-        if not any(names) if names else variable not in asked.guarded:
-            found.add(variable)
-    return found
+    mediators: set[Variable] = set()
+    for variable in possible_mediators(query):
+        names = await _names_of(variable, query, nodes, kg)
+        if not any(names) if names else variable not in query.guarded:
+            mediators.add(variable)
+    return mediators
 
 
 async def _names_of(
-    variable: Variable, asked: Asked, nodes: Mapping[str, EntityId], kg: GraphLookups
+    variable: Variable, query: ParsedQuery, nodes: Mapping[str, EntityId], kg: GraphLookups
 ) -> list[str | None]:
-    graph = QueryGraph(asked.patterns, variable)
+    """Return the names of some nodes that match a variable; empty if the graph has none."""
+    graph = QueryGraph(query.patterns, variable)
     for constant in graph.topics():
         for path in graph.paths_from(constant)[:1]:
             reached = await instantiate(kg, nodes.get(constant, constant), path)
@@ -59,33 +63,33 @@ async def _names_of(
 async def execute_plan(
     question: Question, plan: Plan, atoms: Sequence[Atom], topics: Mapping[EntityId, Entity], tools: Tools
 ) -> Answer:
-    """Let PARoG answer a question with a plan; `topics` are the entities of its constants in the graph.
+    """Let PARoG answer a question with a given plan; `topics` are the entities of its constants in the graph.
 
-    Without predictions where a sub-goal comes to nothing: PARoG would make do with the others, which checks no plan.
+    If a sub-goal has no answers, the result has no predictions: PARoG would continue without them.
     """
     steps = await _steps(plan, atoms, topics, tools.kg)
-    asked = replace(question, topic_entities=tuple(dict.fromkeys(topics.values())))
-    achieved: set[object] = set()
+    with_topics = replace(question, topic_entities=tuple(dict.fromkeys(topics.values())))
+    answered: set[object] = set()
 
     def record(event: str, /, **payload: object) -> None:
         tools.record(event, **payload)
         if payload.get("answers") and (event == "refined" or payload.get("by") == "code"):
-            achieved.add((payload["subgoal"], event))
+            answered.add((payload["subgoal"], event))
 
-    model = _Follower(PlannedTruth(asked, Gold(), {}, plan=steps))
-    answer = await _WITHOUT_CUTS.answer(asked, replace(tools, llm=model, record=record))
-    wanted = {(subgoal.id, "step" if subgoal.op in SET_OPERATORS else "refined") for subgoal in plan}
-    return answer if wanted <= achieved else replace(answer, predictions=())
+    model = _PlanFollower(PlannedContext(with_topics, Gold(), {}, plan=steps))
+    answer = await _UNLIMITED.answer(with_topics, replace(tools, llm=model, record=record))
+    expected = {(subgoal.id, "step" if subgoal.op in SET_OPERATORS else "refined") for subgoal in plan}
+    return answer if expected <= answered else replace(answer, predictions=())
 
 
-class _Follower:
-    """A language model that follows a plan: it writes each reply as a perfect model would that knows the plan alone."""
+class _PlanFollower:
+    """A language model that replies as the oracle, and knows the plan but no gold answers."""
 
-    def __init__(self, truth: PlannedTruth) -> None:
-        self._truth = truth
+    def __init__(self, gold_context: PlannedContext) -> None:
+        self._gold_context = gold_context
 
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
-        return prompt.parse(prompt.write_as_oracle(self._truth, None))
+        return prompt.parse(write_as_oracle(prompt, self._gold_context, None))
 
     async def read(
         self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
@@ -94,20 +98,21 @@ class _Follower:
         return prompt.parse(completion.text), completion
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
-        return Completion(prompt.write_as_oracle(self._truth, None))
+        return Completion(write_as_oracle(prompt, self._gold_context, None))
 
     async def choose(self, prompt: Prompt[T], choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
-        raise NotImplementedError("PARoG weighs no choices")
+        raise NotImplementedError("PARoG makes no choices")
 
 
 async def _steps(
     plan: Plan, atoms: Sequence[Atom], topics: Mapping[EntityId, Entity], kg: GraphLookups
 ) -> tuple[GoldStep, ...]:
-    """What each sub-goal follows, and from where.
+    """Return the steps of a plan: the relations and the start nodes of each sub-goal.
 
-    It does not come back to what the question names, unless it leads nowhere else: the `?x != …` guards of the queries.
+    The ends of a step exclude the entities that the question names, unless these are the only ends: this does what the
+    `?x != …` guards of the queries do.
     """
-    named = {entity.id for entity in topics.values()}
+    topic_ids = {entity.id for entity in topics.values()}
     reached: list[frozenset[Node]] = []
     steps: list[GoldStep] = []
     for subgoal, atom in zip(plan, atoms, strict=True):
@@ -118,8 +123,8 @@ async def _steps(
             reached.append(frozenset.intersection(*used) if atom.op == "conjunction" else starts)
             continue
         nodes = await _follow(starts, atom.path, kg)
-        wanted = nodes if atom.value is None else frozenset(end for end in nodes if _is_value(end, atom.value))
-        ends = wanted - named or wanted
+        matching = nodes if atom.value is None else frozenset(end for end in nodes if _is_value(end, atom.value))
+        ends = matching - topic_ids or matching
         leg = Leg(starts, atom.path, nodes, frozenset())
         steps.append(GoldStep(subgoal, leg, ends, filters=atom.op == "filter"))
         reached.append(starts if atom.op == "filter" else ends)
@@ -130,11 +135,11 @@ async def _follow(starts: Collection[Node], path: RelationPath, kg: GraphLookups
     nodes = frozenset(starts)
     for relation in path:
         sources = sorted(node for node in nodes if isinstance(node, str))
-        found = await kg.neighbours([(source, relation) for source in sources], TAILS) if sources else {}
+        found = await kg.neighbours([(source, relation) for source in sources], MAX_TAILS) if sources else {}
         nodes = frozenset(node for hop in found.values() for node in hop.nodes)
     return nodes
 
 
-def _is_value(node: Node, wanted: LiteralNode) -> bool:
+def _is_value(node: Node, value: LiteralNode) -> bool:
     text = node.value if isinstance(node, LiteralNode) else node
-    return canonical_literal(text) == canonical_literal(wanted.value)
+    return canonical_literal(text) == canonical_literal(value.value)

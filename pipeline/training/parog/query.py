@@ -1,7 +1,7 @@
-"""What a gold query asks, without its boilerplate: patterns, comparisons, an order, a count (methods.md §7.3, step 1).
+"""Reads a gold query: its patterns, comparisons, order and count, without boilerplate (specification §7.3, step 1).
 
-Language filters, `?x != …` guards and classes are dropped. Whatever else a plan has no operation for is refused by
-name: a plan that leaves it out would answer another question.
+Language filters, `?x != …` guards and classes are dropped. A query with anything else that plans have no operation for
+is rejected: a plan without it would answer another question.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pipeline.methods.parog.plan import Keep
 
 _KEEPS: Mapping[str, Keep] = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 _ABOUT_LANGUAGE = frozenset({"Builtin_isLITERAL", "Builtin_LANG", "Builtin_LANGMATCHES"})
-_TRANSPARENT = frozenset({"SelectQuery", "Project", "Distinct", "Reduced", "ToMultiSet", "Group"})
-"""Operators that bind nothing of their own."""
+_PASS_THROUGH = frozenset({"SelectQuery", "Project", "Distinct", "Reduced", "ToMultiSet", "Group"})
+"""Operators without an effect on the set of answers."""
 _KEYWORDS = {
     "Union": "UNION",
     "LeftJoin": "OPTIONAL",
@@ -30,88 +30,88 @@ _KEYWORDS = {
 _EXTREMES: Mapping[str, Keep] = {"Aggregate_Max": "highest", "Aggregate_Min": "lowest"}
 
 
-class Inexpressible(Exception):
-    """A query that no plan expresses; the message names the reason in a few words that many queries share."""
+class Rejected(Exception):
+    """A question that makes no training pair. The message is a short reason that many questions share."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
-    """Keeping what has a value above or below a bound, or the extreme one."""
+class ValueCondition:
+    """A condition on a value: above or below a bound, or the extreme one."""
 
     variable: Variable
-    """Bound to the values."""
+    """The variable of the values."""
     keep: Keep
     bound: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a query asks."""
+class ParsedQuery:
+    """A query without boilerplate."""
 
     answer: Variable
     patterns: tuple[Pattern, ...]
-    """In a fixed order, not the query's; constants stand in for the variables that are bound to them."""
+    """In a fixed order, which need not be the query's. Variables bound to a constant are replaced by it."""
     classes: Mapping[Variable, str] = field(default_factory=dict)
-    """The class that each variable is restricted to, such as `film.film`, where the query names one in words."""
-    picks: tuple[Pick, ...] = ()
+    """The class that each variable is restricted to, such as `film.film`, if the query gives its name."""
+    conditions: tuple[ValueCondition, ...] = ()
     counts: bool = False
     guarded: frozenset[Variable] = frozenset()
-    """The variables that a `!=` tells apart from others."""
+    """The variables in a `!=` filter."""
 
 
-def read_query(sparql: str) -> Asked:
-    """Read a gold query. Raises Inexpressible for one that cannot be parsed, or holds what no plan expresses."""
+def read_query(sparql: str) -> ParsedQuery:
+    """Read a gold query. Raises Rejected if it cannot be parsed, or has parts that plans cannot express."""
     try:
         query = algebra(sparql)
     except (ParseError, RecursionError):
-        raise Inexpressible("the query cannot be parsed") from None
+        raise Rejected("the query cannot be parsed") from None
     reader = _Reader()
     reader.read(query)
-    return reader.asked(query.PV[0])
+    return reader.parsed_query(query.PV[0])
 
 
 class _Reader:
-    """Collects what the operators of a query say."""
+    """Collects the parts of a query from its operators."""
 
     def __init__(self) -> None:
         self._triples: list[tuple[Any, Any, Any]] = []
         self._values: dict[Any, list[Any]] = {}
         self._aliases: dict[Any, Any] = {}
-        self._picks: list[Pick] = []
+        self._conditions: list[ValueCondition] = []
         self._equal: dict[Any, Any] = {}
         self._guarded: set[Variable] = set()
         self._counted: dict[Any, Any] = {}
-        """What a number is bound to → what it is the number of."""
+        """The variables that are bound to a count → the variables that are counted."""
         self._is_limited = False
-        """Whether only the first solution of what is read next counts."""
+        """Whether a LIMIT 1 applies to the operator that is read next."""
 
-    def asked(self, selected: Any) -> Asked:
-        """All of it, once read."""
+    def parsed_query(self, selected: Any) -> ParsedQuery:
+        """Return the parts that were read; `selected` is the variable of the SELECT clause."""
         computed = self._aliases.get(selected, selected)
         if self._counted.keys() - {computed}:
-            raise Inexpressible("a COUNT that is not the answer")
+            raise Rejected("a COUNT that is not the answer")
         answer = term_of(self._counted.get(computed, computed))
         patterns = list(dict.fromkeys(self._patterns()))
         if not isinstance(answer, Variable):
-            raise Inexpressible("the query computes its answer")
+            raise Rejected("the query computes its answer")
         boilerplate = [one for one in patterns if _is_of_class(one)]
-        return Asked(
+        return ParsedQuery(
             answer=answer,
             patterns=tuple(one for one in patterns if one not in boilerplate),
             classes=_classes(boilerplate),
-            picks=tuple(dict.fromkeys(self._picks)),
+            conditions=tuple(dict.fromkeys(self._conditions)),
             counts=bool(self._counted),
             guarded=frozenset(self._guarded),
         )
 
     def read(self, operator: Any) -> None:
-        """Take in an operator and those below it. Raises Inexpressible for one that no plan expresses."""
-        if operator.name in _TRANSPARENT:
+        """Read an operator and those below it. Raises Rejected for one that plans cannot express."""
+        if operator.name in _PASS_THROUGH:
             self.read(operator.p)
         elif operator.name in self._HANDLERS:
             self._HANDLERS[operator.name](self, operator)
         else:
-            raise Inexpressible(f"{_KEYWORDS.get(operator.name, operator.name)} in the query")
+            raise Rejected(f"{_KEYWORDS.get(operator.name, operator.name)} in the query")
 
     def _read_patterns(self, operator: Any) -> None:
         self._triples += operator.triples
@@ -128,19 +128,19 @@ class _Reader:
 
     def _read_slice(self, operator: Any) -> None:
         if operator.start or operator.length != 1:
-            raise Inexpressible("a LIMIT other than the first")
+            raise Rejected("a LIMIT other than the first")
         self._is_limited = True
         self.read(operator.p)
-        if all(pick.bound is not None for pick in self._picks):
-            raise Inexpressible("a LIMIT without an ORDER BY")
+        if all(condition.bound is not None for condition in self._conditions):
+            raise Rejected("a LIMIT without an ORDER BY")
 
     def _read_order(self, operator: Any) -> None:
-        """An order with its limit picks; without one it changes no set of answers."""
+        """Read an order with a limit as a superlative. Without a limit it does not change the set of answers."""
         if self._is_limited:
             if len(operator.expr) > 1:
-                raise Inexpressible("an ORDER BY of several values")
+                raise Rejected("an ORDER BY of several values")
             keep: Keep = "highest" if operator.expr[0].order == "DESC" else "lowest"
-            self._picks.append(Pick(_value(operator.expr[0].expr), keep))
+            self._conditions.append(ValueCondition(_value(operator.expr[0].expr), keep))
         self.read(operator.p)
 
     def _read_filter(self, operator: Any) -> None:
@@ -148,11 +148,11 @@ class _Reader:
         self.read(operator.p)
 
     def _read_alias(self, operator: Any) -> None:
-        """A name for a variable; or, as GrailQA writes it, for the extreme that a sub-query finds again."""
+        """Read an alias of a variable. In GrailQA it may be an extreme value, whose sub-query repeats the patterns."""
         below = operator.p
         extremes = [one for one in below.A if one.res == operator.expr] if below.name == "AggregateJoin" else []
         if extremes and extremes[0].name in _EXTREMES:
-            self._picks.append(Pick(Variable(str(operator.var)), _EXTREMES[extremes[0].name]))
+            self._conditions.append(ValueCondition(Variable(str(operator.var)), _EXTREMES[extremes[0].name]))
             return
         self._aliases[operator.var] = operator.expr
         self.read(below)
@@ -161,9 +161,9 @@ class _Reader:
         counted = [one for one in operator.A if one.name == "Aggregate_Count"]
         others = [one for one in operator.A if one.name not in ("Aggregate_Count", "Aggregate_Sample")]
         if len(counted) != 1 or others or not isinstance(counted[0].vars, rdflib.Variable):
-            raise Inexpressible("an aggregate other than one count")
+            raise Rejected("an aggregate other than one count")
         if operator.p.expr:
-            raise Inexpressible("GROUP BY in the query")
+            raise Rejected("GROUP BY in the query")
         self._counted[counted[0].res] = counted[0].vars
         self.read(operator.p)
 
@@ -182,14 +182,14 @@ class _Reader:
         for head, predicate, tail in self._triples:
             relation = relation_name(predicate)
             if relation is None:
-                raise Inexpressible("a relation that is a variable, or another graph's")
+                raise Rejected("a relation that is a variable, or another graph's")
             for subject in self._constants(head):
                 for object in self._constants(tail):
                     yield Pattern(term_of(subject), relation, term_of(object))
 
     def _constants(self, term: Any) -> list[Any]:
         if len(values := self._values.get(term, [term])) > 1:
-            raise Inexpressible("VALUES with a choice")
+            raise Rejected("VALUES with a choice")
         return [self._equal.get(value, value) for value in values]
 
     def _filter(self, expression: Any) -> None:
@@ -204,12 +204,12 @@ class _Reader:
             case "RelationalExpression" if expression.op == "=" and isinstance(expression.other, rdflib.Literal):
                 self._equate(expression)
             case _ if not _is_about_language(expression):
-                raise Inexpressible(f"a FILTER with {_named(expression)}")
+                raise Rejected(f"a FILTER with {_description(expression)}")
 
     def _compare(self, expression: Any) -> None:
         if not isinstance(expression.other, rdflib.Literal):
-            raise Inexpressible("a FILTER that compares two variables")
-        self._picks.append(Pick(_value(expression.expr), _KEEPS[expression.op], str(expression.other)))
+            raise Rejected("a FILTER that compares two variables")
+        self._conditions.append(ValueCondition(_value(expression.expr), _KEEPS[expression.op], str(expression.other)))
 
     def _equate(self, expression: Any) -> None:
         value = expression.expr
@@ -218,16 +218,16 @@ class _Reader:
         if getattr(value, "name", None) == "Builtin_STR":
             value = value.arg
         if not isinstance(value, rdflib.Variable):
-            raise Inexpressible(f"a FILTER with {_named(value)}")
+            raise Rejected(f"a FILTER with {_description(value)}")
         self._equal[value] = expression.other
 
 
 def _value(expression: Any) -> Variable:
-    """The variable that is compared, cast or not. Raises Inexpressible for anything else."""
+    """Return the variable that is compared, with or without a cast. Raises Rejected for anything else."""
     if getattr(expression, "name", None) == "Function" and str(expression.iri).startswith(str(rdflib.XSD)):
         (expression,) = expression.expr
     if not isinstance(expression, rdflib.Variable):
-        raise Inexpressible(f"a comparison with {_named(expression)}")
+        raise Rejected(f"a comparison with {_description(expression)}")
     return Variable(str(expression))
 
 
@@ -236,8 +236,8 @@ def _is_about_language(expression: Any) -> bool:
     return bool(builtins) and builtins <= _ABOUT_LANGUAGE
 
 
-def _named(expression: Any) -> str:
-    """What an expression is called in SPARQL: its function, or the kind of expression that it is."""
+def _description(expression: Any) -> str:
+    """Return the name of an expression's first function, or of the kind of expression."""
     calls = [name.removeprefix("Builtin_").upper() for name in _names(expression) if name.startswith("Builtin_")]
     if calls:
         return calls[0]
@@ -250,7 +250,7 @@ def _names(expression: Any) -> list[str]:
 
 
 def _nodes(expression: Any) -> Iterator[Any]:
-    """The parts of an expression that have a name, from the outside in."""
+    """Yield the parts of an expression that have a name, outermost first."""
     if hasattr(expression, "name") and hasattr(expression, "values"):
         yield expression
         for value in expression.values():
@@ -266,12 +266,12 @@ def _variables(expression: Any) -> Iterator[Variable]:
 
 
 def _is_of_class(pattern: Pattern) -> bool:
-    """Whether a pattern restricts a variable to a class that the query names."""
+    """Whether a pattern restricts a variable to a class."""
     return pattern.relation in CLASS_RELATIONS and not isinstance(pattern.object, Variable)
 
 
 def _classes(patterns: list[Pattern]) -> dict[Variable, str]:
-    """The classes named in words, as `film.film` is: CWQ names them by id."""
+    """Return the classes with a name such as `film.film`. CWQ gives only their ids."""
     named = ((one.subject, one.object) for one in patterns if isinstance(one.object, str))
     return {
         variable: name

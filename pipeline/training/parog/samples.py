@@ -1,4 +1,4 @@
-"""The training pairs of a finished collection, and the report on them (methods.md §7.3, steps 6 and 7)."""
+"""Writes the training pairs of a finished collection, and the report on them (specification §7.3, steps 6 and 7)."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ _COLUMNS = ("question_id", "dataset", "split", "error", "answers", "precision", 
 
 @dataclass(slots=True)
 class Report:
-    """What became of the questions."""
+    """The counts of a collection."""
 
     dataset: str = ""
     split: str = ""
     label: str | None = None
-    """Set when the wording is no language model's."""
+    """The name of the simulated model that wrote the plans; None for a language model."""
     questions: int = 0
     decomposed: Counter[str] = field(default_factory=Counter)
-    """Type → queries that could be taken apart."""
+    """Type → queries that were decomposed."""
     kept: Counter[str] = field(default_factory=Counter)
     """Type → training pairs."""
     executed: int = 0
-    """Of the pairs kept, those whose plan was carried out: it gave gold answers and nothing else."""
+    """Training pairs whose plan was executed: it found gold answers and nothing else."""
     complete: int = 0
-    """Of these, those that gave all gold answers: a graph may lack some."""
+    """Executed plans that found all gold answers: a graph may lack some."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Reason → questions."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For `.report.json`."""
+        """Return the contents of `.report.json`."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return {**own, "shares": _shares(self.kept), "published_shares": dict(PUBLISHED)}
 
 
 def write_samples(folder: RunFolder, output: Path, *, label: str | None) -> Report:
-    """Write the pairs of a finished run that passed every check, and their `.report.json`. Raises StorageError."""
+    """Write the pairs of a finished run that passed every check, and `.report.json`. Raises StorageError."""
     report = Report(label=label)
     write_rows(_pairs(folder, report), output)
     write_report(report.to_dict(), output)
@@ -65,10 +65,10 @@ def write_samples(folder: RunFolder, output: Path, *, label: str | None) -> Repo
 
 
 def tables(report: Report) -> list[Table]:
-    """The shares of the types beside the published ones, and why questions were rejected."""
+    """Return a table of the types with their published shares, and one of the reasons for rejection."""
     title = f"{report.dataset}, {report.split} split: {report.kept.total():,} of {report.questions:,} questions kept"
     types = Table(title=title, title_justify="left")
-    for column in ("type", "taken apart", "share", "kept", "share ", "published"):
+    for column in ("type", "decomposed", "share", "kept", "share ", "published"):
         types.add_column(column, justify="left" if column == "type" else "right")
     decomposed, kept = _shares(report.decomposed), _shares(report.kept)
     for kind in PLAN_TYPES:
@@ -107,27 +107,27 @@ def _pairs(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
 
 
 def _reason(row: Mapping[str, Any], events: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Why a question is not kept; None when it is."""
+    """Return the reason why a question makes no pair; None if it makes one."""
     if row["error"]:
         return f"failed: {row['error'].partition(':')[0]}"
     if "rejected" in events:
         return str(events["rejected"]["reason"])
     if "sample" not in events:
-        return "cut short by a cap of budget"
-    return _miss(row) if events["sample"]["executed"] else None
+        return "stopped by a budget cap"
+    return _execution_failure(row) if events["sample"]["executed"] else None
 
 
-def _miss(row: Mapping[str, Any]) -> str | None:
-    """What a plan that was carried out leads to, when it is not gold answers alone."""
+def _execution_failure(row: Mapping[str, Any]) -> str | None:
+    """Return the reason why an executed plan is wrong; None if it finds gold answers and nothing else."""
     if not row["answers"]:
-        return "its plan comes to nothing in this graph"
+        return "its plan finds nothing in this graph"
     if row["precision"] == 1:
         return None
-    return "its plan leads to more than gold answers" if row["precision"] else "its plan leads to no gold answer"
+    return "its plan finds more than gold answers" if row["precision"] else "its plan finds no gold answer"
 
 
 def _pair(row: Mapping[str, Any], kind: str, sample: Mapping[str, Any]) -> dict[str, Any]:
-    """A chat record: the prompt as a trained planner is asked, then its plan."""
+    """Return the chat of a pair: the prompt of a trained planner, then the plan."""
     question = Question(row["question_id"], row["dataset"], row["split"], sample["question"])
     prompt = [message._asdict() for message in MakePlan(question, is_trained=True).messages()]
     return {

@@ -1,1 +1,1 @@
-"""Supervised fine-tuning of a Llama, full or with an adapter, on Ray Train (methods.md §7.2, §7.3)."""
+"""Supervised fine-tuning of a Llama, full or with an adapter, on Ray Train (specification §7.2, §7.3)."""

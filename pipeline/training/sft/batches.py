@@ -1,4 +1,4 @@
-"""Texts put together as a model takes them."""
+"""Collates encoded texts into batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.training.sft.trees import IGNORED, visible
+from pipeline.training.sft.prefix_packing import IGNORED, attention_mask
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads texts to the longest of a batch, and says what each of their tokens sees."""
+    """Pads texts to the longest one of a batch and builds the attention mask."""
 
     padding: int
-    """The token that fills up."""
+    """The padding token."""
     branching: bool
-    """Texts may be trees, whose tokens do not see all that stands before them."""
+    """Items may be packed prefix trees, whose tokens do not attend to all tokens before them."""
 
     def __call__(self, items: Sequence[dict[str, np.ndarray]]) -> dict[str, Tensor]:
-        """The arguments of a model that computes a loss.
+        """Return the arguments of a model that computes a loss.
 
-        Shapes are [texts, tokens], and that of a mask for trees [texts, 1, tokens, tokens].
+        Shapes are [texts, tokens]; the attention mask of packed trees is [texts, 1, tokens, tokens].
         """
         import torch
 
@@ -37,13 +37,13 @@ class Collator:
             "position_ids": _padded(items, "position_ids", longest, 0),
             "attention_mask": self._mask(items, longest),
             "labels": labels,
-            "shift_labels": labels,  # they stand already where their token is to be predicted
+            "shift_labels": labels,  # labels are already shifted by one
         }
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def _mask(self, items: Sequence[dict[str, np.ndarray]], longest: int) -> np.ndarray:
         if self.branching:
-            return np.stack([visible(ends) for ends in _padded(items, "ends", longest, longest)])[:, None]
+            return np.stack([attention_mask(ends) for ends in _padded(items, "ends", longest, longest)])[:, None]
         return np.arange(longest) < np.array([[len(item["input_ids"])] for item in items])
 
 

@@ -1,4 +1,4 @@
-"""Training on Ray Train: lost workers are replaced, and what was stopped goes on from its last checkpoint."""
+"""Runs a fine-tuning on Ray Train, replaces lost workers, and resumes from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ray.util.queue import Empty, Queue
 from pipeline.engine.cluster import joined
 from pipeline.errors import ServiceError, UserError
 from pipeline.training.llama import Checkpoint
-from pipeline.training.sft.model import open_tokenizer, trained
-from pipeline.training.sft.recipe import Workers
-from pipeline.training.sft.worker import LAST_ONLY, Material, Task, train
+from pipeline.training.sft.config import Workers
+from pipeline.training.sft.model import open_tokenizer, read_trained
+from pipeline.training.sft.worker import LAST_ONLY, EncodedTexts, Task, train
 
 if TYPE_CHECKING:
     from ray.train import Result
@@ -28,19 +28,19 @@ _NAME = "checkpoints"
 _TASK = "task.json"
 
 Record = Mapping[str, float]
-"""What is known at a step: `step`, `epoch`, and `loss` and `learning_rate`, or `eval_loss` and `eval_accuracy`.
+"""A log record of one step: `step`, `epoch`, and `loss` and `learning_rate`, or `eval_loss` and `eval_accuracy`.
 
-Before the first step `texts` and `left_out`: how many there are, and how many are too long.
+The record before the first step holds `texts`, the number of texts, and `left_out`, the number of those too long.
 """
 
 
 def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[Record, int], None]) -> Checkpoint:
-    """Train, or go on from the last checkpoint in `storage`, which every node has to see; the trained model.
+    """Train, or resume from the last checkpoint in `storage`, and return the trained model.
 
-    `on_record` is told each record with the number of the last step. Raises UserError when `storage` belongs to a
-    training that differs, and ServiceError when workers were lost more often than they are to be replaced.
+    Every node must see `storage`. `on_record` receives each record and the number of the last step. Raises UserError if
+    `storage` belongs to another training, and ServiceError if workers were lost more often than `max_failures`.
     """
-    open_tokenizer(task.model, task.recipe)  # a model that is not there is told before anything is started
+    open_tokenizer(task.model, task.sft_config)  # fail before anything is started if the model is missing
     _claim(storage, task)
     cluster = {"address": workers.address, "workers": workers.count, "cpus_per_worker": workers.cpus}
     with joined(cluster, cpus=1), _listening(on_record) as queue:
@@ -50,7 +50,7 @@ def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[
     with result.checkpoint.as_directory() as folder:
         last = Path(folder, _checkpoint_name())
         _write_curves(last, storage / "metrics.jsonl")
-        return trained(task.model, task.recipe, last)
+        return read_trained(task.model, task.sft_config, last)
 
 
 def _fit(task: Task, workers: Workers, storage: Path, queue: Queue) -> Result:
@@ -77,7 +77,7 @@ def _fit(task: Task, workers: Workers, storage: Path, queue: Queue) -> Result:
     try:
         return trainer.fit()
     except TrainingFailedError as error:
-        raise _told(error) from None
+        raise _as_own_error(error) from None
 
 
 def _work(config: Mapping[str, Any]) -> None:
@@ -86,34 +86,34 @@ def _work(config: Mapping[str, Any]) -> None:
     from ray.train.huggingface.transformers import RayTrainReportCallback
 
     is_first = get_context().get_world_rank() == 0
-    callbacks = [RayTrainReportCallback(), *([_teller(config["queue"])] if is_first else [])]
+    callbacks = [RayTrainReportCallback(), *([_log_callback(config["queue"])] if is_first else [])]
 
-    def tell(material: Material) -> None:
+    def report_texts(encoded: EncodedTexts) -> None:
         if is_first:
-            texts = len(material.training) + len(material.evaluation)
-            config["queue"].put(({"step": 0, "texts": texts, "left_out": sum(material.dropped.values())}, 0))
+            texts = len(encoded.training) + len(encoded.evaluation)
+            config["queue"].put(({"step": 0, "texts": texts, "left_out": sum(encoded.dropped.values())}, 0))
 
     if (checkpoint := get_checkpoint()) is None:
-        train(config["task"], callbacks, None, tell)
+        train(config["task"], callbacks, None, report_texts)
         return
     with checkpoint.as_directory() as folder:
-        train(config["task"], callbacks, Path(folder, _checkpoint_name()), tell)
+        train(config["task"], callbacks, Path(folder, _checkpoint_name()), report_texts)
 
 
-def _teller(queue: Queue) -> Any:
-    """A callback that tells the job each record."""
+def _log_callback(queue: Queue) -> Any:
+    """Return a callback that sends each log record to the job."""
     from transformers import TrainerCallback
 
-    class Teller(TrainerCallback):  # type: ignore[misc]
+    class LogCallback(TrainerCallback):  # type: ignore[misc]
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             queue.put(({"step": state.global_step, **(logs or {})}, state.max_steps))
 
-    return Teller()
+    return LogCallback()
 
 
 @contextmanager
 def _listening(on_record: Callable[[Record, int], None]) -> Iterator[Queue]:
-    """A queue whose records are handed on as they come."""
+    """Open a queue and pass its records to `on_record` as they arrive."""
     queue, ended = Queue(actor_options={"num_cpus": 0}), threading.Event()
 
     def listen() -> None:
@@ -134,8 +134,8 @@ def _listening(on_record: Callable[[Record, int], None]) -> Iterator[Queue]:
 
 
 def _claim(storage: Path, task: Task) -> None:
-    """Take a folder for this training. Raises UserError where another one has it."""
-    ours = json.loads(json.dumps(_decides(task)))
+    """Record in `storage` that it belongs to this training. Raises UserError if it belongs to another one."""
+    ours = json.loads(json.dumps(_determinants(task)))
     file = storage / _TASK
     if not file.exists():
         storage.mkdir(parents=True, exist_ok=True)
@@ -144,19 +144,19 @@ def _claim(storage: Path, task: Task) -> None:
     theirs = json.loads(file.read_text(encoding="utf-8"))
     if differing := sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)):
         raise UserError(
-            f"{storage} holds checkpoints of a training that differs in {', '.join(differing)}: give another output=, "
-            "or remove the folder"
+            f"{storage} holds checkpoints of a training with a different {', '.join(differing)}: give another output=, "
+            "or remove that folder"
         )
 
 
-def _decides(task: Task) -> dict[str, Any]:
-    """Everything that the weights depend on."""
+def _determinants(task: Task) -> dict[str, Any]:
+    """Return everything that the weights depend on."""
     digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in task.texts]
-    return {"model": task.model, "texts": digests, **asdict(task.recipe)}
+    return {"model": task.model, "texts": digests, **asdict(task.sft_config)}
 
 
 def _write_curves(checkpoint: Path, file: Path) -> None:
-    """Write the records of all steps; a checkpoint holds those that led to it, each once, whatever was lost between."""
+    """Write the log records up to a checkpoint; each step occurs once, even if workers were lost in between."""
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     file.write_text("".join(json.dumps(record) + "\n" for record in state["log_history"]), encoding="utf-8")
 
@@ -167,8 +167,8 @@ def _checkpoint_name() -> str:
     return str(RayTrainReportCallback.CHECKPOINT_NAME)
 
 
-def _told(error: Exception) -> ServiceError | UserError:
-    """What ended a training, in one sentence."""
+def _as_own_error(error: Exception) -> ServiceError | UserError:
+    """Return the cause of a failed training as an error with a one-sentence message."""
     failures = getattr(error, "worker_failures", {}) or {}
     cause: BaseException = next(iter(failures.values()), error)
     if isinstance(cause, UserError):

@@ -1,4 +1,4 @@
-"""The model that is trained: where it begins, and what is written at the end."""
+"""Opens the model to fine-tune, adds tokens and an adapter, and reads the trained model from a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
 from pipeline.training.llama import REFLECTION_TOKENS, Checkpoint
-from pipeline.training.sft.recipe import LoRA, Recipe
+from pipeline.training.sft.config import LoRA, SFTConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _ADAPTER = "adapter_model.safetensors"
 
 
-def open_base(name: str, recipe: Recipe) -> Checkpoint:
-    """The model to begin from, in single precision, with rows for the tokens it lacks. Raises UserError as below.
+def open_base(name: str, sft_config: SFTConfig) -> Checkpoint:
+    """Open the base model in single precision, with rows for added tokens. Raises UserError like `open_tokenizer`.
 
-    New rows begin as the mean of the others, so that none is certain.
+    New rows start as the mean of the others.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
-    tokenizer = open_tokenizer(name, recipe)
+    tokenizer = open_tokenizer(name, sft_config)
     with _opening(name):
         model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
@@ -33,10 +33,10 @@ def open_base(name: str, recipe: Recipe) -> Checkpoint:
     return Checkpoint(model, tokenizer)
 
 
-def open_tokenizer(name: str, recipe: Recipe) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model, a folder or a name on the Hub, with the tokens it lacks added.
+def open_tokenizer(name: str, sft_config: SFTConfig) -> PreTrainedTokenizerBase:
+    """Open the tokenizer of a model (a folder or a name on the Hub) and add missing reflection tokens.
 
-    Raises UserError when there is no such model, or when it has no chat template.
+    Raises UserError if the model cannot be opened or has no chat template.
     """
     from tokenizers import AddedToken
     from transformers import AutoTokenizer
@@ -44,10 +44,10 @@ def open_tokenizer(name: str, recipe: Recipe) -> PreTrainedTokenizerBase:
     with _opening(name):
         tokenizer = AutoTokenizer.from_pretrained(name)
     if tokenizer.chat_template is None:
-        raise UserError(f"model={name} has no chat template: take an instruction-tuned one")
+        raise UserError(f"model={name} has no chat template: use an instruction-tuned model")
     if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token  # padding carries no loss, whatever it is
-    wanted = REFLECTION_TOKENS if recipe.reflection_tokens else ()
+        tokenizer.pad_token = tokenizer.eos_token  # padding carries no loss, so any token will do
+    wanted = REFLECTION_TOKENS if sft_config.reflection_tokens else ()
     missing = [token for token in wanted if len(tokenizer.tokenize(token)) != 1]
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in missing])
     return tokenizer
@@ -62,7 +62,7 @@ def _opening(name: str) -> Iterator[None]:
 
 
 def with_adapter(model: PreTrainedModel, adapter: LoRA, seed: int) -> Any:
-    """A model of which only a low-rank adapter and the rows of the vocabulary are trained."""
+    """Wrap a model so that only a low-rank adapter, the embeddings and the output head are trained."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -81,16 +81,16 @@ def with_adapter(model: PreTrainedModel, adapter: LoRA, seed: int) -> Any:
         return get_peft_model(model, config)
 
 
-def trained(name: str, recipe: Recipe, folder: Path) -> Checkpoint:
-    """The model of a training checkpoint: its weights, or the base's with its adapter worked in."""
+def read_trained(name: str, sft_config: SFTConfig, folder: Path) -> Checkpoint:
+    """Read the model of a training checkpoint; an adapter is merged into the weights of the base model."""
     import torch
     from transformers import AutoModelForCausalLM
 
     if (folder / _ADAPTER).exists():
         from peft import PeftModel
 
-        base = open_base(name, recipe)
+        base = open_base(name, sft_config)
         return Checkpoint(PeftModel.from_pretrained(base.model, str(folder)).merge_and_unload(), base.tokenizer)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.config.use_cache = True  # which was of no use in training
-    return Checkpoint(model, open_tokenizer(name, recipe))
+    model.config.use_cache = True  # it was off for training
+    return Checkpoint(model, open_tokenizer(name, sft_config))

@@ -1,4 +1,4 @@
-"""Training texts: a prompt, what the model is to say, and which part of that carries loss."""
+"""Reads, splits and tokenizes training texts, and labels the tokens that carry loss."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ import orjson
 
 from pipeline.datasets.files import lines
 from pipeline.errors import UserError
-from pipeline.training.sft.trees import IGNORED, Row, trees
+from pipeline.training.sft.prefix_packing import IGNORED, Row, pack_prefixes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _COLUMNS = ("input_ids", "labels", "position_ids", "ends")
 
-_AT_ONCE = 1000
-"""Texts that the tokenizer takes at once."""
+_TOKENIZER_BATCH = 1000
+"""Texts per call of the tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingText:
-    """One exchange."""
+    """A prompt and the model's reply."""
 
     messages: tuple[dict[str, str], ...]
-    """The turns before the model's, each a role and its content."""
+    """The turns before the model's, each with `role` and `content`."""
     text: str
     """The model's turn."""
     loss: tuple[tuple[int, int], ...]
-    """Where in `text` the characters are that carry loss."""
+    """Spans of characters of `text` that carry loss."""
 
     @property
     def parts(self) -> list[str]:
-        """All that is said, turn by turn."""
+        """The texts of all turns."""
         return [*(message["content"] for message in self.messages), self.text]
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Texts as token ids with labels, for `transformers.Trainer` to draw from and `Collator` to put together."""
+    """Tokenized and labelled texts, a dataset for `transformers.Trainer` and `Collator`."""
 
     items: Sequence[np.ndarray]
-    """Arrays of int32 of shape [4, tokens], laid out as `trees` says: ids, labels, positions and ends."""
+    """Arrays of int32 of shape [4, tokens], as described in `pack_prefixes`: ids, labels, positions and ends."""
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, place: int) -> dict[str, np.ndarray]:
-        return dict(zip(_COLUMNS, self.items[place], strict=True))
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        return dict(zip(_COLUMNS, self.items[index], strict=True))
 
 
 def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
-    """The texts in JSON Lines files, as `kgqa collect` writes them (docs/training.md).
+    """Yield the texts of JSON Lines files, as `kgqa collect` writes them (docs/training.md).
 
-    A row has the turns before the model's as chat `messages` or as one `question`, and the model's turn as `text`, or
-    as the last of the messages. `loss` holds the spans of that turn that carry loss; without it, all does. Raises
+    A row has the turns before the model's as chat `messages` or as one `question`, and the model's turn as `text` or as
+    the last message. `loss` holds the spans of that turn that carry loss; without it, the whole turn does. Raises
     UserError naming file and line.
     """
     for file in files:
@@ -70,15 +70,15 @@ def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
                 yield _text(orjson.loads(line))
             except (KeyError, TypeError, ValueError) as error:
                 problem = f"no {error}" if isinstance(error, KeyError) else error
-                raise UserError(f"{file}, line {number} is no training text: {problem}") from None
+                raise UserError(f"{file}, line {number} is not a training text: {problem}") from None
 
 
-def split(texts: Sequence[TrainingText], held: int, seed: int) -> tuple[list[TrainingText], list[TrainingText]]:
-    """The texts to train on and `held` to measure on, drawn by the seed; no prompt is in both."""
+def split(texts: Sequence[TrainingText], evaluation: int, seed: int) -> tuple[list[TrainingText], list[TrainingText]]:
+    """Return the training texts and `evaluation` texts for evaluation, drawn by the seed; no prompt is in both."""
     order = list(texts)
     Random(seed).shuffle(order)
-    asked = {_asked(text) for text in order[:held]}
-    return [text for text in order[held:] if _asked(text) not in asked], order[:held]
+    evaluated = {_question(text) for text in order[:evaluation]}
+    return [text for text in order[evaluation:] if _question(text) not in evaluated], order[:evaluation]
 
 
 def encode(
@@ -89,23 +89,23 @@ def encode(
     *,
     prefix_sharing: bool = False,
 ) -> Encoded:
-    """Token ids and labels of each text in the tokenizer's chat layout; `dropped` counts those that are too long.
+    """Tokenize and label each text in the tokenizer's chat layout; `dropped` counts texts that are too long.
 
-    With prefix sharing texts of one prompt are one item, or as many as their tokens ask for. The end of the model's
-    turn carries loss as well: it has to learn to stop. Raises UserError for a tokenizer whose chat template does not
-    show the model's turn as it is.
+    With prefix sharing the texts of one prompt are packed into as few items as fit. The end of the model's turn also
+    carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template changes the
+    model's turn.
     """
     rows: defaultdict[object, list[Row]] = defaultdict(list)
-    for place, (text, row) in enumerate(_rows(texts, tokenizer)):
+    for index, (text, row) in enumerate(_rows(texts, tokenizer)):
         if len(row[0]) > max_tokens:
             dropped[f"longer than {max_tokens:,} tokens"] += 1
         else:
-            rows[str(text.messages) if prefix_sharing else place].append(row)
-    return Encoded([item for of_prompt in rows.values() for item in trees(of_prompt, max_tokens)])
+            rows[str(text.messages) if prefix_sharing else index].append(row)
+    return Encoded([item for of_prompt in rows.values() for item in pack_prefixes(of_prompt, max_tokens)])
 
 
 def _rows(texts: Iterable[TrainingText], tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[TrainingText, Row]]:
-    for batch in _batches(texts, _AT_ONCE):
+    for batch in _batches(texts, _TOKENIZER_BATCH):
         laid_out = [_lay_out(text, tokenizer) for text in batch]
         wholes = [whole for whole, _ in laid_out]
         encoded = tokenizer(wholes, add_special_tokens=False, return_offsets_mapping=True)
@@ -116,26 +116,26 @@ def _rows(texts: Iterable[TrainingText], tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def _lay_out(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> tuple[str, int]:
-    """The whole exchange as the model sees it, and where its own turn begins."""
+    """Return the whole conversation as the model sees it, and where its own turn begins."""
     prompt = list(text.messages)
-    begun = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    before = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
     turn = {"role": "assistant", "content": text.text}
     whole = tokenizer.apply_chat_template([*prompt, turn], tokenize=False)
-    if not whole.startswith(begun + text.text):
-        raise UserError("the chat template of the model changes what its turn begins with: it cannot be trained on")
-    return whole, len(begun)
+    if not whole.startswith(before + text.text):
+        raise UserError("the chat template of the model changes the text of its turn: use another model")
+    return whole, len(before)
 
 
 def _label(text: TrainingText, start: int, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Row:
-    """Labels where a token is to follow that overlaps a span with loss, or ends the turn."""
+    """Label each token whose successor overlaps a span with loss, or ends the turn."""
     end = start + len(text.text)
     spans = [(start + begin, start + stop) for begin, stop in text.loss]
-    last = next((place for place, (begin, _) in enumerate(offsets) if begin >= end), None)
+    last = next((index for index, (begin, _) in enumerate(offsets) if begin >= end), None)
     carried = [
-        token if place == last or any(begin < stop and first < after for first, stop in spans) else IGNORED
-        for place, (token, (begin, after)) in enumerate(zip(ids, offsets, strict=True))
+        token if index == last or any(begin < stop and first < after for first, stop in spans) else IGNORED
+        for index, (token, (begin, after)) in enumerate(zip(ids, offsets, strict=True))
     ]
-    keep = len(ids) if last is None else last + 1  # what a template adds after the end of the turn is nobody's
+    keep = len(ids) if last is None else last + 1  # drop what the template adds after the end of the turn
     return list(ids[:keep]), [*carried[1:keep], IGNORED]
 
 
@@ -153,12 +153,12 @@ def _text(row: dict[str, Any]) -> TrainingText:
     elif prompt and prompt[-1]["role"] == "assistant":
         text = prompt.pop()["content"]
     else:
-        raise ValueError("it has no text, and its messages do not end with the assistant's")
+        raise ValueError("it has no text, and its last message is not the assistant's")
     loss = tuple((int(begin), int(end)) for begin, end in row.get("loss", [[0, len(text)]]))
     if not prompt or not text or any(not 0 <= begin < end <= len(text) for begin, end in loss):
-        raise ValueError("its prompt or its text is empty, or its loss lies outside of the text")
+        raise ValueError("its prompt or its text is empty, or a span of loss is outside the text")
     return TrainingText(tuple(prompt), text, loss)
 
 
-def _asked(text: TrainingText) -> str:
+def _question(text: TrainingText) -> str:
     return text.messages[-1]["content"]

@@ -1,4 +1,4 @@
-"""What each training worker does: `transformers.Trainer` over its part of the texts."""
+"""Runs `transformers.Trainer` in one training worker."""
 
 from __future__ import annotations
 
@@ -12,86 +12,86 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint
 from pipeline.training.sft.batches import Collator
+from pipeline.training.sft.config import SFTConfig
 from pipeline.training.sft.model import open_base, with_adapter
-from pipeline.training.sft.recipe import Recipe
+from pipeline.training.sft.prefix_packing import IGNORED
 from pipeline.training.sft.texts import Encoded, encode, read_texts, split
-from pipeline.training.sft.trees import IGNORED
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
 
 LAST_ONLY = 1
-"""Checkpoints kept: the one to go on from."""
+"""Number of checkpoints kept: only the one to resume from."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained on what."""
+    """The model, texts and configuration of a fine-tuning."""
 
     model: str
     texts: tuple[Path, ...]
-    recipe: Recipe
-    share: int
-    """Texts that this worker takes at once."""
+    sft_config: SFTConfig
+    texts_per_device: int
+    """Texts per worker and forward pass."""
     gpus: bool
     sharded: bool
 
 
 @dataclass(frozen=True)
-class Material:
-    """The texts, encoded."""
+class EncodedTexts:
+    """The tokenized texts, split into training and evaluation."""
 
     training: Encoded
     evaluation: Encoded
     dropped: Mapping[str, int]
 
 
-def prepare(task: Task, checkpoint: Checkpoint) -> Material:
-    """Read, split and encode the texts. Raises UserError when none is left to train on."""
-    recipe, dropped = task.recipe, Counter[str]()
-    training, evaluation = split(list(read_texts(task.texts)), recipe.evaluation_texts, recipe.seed)
+def prepare(task: Task, checkpoint: Checkpoint) -> EncodedTexts:
+    """Read, split and tokenize the texts. Raises UserError if none is left to train on."""
+    config, dropped = task.sft_config, Counter[str]()
+    training, evaluation = split(list(read_texts(task.texts)), config.evaluation_texts, config.seed)
     encoded = [
-        encode(texts, checkpoint.tokenizer, recipe.max_tokens, dropped, prefix_sharing=recipe.prefix_sharing)
+        encode(texts, checkpoint.tokenizer, config.max_tokens, dropped, prefix_sharing=config.prefix_sharing)
         for texts in (training, evaluation)
     ]
     if not encoded[0]:
         raise UserError(
-            f"of {sum(dropped.values()) + len(encoded[1]):,} texts none is left to train on: raise "
-            "recipe.max_tokens, or lower recipe.evaluation_texts"
+            f"none of {sum(dropped.values()) + len(encoded[1]):,} texts is left to train on: increase "
+            "recipe.max_tokens or decrease recipe.evaluation_texts"
         )
-    return Material(encoded[0], encoded[1], dropped)
+    return EncodedTexts(encoded[0], encoded[1], dropped)
 
 
 def train(
-    task: Task, callbacks: list[TrainerCallback], resume_from: Path | None, on_material: Callable[[Material], None]
+    task: Task, callbacks: list[TrainerCallback], resume_from: Path | None, on_texts: Callable[[EncodedTexts], None]
 ) -> None:
-    """Train until the recipe's last step, from a checkpoint where there is one.
+    """Train until the last step, from the beginning or from a checkpoint.
 
-    `on_material` is told of the texts before the first step, and `callbacks` see every step.
+    `on_texts` receives the texts before the first step; `callbacks` receive every step.
     """
-    checkpoint = open_base(task.model, task.recipe)
-    material = prepare(task, checkpoint)
-    on_material(material)
+    checkpoint = open_base(task.model, task.sft_config)
+    texts = prepare(task, checkpoint)
+    on_texts(texts)
     with tempfile.TemporaryDirectory(prefix="kgqa-sft-") as folder:
-        trainer = _trainer(task, checkpoint, material, folder)
+        trainer = _trainer(task, checkpoint, texts, folder)
         for callback in callbacks:
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
 
 
-def _trainer(task: Task, checkpoint: Checkpoint, material: Material, folder: str) -> Trainer:
+def _trainer(task: Task, checkpoint: Checkpoint, texts: EncodedTexts, folder: str) -> Trainer:
     from transformers import Trainer
 
-    recipe, model = task.recipe, checkpoint.model
-    if recipe.adapter is not None:
-        model = with_adapter(model, recipe.adapter, recipe.seed)
+    config, model = task.sft_config, checkpoint.model
+    if config.adapter is not None:
+        model = with_adapter(model, config.adapter, config.seed)
     model.config.use_cache = False
     return Trainer(
         model=model,
-        args=_arguments(task, folder, evaluate=len(material.evaluation) > 0),
-        train_dataset=material.training,
-        eval_dataset=material.evaluation,
-        data_collator=Collator(checkpoint.tokenizer.pad_token_id, branching=recipe.prefix_sharing),
+        args=_arguments(task, folder, evaluate=len(texts.evaluation) > 0),
+        train_dataset=texts.training,
+        eval_dataset=texts.evaluation,
+        data_collator=Collator(checkpoint.tokenizer.pad_token_id, branching=config.prefix_sharing),
         preprocess_logits_for_metrics=lambda logits, _: logits.argmax(-1),
         compute_metrics=_accuracy(),
     )
@@ -100,42 +100,42 @@ def _trainer(task: Task, checkpoint: Checkpoint, material: Material, folder: str
 def _arguments(task: Task, folder: str, *, evaluate: bool) -> Any:
     from transformers import TrainingArguments
 
-    recipe = task.recipe
+    config = task.sft_config
     return TrainingArguments(
         output_dir=folder,
-        num_train_epochs=recipe.epochs,
-        max_steps=recipe.max_steps or -1,
-        per_device_train_batch_size=task.share,
-        per_device_eval_batch_size=task.share,
-        gradient_accumulation_steps=recipe.gradient_accumulation,
-        learning_rate=recipe.learning_rate,
-        lr_scheduler_type=recipe.schedule,
-        warmup_steps=recipe.warmup,  # a number below 1 is a share
-        weight_decay=recipe.weight_decay,
-        adam_beta2=recipe.beta2,
-        bf16=recipe.precision == "bfloat16",
-        fp16=recipe.precision == "float16",
-        gradient_checkpointing=recipe.gradient_checkpointing,
+        num_train_epochs=config.epochs,
+        max_steps=config.max_steps or -1,
+        per_device_train_batch_size=task.texts_per_device,
+        per_device_eval_batch_size=task.texts_per_device,
+        gradient_accumulation_steps=config.gradient_accumulation,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type=config.schedule,
+        warmup_steps=config.warmup,  # a number below 1 is a share of the steps
+        weight_decay=config.weight_decay,
+        adam_beta2=config.beta2,
+        bf16=config.precision == "bfloat16",
+        fp16=config.precision == "float16",
+        gradient_checkpointing=config.gradient_checkpointing,
         train_sampling_strategy="group_by_length",
         eval_strategy="steps" if evaluate else "no",
-        eval_steps=recipe.checkpoint_steps,
+        eval_steps=config.checkpoint_steps,
         batch_eval_metrics=True,
         save_strategy="steps",
-        save_steps=recipe.checkpoint_steps,
+        save_steps=config.checkpoint_steps,
         save_total_limit=LAST_ONLY,
-        logging_steps=recipe.log_steps,
+        logging_steps=config.log_steps,
         report_to="none",
         disable_tqdm=True,
         use_cpu=not task.gpus,
         fsdp=task.sharded,
         dataloader_pin_memory=task.gpus,
         remove_unused_columns=False,
-        seed=recipe.seed,
+        seed=config.seed,
     )
 
 
 def _accuracy() -> Callable[[Any, bool], dict[str, float]]:
-    """How many of the tokens that carry loss are what greedy decoding would have written; told batch by batch."""
+    """Return a batchwise metric: the share of tokens with loss that greedy decoding would have written."""
     right = total = 0
 
     def add(batch: Any, compute_result: bool) -> dict[str, float]:

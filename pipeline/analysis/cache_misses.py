@@ -1,0 +1,37 @@
+"""Explains why a run that reuses earlier runs made new model calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import polars as pl
+
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss, read_shards
+
+
+def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
+    """Count a finished run's new calls by how they differ from the most similar call of the earlier runs."""
+    run = RecordedCalls(folder.path)
+    earlier_runs = [RecordedCalls(name) for name in earlier]
+    models_before = {served["model"] for earlier_run in earlier_runs for served in earlier_run.saved["served"]}
+    models_now = {served["model"] for served in run.saved["served"]}
+    if models_before == models_now:
+        otherwise = "the seed"
+    else:
+        otherwise = f"the model ({', '.join(sorted(models_before))}, now {', '.join(sorted(models_now))})"
+    reasons: Counter[str] = Counter()
+    for question_id in _question_ids(folder):
+        recorded = {key: call for each in earlier_runs for key, call in each.calls(question_id).items()}
+        by_role: dict[str, list[RecordedCall]] = {}
+        for call in recorded.values():
+            by_role.setdefault(call.role, []).append(call)
+        for key, call in run.calls(question_id).items():
+            if key not in recorded:
+                reasons[explain_miss(call, by_role.get(call.role, []), otherwise=otherwise)] += 1
+    return reasons
+
+
+def _question_ids(folder: RunFolder) -> list[str]:
+    return pl.concat(read_shards(folder, ["question_id"])).unique()["question_id"].to_list()

@@ -1,0 +1,210 @@
+"""Reads configurations of finished runs, and pairs their scores on the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import polars as pl
+
+from pipeline import config
+from pipeline.errors import UserError
+from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.kg.fingerprint import agree
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.storage import StoragePath
+
+_COLUMNS = ("question", "dataset", "split", "method", "llm_calls", "prompt_tokens", "completion_tokens", "wall_s")
+_SCORING_KEYS = ("strip_accents", "empty_gold")
+"""Keys of `evaluation` that change scores; the others change only the intervals."""
+_SOURCE = "source"
+"""The field of `meta` in which CWQ stores the WebQSP question that a question was built from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Groups of questions that share a source, and so are not independent."""
+
+    field: str
+    """The field of the questions' `meta` that names the source."""
+    labels: pl.DataFrame
+    """`question_id` and `source`, a number per source. A question without source is a source of its own."""
+
+    def of_pair(self, pair: pl.DataFrame) -> npt.NDArray[np.uint32] | None:
+        """Return the source of each question of `pair_scores`; None if no two questions share a source.
+
+        Raises UserError if all questions share one source.
+        """
+        sources = pair.join(self.labels, on="question_id", maintain_order="left")["source"]
+        count = sources.n_unique()
+        if count == 1 < len(sources):
+            raise UserError(
+                f"all {len(sources)} common questions have the same {self.field}, which is too few sources for a "
+                "test: compare runs over more questions, or use cluster=none to ignore sources"
+            )
+        return sources.to_numpy() if count < len(sources) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunConfiguration:
+    """One configuration of a run, with the scores of its finished questions."""
+
+    name: str
+    """The number in the run, prefixed with the run's name if there are several runs: `3`, `srp:3`."""
+    folder: RunFolder
+    number: int
+    overrides: tuple[str, ...]
+    config: Mapping[str, Any]
+    """The resolved configuration."""
+    served: Mapping[str, Any]
+    """The model and the graph of the run, as in `run.yaml`."""
+    rows: pl.DataFrame
+    """One row per question: `question_id`, `_COLUMNS` and the requested score."""
+
+    @property
+    def method(self) -> str:
+        """The method's name in tables."""
+        return str(self.rows["method"][0])
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's name in tables."""
+        return str(self.rows["dataset"][0])
+
+    @property
+    def label(self) -> str | None:
+        """Printed in every table if no language model answered; otherwise None."""
+        label: str | None = self.served["label"]
+        return label
+
+    @property
+    def scoring(self) -> ScoringConfig:
+        """How answers were scored and scores are averaged."""
+        scoring: ScoringConfig = config.build("evaluation", self.config)
+        return scoring
+
+    @property
+    def conditions(self) -> dict[str, object]:
+        """The properties that configurations must have in common to be compared."""
+        scoring = {f"evaluation.{key}": self.config["evaluation"].get(key) for key in _SCORING_KEYS}
+        return {"dataset": self.dataset, "split": self.rows["split"][0], "graph": self.served["graph"], **scoring}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the identifying fields for JSON output."""
+        return {
+            "name": self.name,
+            "run": str(self.folder.path),
+            "point": self.number,
+            "method": self.method,
+            "label": self.label,
+            "overrides": list(self.overrides),
+        }
+
+
+def read_configurations(runs: Sequence[StoragePath], score: str) -> list[RunConfiguration]:
+    """Read all configurations of the runs, in order.
+
+    Raises UserError for a folder that is not a run, or a configuration without finished questions.
+    """
+    folders = list({run.resolve(): RunFolder(run) for run in runs}.values())
+    short = [folder.path.resolve().name for folder in folders]
+    names = short if len(set(short)) == len(short) else [str(folder.path) for folder in folders]
+    prefixes = [""] if len(names) == 1 else [f"{name}:" for name in names]
+    return [
+        configuration
+        for folder, prefix in zip(folders, prefixes, strict=True)
+        for configuration in _configurations_of(folder, prefix, score)
+    ]
+
+
+def read_rows(
+    folder: RunFolder, columns: Sequence[str], *, questions: Collection[str] | None = None
+) -> dict[int, pl.DataFrame]:
+    """Read `question_id` and these columns, by configuration number, for all finished questions or some of them.
+
+    Raises UserError if the run has no finished shard, or a shard lacks a column.
+    """
+    shards = read_shards(folder, ["point", "question_id", *columns])
+    if questions is not None:
+        shards = (rows.filter(pl.col("question_id").is_in(questions)) for rows in shards)
+    parts = pl.concat(shards).partition_by("point", as_dict=True, include_key=False)
+    return {number: rows for (number,), rows in parts.items()}
+
+
+def pair_scores(base: pl.DataFrame, changed: pl.DataFrame, score: str) -> pl.DataFrame:
+    """Join the questions that both configurations score: `question_id`, `base`, `changed`, sorted by id."""
+    of_base, of_changed = base.select("question_id", base=score), changed.select("question_id", changed=score)
+    return of_base.join(of_changed, on="question_id").drop_nulls().sort("question_id")
+
+
+def difference(pair: pl.DataFrame, clusters: Clusters | None, scoring: ScoringConfig) -> Difference:
+    """Return the mean of changed - base in `pair_scores`, with an interval clustered by source."""
+    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
+    labels = None if clusters is None else clusters.of_pair(pair)
+    return paired_bootstrap(after, before, clusters=labels, **scoring.bootstrap)
+
+
+def question_clusters(rows: pl.DataFrame, field: str = "auto") -> Clusters | None:
+    """Group questions, given as `question_id` and `meta`, by a field of `meta`; return None without groups.
+
+    `none` means no field. `auto` means CWQ's field, if the questions have it. Raises UserError for a field that no
+    question has.
+    """
+    if field == "none":
+        return None
+    metas: list[dict[str, Any]] = [orjson.loads(meta) for meta in rows["meta"]]
+    name = _SOURCE if field == "auto" else field
+    sources = [None if meta.get(name) is None else orjson.dumps(meta[name]).decode() for meta in metas]
+    if not any(sources):
+        if field == "auto":
+            return None
+        known = ", ".join(sorted({key for meta in metas for key in meta})) or "no field"
+        raise UserError(f"cluster={field}: no question has this field in `meta`, which has {known}")
+    own = ("own " + rows["question_id"]).to_list()
+    labels = pl.Series("source", [source or id for source, id in zip(sources, own, strict=True)])
+    return Clusters(name, pl.DataFrame([rows["question_id"], labels.cast(pl.Categorical).to_physical()]))
+
+
+def check_comparable(base: RunConfiguration, other: RunConfiguration) -> None:
+    """Raise UserError, with the difference, unless both have the same questions, graph and scoring."""
+    expected, actual = base.conditions, other.conditions
+    same_graph = agree(base.served["graph"], other.served["graph"])
+    differing = [key for key in expected if expected[key] != actual[key] and not (key == "graph" and same_graph)]
+    if differing:
+        listed = "; ".join(f"{key} is {expected[key]} and {actual[key]}" for key in differing)
+        raise UserError(f"{base.name} and {other.name} cannot be compared: {listed}")
+    common = base.rows.join(other.rows, on="question_id", suffix="_other")
+    if common.is_empty():
+        raise UserError(f"{base.name} and {other.name} have no question in common: name runs over the same questions")
+    if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
+        raise UserError(
+            f"{base.name} and {other.name} cannot be compared: question {changed['question_id'].sort()[0]} "
+            "has a different text in each"
+        )
+
+
+def _configurations_of(folder: RunFolder, prefix: str, score: str) -> list[RunConfiguration]:
+    run = folder.read_run()
+    if run is None:
+        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    rows = read_rows(folder, [*_COLUMNS, score])
+    if missing := [number for number in range(len(run["points"])) if number not in rows]:
+        raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question yet")
+    return [
+        RunConfiguration(
+            name=f"{prefix}{number}",
+            folder=folder,
+            number=number,
+            overrides=tuple(saved["overrides"]),
+            config=saved["config"],
+            served=served,
+            rows=rows[number],
+        )
+        for number, (saved, served) in enumerate(zip(run["points"], run["served"], strict=True))
+    ]

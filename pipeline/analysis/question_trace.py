@@ -1,0 +1,121 @@
+"""Shows one question of a run for reading: answers, scores, and each step with its prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from textwrap import indent
+from typing import Any
+
+import orjson
+
+from pipeline.evaluation.rescore import SCORES
+from pipeline.llm.prompt import Message
+from pipeline.text import printable
+from pipeline.traces.folder import RunFolder
+
+_COUNTERS = {"llm_calls": "model calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrace:
+    """One model call, graph lookup or decision."""
+
+    number: int
+    kind: str
+    """`llm`, `kg` or `decision`."""
+    role: str
+    """The role of the prompt, the name of the lookup, or the name of the decision."""
+    duration_s: float
+    shared: bool
+    """Whether the result came from a cache, another configuration or an earlier run."""
+    prompt: Sequence[Message] = ()
+    """The exact messages of a model call; empty for other steps."""
+    completion: str | None = None
+    """None if the call failed, or the step is not a model call."""
+    query: str | None = None
+    """The arguments of a lookup."""
+    rows: int | None = None
+    """Number of values that a lookup returned."""
+    payload: Mapping[str, Any] | None = None
+    """The data of a decision."""
+    error: str | None = None
+    """Why the completion could not be parsed, or why the step failed."""
+
+    def __str__(self) -> str:
+        heading = f"[{self.number}] {self.kind} {self.role}, {self.duration_s:.3f} s{', shared' if self.shared else ''}"
+        return printable("\n".join([heading, *(indent(line, "    ") for line in self._details())]))
+
+    def _details(self) -> Iterator[str]:
+        for message in self.prompt:
+            yield f"{message.role}:\n{indent(message.content, '  ')}"
+        if self.completion is not None:
+            yield f"completion:\n{indent(self.completion, '  ')}"
+        if self.query is not None:
+            yield f"{self.query} → {self.rows} values"
+        if self.payload is not None:
+            yield orjson.dumps(self.payload).decode()
+        if self.error is not None:
+            yield f"error: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionTrace:
+    """A question with its answers, scores, costs and steps. `print` shows it as plain text."""
+
+    id: str
+    configuration: int
+    text: str
+    method: str
+    dataset: str
+    status: str
+    """`ok`, `failed`, `budget_exhausted` or another status of `pipeline.types.Answer`."""
+    error: str | None
+    """Why the question failed."""
+    answers: Sequence[str]
+    gold: Sequence[str]
+    scores: Mapping[str, float]
+    """Without the scores that the question does not have."""
+    row: Mapping[str, Any]
+    """All other columns of its trace row, such as `evidence` and the counters."""
+    steps: Sequence[StepTrace]
+
+    def __str__(self) -> str:
+        lines = [
+            f"question {self.id} of {self.dataset}, answered by {self.method} (configuration {self.configuration})",
+            self.text,
+            f"gold:    {', '.join(self.gold) or 'none'}",
+            f"answers: {', '.join(self.answers) or 'none'}",
+            f"status:  {self.status}{f': {self.error}' if self.error else ''}",
+            f"scores:  {', '.join(f'{name} {score:.3g}' for name, score in self.scores.items()) or 'none'}",
+            f"cost:    {', '.join(f'{self.row[name]:,} {unit}' for name, unit in _COUNTERS.items())}",
+        ]
+        return "\n".join([*map(printable, lines), "", *map(str, self.steps)])
+
+
+def build_question_trace(row: Mapping[str, Any], folder: RunFolder) -> QuestionTrace:
+    """Build the view of a trace row, whose `point` is called `configuration`, with prompts from `prompts/`."""
+    template = cache(folder.read_template)
+
+    def step(fields: Mapping[str, Any]) -> StepTrace:
+        prompt = template(fields["template"]).render(orjson.loads(fields["inputs"])) if fields["template"] else ()
+        return StepTrace(
+            number=fields["index"],
+            payload=fields["payload"] and orjson.loads(fields["payload"]),
+            prompt=prompt,
+            **{
+                name: fields[name]
+                for name in ("kind", "role", "duration_s", "shared", "completion", "query", "rows", "error")
+            },
+        )
+
+    shown = {"question_id", "configuration", "question", "steps", "texts", *SCORES}
+    return QuestionTrace(
+        id=row["question_id"],
+        text=row["question"],
+        scores={name: row[name] for name in SCORES if row[name] is not None},
+        row={name: value for name, value in row.items() if name not in shown},
+        steps=[step({**fields, **texts}) for fields, texts in zip(row["steps"], row["texts"], strict=True)],
+        **{name: row[name] for name in ("configuration", "method", "dataset", "status", "error", "answers", "gold")},
+    )

@@ -1,0 +1,166 @@
+"""Opens a run as dataframes: its configurations, questions, steps and model calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from pipeline import config
+from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
+from pipeline.errors import UserError, nearest
+from pipeline.evaluation.rescore import SCORES
+from pipeline.evaluation.summary import COLUMNS, ConfigurationInfo, ConfigurationSummary, aggregate, tally
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.storage import StoragePath, read_all, storage_path
+
+
+def open_run(path: str | StoragePath) -> Run:
+    """Open a run folder, such as `runs/x` or `s3://bucket/runs/x`. The run may still be in progress.
+
+    Raises UserError if the folder is not a run, or has no finished shard yet.
+    """
+    folder = RunFolder(storage_path(path))
+    metadata = folder.read_run()
+    if metadata is None:
+        raise UserError(f"{path} is not a run folder: it has no run.yaml")
+    return Run(folder, metadata, tuple(folder.traces))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, read from its folder; use `open_run` to get one.
+
+    The dataframes are lazy: filter and select before `collect()`, so that only the needed columns are read. They show
+    the shards that were finished when the run was opened. Traces in an object store are downloaded on first use.
+    """
+
+    folder: RunFolder
+    metadata: Mapping[str, Any]
+    """The contents of `run.yaml`."""
+    shards: Sequence[StoragePath]
+    """The finished shards in `traces/`."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.folder.path}: configurations: {len(self.metadata['points'])}, finished shards: {len(self.shards)}"
+        )
+
+    @property
+    def questions(self) -> pl.LazyFrame:
+        """One row per configuration and question.
+
+        Columns: `configuration` (its number), `question_id`, `dataset`, `split`, `method`, `status`, `error`,
+        `question`, `type`, `level`, `hops`, `meta` (JSON), `answers`, `answer_ids`, `initial_answers`,
+        `initial_answer_ids`, `raw_answer`, `gold`, `gold_ids`, `gold_aliases`, every score (`hits_at_1`, `f1`, …) and
+        every counter (`llm_calls`, `prompt_tokens`, `kg_queries`, `wall_s`, …).
+        """
+        return self._traces.drop("evidence", "steps", "texts")
+
+    @property
+    def steps(self) -> pl.LazyFrame:
+        """One row per step of a question, in the order in which the steps began.
+
+        Keys: `configuration`, `question_id`, `step`. All steps: `kind` (`llm`, `kg` or `decision`), `role`, `start_s`,
+        `duration_s`, `parent`, `shared`, `error`. Model calls: `key`, `template`, `inputs` (JSON), `sampling` (JSON),
+        `completion`, `finish_reason`, `prompt_tokens`, `completion_tokens`, `probabilities` (JSON), `logprobs` (JSON).
+        Graph lookups: `query`, `rows`, `queries`, `endpoint`, `truncated`. Decisions: `payload` (JSON).
+        """
+        rows = self._traces.select("configuration", "question_id", "steps", "texts").explode("steps", "texts")
+        return rows.drop_nulls("steps").unnest("steps", "texts").rename({"index": "step"})
+
+    @property
+    def calls(self) -> pl.LazyFrame:
+        """The rows of `steps` with `kind` `llm`, without the columns of lookups and decisions."""
+        return self.steps.filter(pl.col("kind") == "llm").drop(
+            "kind", "query", "rows", "queries", "endpoint", "truncated", "payload"
+        )
+
+    @cached_property
+    def configurations(self) -> pl.LazyFrame:
+        """One row per configuration, as in `summary.json`, or computed from the finished shards if there is none.
+
+        Columns: `configuration` (its number), `method`, `dataset`, `label` (null if a language model answered),
+        `model`, `graph`, `overrides`, `questions`, `not_run`, `failed`, `empty_gold`; per score its mean (`f1`) and
+        interval (`f1_low`, `f1_high`), null if no question has the score; and the total of every counter.
+        """
+        summaries = read_summaries(self.folder, self.metadata)
+        rows = [_configuration_row(summary, self.metadata["served"][summary.number]) for summary in summaries]
+        return pl.LazyFrame(rows, schema_overrides={"configuration": pl.Int32}, infer_schema_length=None)
+
+    def question(self, id: str, configuration: int = 0) -> QuestionTrace:
+        """Read a question with all of its steps and prompts; `print` shows it as text.
+
+        Raises UserError if the run has no such configuration, or no such finished question.
+        """
+        count = len(self.metadata["points"])
+        if configuration not in range(count):
+            raise UserError(
+                f"{self.folder.path} has no configuration {configuration}: its highest number is {count - 1}"
+            )
+        of_configuration = self._traces.filter(pl.col("configuration") == configuration)
+        rows = of_configuration.filter(pl.col("question_id") == id).collect()
+        if rows.is_empty():
+            ids = of_configuration.select("question_id").collect()["question_id"]
+            raise UserError(
+                f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
+                f"{nearest(id, ids)} `questions` lists those that it has"
+            )
+        return build_question_trace(rows.row(0, named=True), self.folder)
+
+    @cached_property
+    def _traces(self) -> pl.LazyFrame:
+        frames = [pl.scan_parquet(source, glob=False) for source in read_all(self.shards)]
+        return pl.concat(frames).rename({"point": "configuration"})
+
+
+def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[ConfigurationSummary]:
+    """Read the configurations of `summary.json`; if there is none yet, compute them from the finished shards.
+
+    `metadata` is the contents of `run.yaml`. Raises UserError if `summary.json` cannot be read.
+    """
+    try:
+        saved = folder.read_summary()
+        if saved is not None:
+            return [ConfigurationSummary.from_dict(entry) for entry in saved["points"]]
+    except json.JSONDecodeError:
+        raise UserError(f"{folder.path}/summary.json is not JSON: kgqa score {folder.path} writes it again") from None
+    except KeyError as missing:
+        raise UserError(
+            f"{folder.path}/summary.json was written by another version of this project, without {missing}: "
+            f"kgqa score {folder.path} writes it again"
+        ) from None
+    infos = {
+        number: ConfigurationInfo(tuple(entry["overrides"]), served["label"])
+        for number, (entry, served) in enumerate(zip(metadata["points"], metadata["served"], strict=True))
+    }
+    scoring = config.build("evaluation", metadata["points"][0]["config"])
+    return aggregate(tally(read_shards(folder, COLUMNS)), configurations=infos, scoring=scoring)
+
+
+def _configuration_row(summary: ConfigurationSummary, served: Mapping[str, Any]) -> dict[str, Any]:
+    scores: dict[str, float | None] = {}
+    for name in SCORES:
+        score = summary.scores.get(name)
+        mean, low, high = (score.mean, score.low, score.high) if score else (None, None, None)
+        scores |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+    return {
+        "configuration": summary.number,
+        "method": summary.method,
+        "dataset": summary.dataset,
+        "label": summary.label,
+        "model": served["model"],
+        "graph": served["graph"],
+        "overrides": list(summary.overrides),
+        "questions": summary.questions,
+        "not_run": summary.not_run,
+        "failed": summary.failed,
+        "empty_gold": summary.empty_gold,
+        **scores,
+        **summary.counters,
+    }

@@ -1,1 +1,0 @@
-"""A cluster on paper: a discrete-event simulation of a run, fed with measured service times."""

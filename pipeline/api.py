@@ -1,0 +1,104 @@
+"""Run, sweep and score from Python: what `kgqa evaluate`, `kgqa sweep` and `kgqa score` do, with runs as results."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import polars as pl
+from rich.console import Console
+
+from pipeline.analysis.runs import Run, open_run
+from pipeline.cli.score import rescore
+from pipeline.engine.run import compose_configurations, execute, run_dir
+from pipeline.evaluation.rescore import SCORES
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import storage_path
+
+Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
+"""Keys and values, such as `{"method": "srp", "run.limit": 20}`, or words as on the command line."""
+
+T = TypeVar("T")
+
+_PLAIN = re.compile(r"[\w./:@+-]+")
+
+
+def evaluate(overrides: Overrides = (), *, progress: bool = False) -> Run:
+    """Run one configuration and return the finished run, as `kgqa evaluate` does.
+
+    The same configuration continues in the same run folder. `progress` shows the progress bar on stderr. Raises
+    UserError for a wrong key or value.
+    """
+    return _run([_words(overrides)], progress=progress)
+
+
+def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, progress: bool = False) -> Run:
+    """Run every combination of the values of `axes` as one run, as `kgqa sweep` does.
+
+    `axes` maps keys to the values to try, such as `{"method.depth": [1, 2, 3]}`; `overrides` hold for all
+    configurations. Equal calls of different configurations are made once. Raises UserError as `evaluate` does.
+    """
+    common = _words(overrides)
+    combinations = product(*([f"{key}={_text(value)}" for value in values] for key, values in axes.items()))
+    return _run([[*common, *words] for words in combinations], progress=progress)
+
+
+def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
+    """Compute the scores of a finished run again from its traces, as `kgqa score` does: no model, no graph.
+
+    `overrides` change the scoring, such as `{"evaluation.confidence": 0.99}`. Returns one row per configuration. Raises
+    UserError when there is no run.
+    """
+    folder = RunFolder(run.folder.path if isinstance(run, Run) else storage_path(str(run)))
+    summaries = rescore(folder, _words(overrides))
+    rows = [
+        {"configuration": each.number, "method": each.method, "questions": each.questions}
+        | {name: each.scores[name].mean if name in each.scores else None for name in SCORES}
+        for each in summaries
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _run(configurations: Sequence[Sequence[str]], *, progress: bool) -> Run:
+    console = Console(stderr=True, quiet=not progress)
+    composed = compose_configurations(configurations, console)
+    _outside_of_a_loop(lambda: execute(composed, console))
+    return open_run(run_dir(composed))
+
+
+def _outside_of_a_loop(call: Callable[[], T]) -> T:
+    """Call in another thread where an event loop is running in this one, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()
+
+
+def _words(overrides: Overrides) -> list[str]:
+    if isinstance(overrides, Mapping):
+        return [f"{key}={_text(value)}" for key, value in overrides.items()]
+    return list(overrides)
+
+
+def _text(value: object) -> str:
+    """A value as it is written on the command line."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case Mapping():
+            return f"{{{','.join(f'{_text(key)}:{_text(item)}' for key, item in value.items())}}}"
+        case str() | Path():
+            text = str(value)
+            return text if _PLAIN.fullmatch(text) else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        case Iterable():
+            return f"[{','.join(map(_text, value))}]"
+    return str(value)

@@ -1,0 +1,63 @@
+"""`kgqa benchmark NAME`: measure this installation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rich.table import Table
+
+from pipeline.cli.benchmarks.cluster import cluster
+from pipeline.cli.benchmarks.fanout import fanout
+from pipeline.cli.benchmarks.graph import graph
+from pipeline.cli.benchmarks.overhead import overhead, saturation
+from pipeline.cli.benchmarks.scale import scale, sweep_scale
+from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.sweep import sweep
+from pipeline.cli.benchmarks.traces import traces
+from pipeline.cli.benchmarks.training import training
+from pipeline.cli.benchmarks.vllm import vllm
+from pipeline.cli.common import Arguments, Output
+from pipeline.errors import UserError, nearest
+
+BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
+    "overhead": overhead,
+    "saturation": saturation,
+    "graph": graph,
+    "fanout": fanout,
+    "scale": scale,
+    "traces": traces,
+    "sweep": sweep,
+    "sweep-scale": sweep_scale,
+    "scheduling": scheduling,
+    "cluster": cluster,
+    "vllm": vllm,
+    "training": training,
+}
+
+
+def run(arguments: Arguments) -> Output:
+    """Run the named benchmarks, or `all`."""
+    if arguments.overrides:
+        raise UserError(f"unknown key '{arguments.overrides[0].partition('=')[0]}': kgqa benchmark NAME … | all")
+    names = list(BENCHMARKS) if arguments.words == ["all"] else arguments.words
+    for name in names:
+        if name not in BENCHMARKS:
+            raise UserError(
+                f"there is no benchmark '{name}'.{nearest(name, BENCHMARKS)} Known: {', '.join(BENCHMARKS)}"
+            )
+    results = {name: BENCHMARKS[name]() for name in names}
+    return Output(results, [_table(results)])
+
+
+def details() -> str:
+    """Say what each benchmark measures."""
+    return "\n".join(f"  {name:<13}{(run.__doc__ or '').splitlines()[0]}" for name, run in BENCHMARKS.items())
+
+
+def _table(results: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table("benchmark", "figure", "value")
+    for name, figures in results.items():
+        for figure, value in figures.items():
+            table.add_row(name, figure, f"{value:,.4g}" if isinstance(value, float) else f"{value:,}")
+        table.add_section()
+    return table

@@ -1,0 +1,36 @@
+"""Runs of the whole engine for benchmarks, with a real method or with `SteadyCalls`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.engine.run import Configuration, execute
+
+STEADY = {"_target_": "pipeline.cli.benchmarks.steady.SteadyCalls"}
+
+
+def run_method(folder: Path, overrides: Sequence[str]) -> None:
+    """Run a method in this process, as `kgqa evaluate` does with these words."""
+    words = [*overrides, f"run.dir={folder}"]
+    execute([Configuration(tuple(words), config.compose(words))], Console(quiet=True))
+
+
+def run_steady(folder: Path, overrides: Sequence[str], *, calls: int, configurations: int = 1) -> dict[str, Any]:
+    """Run `SteadyCalls` in this process, and return the contents of `summary.json`.
+
+    Several configurations make the same calls under budgets that differ by a second, so that none is a duplicate.
+    """
+    words = ["dataset=synthetic", "method=cot", f"budget.max_llm_calls={calls + 1}", f"run.dir={folder}", *overrides]
+    resolved = config.compose(words)
+    resolved["method"] = STEADY | {"calls": calls}
+    budget = resolved["budget"]
+    budgets = [{**budget, "max_wall_s": budget["max_wall_s"] + number} for number in range(configurations)]
+    execute([Configuration(tuple(words), {**resolved, "budget": each}) for each in budgets], Console(quiet=True))
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary

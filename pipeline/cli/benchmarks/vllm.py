@@ -1,0 +1,124 @@
+"""The pipeline against a bare load generator on one real vLLM server: the same calls, equally many in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+import urllib.request
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import aiohttp
+import orjson
+
+from pipeline.cli.benchmarks.runs import run_steady
+from pipeline.cli.benchmarks.world import refuse
+from pipeline.llm.prompt import Message
+from pipeline.llm.vllm import VllmServer, read_metrics
+from pipeline.simulation.world import SyntheticWorld
+from pipeline.traces.reader import RecordedCall, RecordedCalls
+from pipeline.training.llama import LlamaShape, make_llama
+
+_ARGUMENTS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=4096")
+_MODEL = LlamaShape(hidden_size=512, layers=8, heads=8, key_value_heads=4)
+"""Large enough that the model keeps a server of two cores busy, as on a GPU. With the small Llama of the tests, clients
+and server compete for the cores, and the client that computes less wins."""
+_TRIPLES = 1_000
+
+
+def vllm() -> dict[str, float]:
+    """Calls per second of the pipeline against those of a bare client on one vLLM server, 64 in flight."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, "llama")
+        make_llama(SyntheticWorld(), refuse, _MODEL, seed=0).save(model)
+        with VllmServer(str(model), Path(folder, "server.log"), _ARGUMENTS, resettable=True) as server:
+            return measure_saturation(server, Path(folder), questions=256, in_flight=64, rounds=3)
+
+
+def measure_saturation(
+    server: VllmServer, folder: Path, *, questions: int, in_flight: int, rounds: int
+) -> dict[str, float]:
+    """Return calls per second and prefix cache hit rates of both, in turn, after a warm-up round.
+
+    Each measurement begins with an empty prefix cache. `in_flight` questions are in flight, with one call each.
+    """
+    figures: dict[str, list[float]] = {}
+    for round in range(rounds + 1):
+        run = folder / f"run-{round}"
+        measured = {"pipeline": _measure_pipeline(server, run, questions, in_flight)}
+        measured["bare"] = _measure_bare(server, _bodies(run, server.name, questions), in_flight)
+        for client, (rate, hits) in measured.items() if round else ():
+            figures.setdefault(f"{client}_calls_per_s", []).append(rate)
+            figures.setdefault(f"{client}_prefix_cache_hit_rate", []).append(hits)
+    means = {name: sum(values) / len(values) for name, values in figures.items()}
+    return means | {"pipeline_to_bare": means["pipeline_calls_per_s"] / means["bare_calls_per_s"]}
+
+
+def _measure_pipeline(server: VllmServer, run: Path, questions: int, in_flight: int) -> tuple[float, float]:
+    endpoint = ["llm=endpoint", f"llm.base_urls=[{server.base_url}]"]
+    words = [
+        *endpoint,
+        f"dataset.triples={_TRIPLES}",
+        f"dataset.questions={questions}",
+        f"engine.concurrency={in_flight}",
+    ]
+    before = _reset(server)
+    summary = run_steady(run, words, calls=8)
+    return summary["physical_llm_calls"] / (summary["wall_s"] - summary["opening_s"]), _hit_rate(server, before)
+
+
+def _measure_bare(server: VllmServer, bodies: Iterable[list[bytes]], in_flight: int) -> tuple[float, float]:
+    questions = deque(bodies)
+    calls = sum(map(len, questions))
+    before = _reset(server)
+    seconds = asyncio.run(_post_all(f"{server.base_url}/chat/completions", questions, in_flight))
+    return calls / seconds, _hit_rate(server, before)
+
+
+async def _post_all(url: str, questions: deque[list[bytes]], in_flight: int) -> float:
+    """Post the calls of each question one after the other, and return the seconds for all of them."""
+    headers = {"Content-Type": "application/json"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=headers) as session:
+
+        async def take_turns() -> None:
+            while questions:
+                for body in questions.popleft():
+                    async with session.post(url, data=body) as response:
+                        assert orjson.loads(await response.read())["choices"], response.status
+
+        began = time.perf_counter()
+        await asyncio.gather(*(take_turns() for _ in range(in_flight)))
+        return time.perf_counter() - began
+
+
+def _bodies(run: Path, model: str, questions: int) -> list[list[bytes]]:
+    """Return the calls of a run as they were sent, by question in the order of the run."""
+    recorded = RecordedCalls(run)
+    ids = (example.question.id for example in SyntheticWorld(triples=_TRIPLES, questions=questions).examples(refuse))
+    return [[_body(recorded.messages(call), call, model) for call in recorded.calls(id).values()] for id in ids]
+
+
+def _body(messages: Sequence[Message], call: RecordedCall, model: str) -> bytes:
+    sampling = orjson.loads(call.sampling)["sampling"]
+    asked = {key: sampling[key] for key in ("temperature", "top_p", "max_tokens")}
+    turns = [message._asdict() for message in messages]
+    return orjson.dumps({"model": model, "messages": turns, **asked, "seed": int(call.key[:8], 16) >> 1})
+
+
+def _reset(server: VllmServer) -> tuple[float, float]:
+    """Empty the prefix cache, and return the tokens looked up in it so far, and those found."""
+    url = server.base_url.removesuffix("v1") + "reset_prefix_cache"
+    urllib.request.urlopen(urllib.request.Request(url, method="POST")).close()  # noqa: S310 — http
+    return _looked_up(server)
+
+
+def _hit_rate(server: VllmServer, before: tuple[float, float]) -> float:
+    queries, hits = (now - then for now, then in zip(_looked_up(server), before, strict=True))
+    return hits / queries
+
+
+def _looked_up(server: VllmServer) -> tuple[float, float]:
+    metrics = read_metrics(server.metrics_url)
+    return metrics["vllm:prefix_cache_queries_total"], metrics["vllm:prefix_cache_hits_total"]

@@ -1,0 +1,95 @@
+"""`kgqa build-references`: build the solved training questions that SRP shows (specification §7.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, PositiveInt
+from pydantic.dataclasses import dataclass
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output
+from pipeline.datasets.interface import Dataset
+from pipeline.errors import UserError
+from pipeline.retrieval.reference_builder import BuildReport, build_references
+from pipeline.retrieval.references import ReferenceBase
+from pipeline.types import Example, Rejected
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Plan:
+    """The `references` section of the configuration."""
+
+    output: Path | None
+    clusters: PositiveInt
+    per_cluster: PositiveInt
+    held_out: dict[str, Any] | None
+
+
+def run(arguments: Arguments) -> Output:
+    """Build the references that the configuration describes, write them, and count the questions used."""
+    composed = arguments.compose()
+    config.check(composed, ("run", "dataset", "kg", "retrieval"))
+    plan: Plan = config.build("references", composed)
+    dataset: Dataset = config.build("dataset", composed)
+    base, report = asyncio.run(_build(plan, composed, dataset))
+    if not base.references:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.items())
+        raise UserError(f"none of {report.questions:,} questions can be a reference ({reasons}); nothing was written")
+    output = plan.output or Path("references") / f"{dataset.name}.jsonl"
+    base.save(output)
+    return Output(notes=_notes(base, report, output))
+
+
+async def _build(plan: Plan, composed: Mapping[str, Any], dataset: Dataset) -> tuple[ReferenceBase, BuildReport]:
+    encoder = config.build("retrieval", composed).encoder
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("references", total=plan.clusters * plan.per_cluster)
+        async with config.build("kg", composed) as graph:
+            return await build_references(
+                islice(_examples(composed, dataset), composed["run"]["limit"]),
+                graph,
+                encoder,
+                held_out=_held_out(plan, composed),
+                clusters=plan.clusters,
+                per_cluster=plan.per_cluster,
+                seed=composed["run"]["seed"],
+                on_drawn=lambda reference: progress.advance(task, reference is not None),
+            )
+
+
+def _held_out(plan: Plan, composed: Mapping[str, Any]) -> set[str]:
+    """Return the texts of the questions that must not become references."""
+    if plan.held_out is None:
+        return set()
+    other = {**composed, "dataset": {**composed["dataset"], **plan.held_out}}
+    return {example.question.text for example in _examples(other, config.build("dataset", other))}
+
+
+def _examples(composed: Mapping[str, Any], dataset: Dataset) -> Iterator[Example]:
+    """Yield the readable rows. With `dataset.strict`, raise UserError for the first row that cannot be read."""
+
+    def reject(row: Rejected) -> None:
+        sentence = f"{row.file} line {row.line}: {row.reason}"
+        if composed["dataset"]["strict"]:
+            raise UserError(sentence)
+        print(f"not read: {sentence}", file=sys.stderr)
+
+    return dataset.examples(reject)
+
+
+def _notes(base: ReferenceBase, report: BuildReport, output: Path) -> list[str]:
+    return [
+        f"{report.questions:>10,} questions read, {report.eligible:,} of them can become references",
+        *(f"{count:>10,} rejected: {reason}" for reason, count in report.rejected.most_common()),
+        f"{report.clusters:>10,} clusters",
+        f"{len(base.references):>10,} references in {output}",
+    ]

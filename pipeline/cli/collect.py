@@ -1,0 +1,46 @@
+"""What the collections of training data share: they are runs whose method is the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.cli.common import Arguments
+from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.traces.folder import RunFolder
+
+
+class Collected(NamedTuple):
+    """A finished collection."""
+
+    folder: RunFolder
+    summary: ConfigurationSummary
+    output: Path
+    """The file to write training data to."""
+    rejected: int
+    """Rows of the dataset that could not be read."""
+
+
+def collect(arguments: Arguments) -> Collected:
+    """Run or resume the collection that the overrides describe."""
+    composed = arguments.compose()
+    for section in ("material", "collect"):  # an error names the key under which the value was given
+        config.build(section, composed)
+    configuration = Configuration(tuple(arguments.overrides), _as_run(composed))
+    (summary,) = execute([configuration], Console(stderr=True))
+    folder = RunFolder(run_dir([configuration]))
+    rejected = (folder.read_summary() or {})["rejected"]
+    return Collected(folder, summary, Path(composed["output"]), rejected)
+
+
+def _as_run(composed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a run whose method is the collection, over solved questions."""
+    own = {name: composed[name] for name in config.SECTIONS}
+    material = {**composed["material"], "strict": composed["dataset"]["strict"]}
+    choices = {**composed["choices"], "method": composed["collect"]["name"]}
+    return {**own, "dataset": material, "method": composed["collect"], "choices": choices}

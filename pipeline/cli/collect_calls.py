@@ -1,0 +1,45 @@
+"""`kgqa collect calls`: the model calls of finished runs, to fine-tune another model on (distillation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import storage_path
+from pipeline.training.distillation import Report, read_calls, tables, write_calls
+
+_SHOWN_EVERY = 1000
+
+
+def run(arguments: Arguments) -> Output:
+    """Write the calls of the run folders that may be learned from, and their report."""
+    composed = arguments.compose()
+    material, selection = config.build("material", composed), config.build("collect", composed)
+    folders = [RunFolder(storage_path(word)) for word in dict.fromkeys(arguments.words)]
+    report, output = Report(), Path(composed["output"])
+    write_calls(_with_progress(read_calls(folders, material, selection, report)), report, output)
+    return Output(tables=tables(report), notes=[*_notes(folders), f"rows: {output}"])
+
+
+def _with_progress(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows, and show how many there were."""
+    with Console(stderr=True).status("reading the traces") as status:
+        for number, row in enumerate(rows, start=1):
+            if number % _SHOWN_EVERY == 0:
+                status.update(f"reading the traces: {number:,} rows")
+            yield row
+
+
+def _notes(folders: Iterable[RunFolder]) -> Iterator[str]:
+    for folder in folders:
+        served = (folder.read_run() or {"served": []})["served"]
+        if labels := dict.fromkeys(one["label"] for one in served if one["label"]):
+            yield f"{folder.path} was answered by {', '.join(labels)}, not by a language model"
+        if folder.read_summary() is None:
+            yield f"{folder.path} is not finished: only its committed questions were read"

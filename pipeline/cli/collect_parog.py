@@ -1,0 +1,34 @@
+"""`kgqa collect parog`: training plans for PARoG's planner from gold SPARQL, next to the published shares."""
+
+from __future__ import annotations
+
+from pipeline.cli.collect import Collected, collect
+from pipeline.cli.common import Arguments, Output
+from pipeline.engine.rejections import remarks
+from pipeline.errors import UserError
+from pipeline.training.parog.samples import Report, tables, write_samples
+
+
+def run(arguments: Arguments) -> Output:
+    """Collect the training pairs, or continue, and write them with their report."""
+    collected = collect(arguments)
+    report = write_samples(collected.folder, collected.output, label=collected.summary.label)
+    if not report.kept:
+        reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
+        raise UserError(f"none of {report.questions:,} questions makes a training pair ({reasons})")
+    return Output(tables=tables(report), notes=_notes(report, collected))
+
+
+def _notes(report: Report, collected: Collected) -> list[str]:
+    unchecked = report.kept.total() - report.executed
+    notes = [
+        f"{report.executed:,} plans kept were carried out and gave gold answers alone, {report.complete:,} of them all",
+        f"{unchecked:,} plans kept were not carried out (collect.execute_where)",
+        f"{report.kept.total():,} pairs in {collected.output}",
+    ]
+    if report.label:
+        notes.insert(0, f"worded by llm={report.label}, which is not a language model")
+    if report.split.lower().startswith("test"):
+        split = f"made from the {report.split} split (material.allow_test_split)"
+        notes.insert(0, f"{split}: do not evaluate a model on it that was trained on this data")
+    return [*notes, *remarks(collected.rejected, collected.folder.rejected)]

@@ -1,0 +1,180 @@
+"""The commands of `kgqa`: what each one is for, how it is called, and which function runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+_RUN_OR_FILE = "[group=choice] [key=value] … | RUN/run.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. Its function takes `Arguments` and returns an `Output`, or None when it has printed already."""
+
+    function: str
+    """`module:function`, in `pipeline.cli`; imported when the command is run."""
+    purpose: str
+    usage: str = "[group=choice] [key=value] …"
+    """What follows the name of the command."""
+    config_name: str | None = "config"
+    """The file of `conf/` with its keys; None when it has none."""
+    words: Literal["none", "optional", "required"] = "none"
+    """Whether it takes words that are not `key=value`: run folders, files, names."""
+    prints_figures: bool = False
+    """Whether it takes `json=true`."""
+
+
+SECTIONS: Mapping[str, Mapping[str, Command]] = {
+    "Run": {
+        "doctor": Command(
+            "doctor:run",
+            "check everything that a run needs, and say how to fix what is wrong",
+            usage=_RUN_OR_FILE,
+            words="optional",
+            prints_figures=True,
+        ),
+        "estimate": Command(
+            "estimate:run",
+            "run a sample of the questions, and project calls, tokens and hours of the whole run",
+            usage="[group=choice,choice] [key=value,value] [estimate.questions=N] … | CONFIGURATIONS.txt [key=value] …",
+            config_name="estimate",
+            words="optional",
+            prints_figures=True,
+        ),
+        "evaluate": Command(
+            "evaluate:run",
+            "run a method on a dataset, score it, print the table",
+            usage=_RUN_OR_FILE,
+            words="optional",
+            prints_figures=True,
+        ),
+        "sweep": Command(
+            "sweep:run",
+            "run many configurations as one run that makes each distinct call once",
+            usage=("[group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | CONFIGURATIONS.txt [key=value] …"),
+            words="optional",
+            prints_figures=True,
+        ),
+        "ablations": Command(
+            "ablations:run",
+            "run a method without each of its parts, next to the published effects",
+            usage="method=srp|arg|parog|r3 [group=choice] [key=value] …",
+            prints_figures=True,
+        ),
+        "reproduce": Command(
+            "reproduce:run",
+            "run every row of the papers' tables, next to the published numbers",
+            usage="[scale=smoke|full] [group=choice] [key=value] …",
+            config_name="reproduce",
+            prints_figures=True,
+        ),
+    },
+    "Look at results": {
+        "compare": Command(
+            "compare:run",
+            "compare runs question by question: differences, flips, costs, noise",
+            usage="RUN [RUN …] [key=value] …",
+            config_name="compare",
+            words="required",
+            prints_figures=True,
+        ),
+        "score": Command(
+            "score:run",
+            "recompute a run's metrics from its traces, or score a file of predictions",
+            usage="RUN [evaluation.key=value] … | predictions=FILE dataset=NAME [dataset.key=value] …",
+            config_name="score",
+            words="optional",
+            prints_figures=True,
+        ),
+        "report": Command(
+            "report:run",
+            "write one HTML page about runs: scores, costs, a recommendation",
+            usage="RUN [RUN …] [output=FILE]",
+            config_name="report",
+            words="required",
+        ),
+    },
+    "Data and graphs": {
+        "graph load": Command(
+            "graph:load",
+            "convert and load the graph of a dataset",
+            usage="[dataset=NAME] [target=NAME] [key=value] …",
+            config_name="graph_load",
+        ),
+        "graph serve": Command(
+            "graph:serve",
+            "start local Virtuoso replicas of a graph",
+            usage="[dataset=NAME] [replicas=N] [key=value] …",
+            config_name="graph_serve",
+        ),
+        "build-references": Command(
+            "build_references:run",
+            "build the solved training questions that SRP shows to its model",
+            config_name="build_references",
+        ),
+    },
+    "Models": {
+        "llm serve": Command(
+            "llm:serve",
+            "serve a model with vLLM for many jobs",
+            usage="llm.model=NAME [key=value] …",
+            config_name="llm_serve",
+        ),
+        "init-model": Command(
+            "init_model:run",
+            "write a small Llama with random weights, for smoke tests",
+            usage="output=FOLDER [group=choice] [key=value] …",
+            config_name="init_model",
+        ),
+    },
+    "Training": {
+        "collect arg": Command(
+            "collect_arg:run", "collect training texts for ArG's generator", config_name="collect_arg"
+        ),
+        "collect parog": Command(
+            "collect_parog:run", "collect training plans for PARoG's planner", config_name="collect_parog"
+        ),
+        "collect calls": Command(
+            "collect_calls:run",
+            "collect the model calls of finished runs, for distillation",
+            usage="RUN [RUN …] output=FILE [key=value] …",
+            config_name="collect_calls",
+            words="required",
+        ),
+        "train arg": Command(
+            "train:run", "fine-tune a Llama into ArG's generator", usage="[key=value] …", config_name="train_arg"
+        ),
+        "train parog": Command(
+            "train:run", "fine-tune a Llama into PARoG's planner", usage="[key=value] …", config_name="train_parog"
+        ),
+        "train bundled-model": Command(
+            "train:bundled_model",
+            "train the bundled model again from nothing",
+            usage="[key=value] …",
+            config_name="train_bundled_model",
+        ),
+    },
+    "Tools": {
+        "capacity": Command(
+            "capacity:run",
+            "project wall time, cost and bottleneck of a GPU cluster",
+            usage="[RUN …] [key=value] …",
+            config_name="capacity",
+            words="optional",
+            prints_figures=True,
+        ),
+        "benchmark": Command(
+            "benchmark:run",
+            "measure this installation",
+            usage="NAME … | all",
+            config_name=None,
+            words="required",
+            prints_figures=True,
+        ),
+    },
+}
+"""The commands by the section of `kgqa --help` that lists them."""
+
+COMMANDS: Mapping[str, Command] = {name: command for part in SECTIONS.values() for name, command in part.items()}

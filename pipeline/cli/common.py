@@ -1,0 +1,113 @@
+"""What all commands share: their arguments, what they return, and how that is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+from rich.console import Console, RenderableType
+
+from pipeline import config
+from pipeline.analysis.cache_misses import explain_misses
+from pipeline.engine.rejections import remarks
+from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
+from pipeline.text import printable
+from pipeline.traces.folder import RunFolder
+
+_REASONS = 3
+"""How many reasons for calls that could not be reused are printed."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one command."""
+
+    config_name: str = "config"
+    """The file of `conf/` with the keys of the command."""
+    words: Sequence[str] = ()
+    """Run folders, files and names."""
+    overrides: Sequence[str] = ()
+    """Hydra overrides: `key=value`."""
+
+    @classmethod
+    def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
+        """Separate words from overrides. A word with an equals sign is an override unless a folder has that name."""
+        overrides = [word for word in argv if "=" in word and not Path(word).is_dir()]
+        return cls(config_name, [word for word in argv if word not in overrides], overrides)
+
+    def compose(self) -> dict[str, Any]:
+        """Compose the configuration under the overrides. Raises UserError for a wrong one."""
+        return config.compose(self.overrides, name=self.config_name)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command prints: tables and notes for people, or the same figures for scripts."""
+
+    figures: Mapping[str, Any] | None = None
+    """What `json=true` prints; None for commands without figures."""
+    tables: Sequence[RenderableType] = ()
+    notes: Sequence[str] = ()
+    """Sentences below the tables."""
+    exit_code: int = 0
+
+    def print(self, *, as_json: bool = False) -> None:
+        """Print tables and notes, or nothing but one JSON document."""
+        if as_json:
+            document = {**(self.figures or {}), "notes": list(self.notes)}
+            print(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode())
+            return
+        console = Console()
+        for table in self.tables:
+            console.print(table)
+        for note in self.notes:  # as they are: a path is not markup, and must not be cut
+            console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+
+
+def run_figures(folder: RunFolder) -> dict[str, Any]:
+    """Return the contents of `summary.json` with the folder of the run."""
+    return {"run": str(folder.path), **(folder.read_summary() or {})}
+
+
+def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
+    """Return the scores of a finished run with its notes."""
+    return Output(run_figures(folder), score_tables(summaries), run_notes(folder, summaries))
+
+
+def score_tables(summaries: Sequence[ConfigurationSummary]) -> list[RenderableType]:
+    """Return the table of several configurations; for a single one, its scores and their breakdown."""
+    if len(summaries) > 1:
+        return [sweep_table(summaries)]
+    breakdown = [breakdown_table(summaries[0])] if summaries[0].breakdown else []
+    return [score_table(summaries), *breakdown]
+
+
+def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say how many questions failed or hit a budget, which rows could not be read, and which calls were not reused."""
+    summary = folder.read_summary() or {}
+    failed = sum(point.failed for point in summaries)
+    capped = sum(point.statuses.get("budget_exhausted", 0) for point in summaries)
+    return [
+        *([f"{failed} questions failed (column `error`): run.retry_failed=true runs them again"] if failed else []),
+        *([f"{capped:,} answers were cut short by a cap of budget (`status` budget_exhausted)"] if capped else []),
+        *remarks(summary["rejected"], folder.rejected),
+        *_reuse_notes(folder, summary),
+    ]
+
+
+def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
+    """Say why a run with `run.reuse` made calls, the most frequent reasons first."""
+    run = folder.read_run()
+    earlier = run["points"][0]["config"]["run"]["reuse"] if run else []
+    if not earlier or not summary["physical_llm_calls"]:
+        return []
+    reasons = explain_misses(folder, earlier).most_common()
+    shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
+    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    return [
+        f"run.reuse: {summary['physical_llm_calls']:,} calls are not in the earlier runs. They differ {shown}{more}"
+    ]

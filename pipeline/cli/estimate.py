@@ -1,0 +1,203 @@
+"""`kgqa estimate`: run a sample of the questions, and project what the whole run costs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from dataclasses import dataclass as plain_dataclass
+from itertools import islice
+from typing import Any
+
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline import config
+from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
+from pipeline.cli.common import Arguments, Output
+from pipeline.cli.sweep import run_configurations
+from pipeline.engine.run import Configuration
+from pipeline.engine.sweep import Sweep
+from pipeline.errors import UserError
+from pipeline.evaluation.table import plain_table
+
+_SAMPLED = "pipeline.datasets.subsample.Subsample"
+_OWN_SECTION = "estimate."
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Plan:
+    """The `estimate` section of the configuration."""
+
+    questions: int = Field(ge=2)
+    gpus: PositiveInt
+    tokens_per_s_per_gpu: PositiveFloat | None
+    usd_per_gpu_hour: PositiveFloat | None
+
+
+class Sampling(Sweep):
+    """A sweep whose configurations answer a sample of their questions, in a run folder of its own."""
+
+    def __init__(self, questions: int, console: Console) -> None:
+        """Sample `questions` questions."""
+        super().__init__(console)
+        self._questions = questions
+        self.wholes: list[Mapping[str, Any]] = []
+        """The configurations of the whole run."""
+
+    def prepare(self, point: Configuration) -> Configuration:
+        """Return the configuration over the sample. Its folder is `run.dir` with `-sample` at the end."""
+        self.wholes.append(point.config)
+        run, dataset = point.config["run"], point.config["dataset"]
+        sampled = {
+            "_target_": _SAMPLED,
+            "dataset": dataset,
+            "questions": self._questions,
+            "limit": run["limit"],
+            "strict": dataset.get("strict", False),
+        }
+        folder = f"{run['dir']}-sample" if run["dir"] else None
+        sampled_run = {**run, "dir": folder, "limit": None, "early_stopping": None}
+        return super().prepare(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
+
+
+@plain_dataclass(frozen=True)
+class Line:
+    """One figure of the estimate."""
+
+    what: str
+    projection: Projection | None
+    """None where an assumption is missing."""
+    known: str
+    """Its source: measured, counted or assumed."""
+    form: str = "{:,.0f}"
+
+
+def run(arguments: Arguments) -> Output:
+    """Run a sample of one configuration or of a sweep, and project what the whole run costs."""
+    own = [word for word in arguments.overrides if word.startswith(_OWN_SECTION)]
+    others = [word for word in arguments.overrides if word not in own]
+    plan: Plan = config.build("estimate", config.compose(own, name="estimate"))
+    sampling = Sampling(plan.questions, Console(stderr=True))
+    run_configurations(Arguments(words=arguments.words, overrides=others), sampling)
+    lines, basis = estimate(sampling, plan)
+    figures = {
+        "questions": _questions(sampling.wholes[0]),
+        "sampled": _sampled(sampling),
+        "figures": [
+            {"figure": line.what, **(asdict(line.projection) if line.projection else {}), "known": line.known}
+            for line in lines
+        ],
+    }
+    return Output(figures, [_table(lines, sampling)], [*basis, *_notes(sampling)])
+
+
+def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
+    """Return the figures of the whole run and what they rest on. Raises UserError when the sample has no calls."""
+    total = add_projections(list(_parts(sampling)))
+    simulated = _label(sampling)
+    tokens = total["prompt_tokens"] + total["completion_tokens"]
+    rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, plan.gpus))
+    serving = tokens.times(1 / rate / plan.gpus) if rate else None
+    engine = sampling.wholes[0]["engine"]
+    in_flight = engine["concurrency"] * engine.get("workers", 1)
+    waiting = total["busy_s"].times(1 / in_flight)
+    gpu_hours = serving.times(plan.gpus / 3600) if serving else None
+    price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
+    counted = "4 characters each" if simulated else "measured"
+    known = ("assumed rate" if plan.tokens_per_s_per_gpu else "measured rate") if rate else "rate is missing"
+    lines = [
+        Line("calls, each configuration alone", total["logical_calls"], "measured"),
+        Line("calls that are made", total["physical_calls"], "measured"),
+        Line("prompt tokens", total["prompt_tokens"], counted),
+        Line("completion tokens", total["completion_tokens"], counted),
+        Line("graph queries", total["kg_queries"], "measured"),
+        Line("GPU hours", gpu_hours, known, "{:,.2f}"),
+        *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour else []),
+        Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
+    ]
+    return lines, list(_basis(plan, rate, in_flight, simulated))
+
+
+def _basis(plan: Plan, rate: float | None, in_flight: int, simulated: str | None) -> Iterator[str]:
+    """Say what the figures are based on."""
+    if simulated:
+        yield "tokens are estimated at four characters each, without a tokenizer"
+    if rate is None:
+        yield "GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
+        return
+    source = "assumed" if plan.tokens_per_s_per_gpu else "measured under the load of the sample"
+    load = f"estimate.gpus={plan.gpus}, {in_flight:,} questions in flight"
+    yield f"rate: {rate:,.0f} tokens a second per GPU, {source}; {load}"
+
+
+def _parts(sampling: Sampling) -> Iterator[dict[str, Projection]]:
+    """Yield the totals over each set of questions that configurations share."""
+    wholes = iter(sampling.wholes)
+    for folder, summaries in sampling.batches:
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        of_batch = list(islice(wholes, len(summaries)))
+        for number, whole in enumerate(of_batch):
+            groups[config.canonical([whole["dataset"], whole["run"]["limit"]])].append(number)
+        for numbers in groups.values():
+            whole = of_batch[numbers[0]]
+            yield project(measure(folder, numbers), _questions(whole), config.build("evaluation", whole))
+
+
+def _questions(whole: Mapping[str, Any]) -> int:
+    """Count the questions of the whole run."""
+    examples = config.build("dataset", whole).examples(lambda _: None)
+    return sum(1 for _ in islice(examples, whole["run"]["limit"]))
+
+
+def _label(sampling: Sampling) -> str | None:
+    """Return the name of the simulation that answered the sample; None for a language model."""
+    return next((each.label for _, summaries in sampling.batches for each in summaries if each.label), None)
+
+
+def _measured_rate(sampling: Sampling, gpus: int) -> float:
+    """Return the tokens per second and GPU while the sample was answered."""
+    tokens = seconds = 0.0
+    for folder, summaries in sampling.batches:
+        made = dict(zip(MEASURES, measure(folder, range(len(summaries))).sum(axis=0), strict=True))
+        tokens += made["prompt_tokens"] + made["completion_tokens"]
+        times = folder.read_summary() or {}
+        seconds += times["wall_s"] - times["opening_s"]
+    if not tokens:
+        raise UserError("the sample made no call of its own: remove run.reuse, or give estimate.tokens_per_s_per_gpu")
+    return tokens / seconds / gpus
+
+
+def _sampled(sampling: Sampling) -> int:
+    return max(summary.questions for _, summaries in sampling.batches for summary in summaries)
+
+
+def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
+    whole = sampling.wholes[0]
+    confidence = config.build("evaluation", whole).confidence
+    table = plain_table(f"projected from {_sampled(sampling)} of {_questions(whole):,} questions")
+    table.add_column("of the whole run", no_wrap=True)
+    table.add_column("estimate", justify="right", no_wrap=True)
+    table.add_column(f"{100 * confidence:g} % interval", justify="right", no_wrap=True)
+    table.add_column("source", overflow="fold")
+    for line in lines:
+        if (one := line.projection) is None:
+            table.add_row(line.what, "–", "", Text(line.known))
+            continue
+        value, low, high = (line.form.format(each) for each in (one.value, one.low, one.high))
+        table.add_row(line.what, value, f"{low}–{high}", Text(line.known))
+    return table
+
+
+def _notes(sampling: Sampling) -> Iterator[str]:
+    if failed := sum(summary.failed for _, summaries in sampling.batches for summary in summaries):
+        yield f"{failed} of the sampled questions failed; what they cost until then is counted"
+    if label := _label(sampling):
+        yield f"answered by {label}: a language model makes other errors and writes replies of other lengths"
+    if sampling.wholes[0]["run"]["early_stopping"]:
+        yield "run.early_stopping drops configurations: this is the cost if none is dropped"
+    folders = ",".join(str(folder.path) for folder, _ in sampling.batches)
+    yield f"the calls of the sample need not be made again: add run.reuse=[{folders}]"

@@ -1,0 +1,158 @@
+"""`kgqa graph load`: convert and load the graph of a dataset. `kgqa graph serve`: start local Virtuoso replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output
+from pipeline.datasets.interface import Dataset
+from pipeline.engine.rejections import Rejections
+from pipeline.errors import UserError
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.kg.load import Summary, Target, load_graph
+from pipeline.kg.sparql import SparqlGraph
+from pipeline.kg.virtuoso import DATABASE_FILE, VirtuosoConfig, VirtuosoServer, build_database, replicas
+from pipeline.rdf_terms import Terms
+
+CONTENTS_FILE = "contents.txt"
+"""Says what was loaded into a database folder."""
+
+
+def load(arguments: Arguments) -> Output:
+    """Convert and load the graph of a dataset, and count what is in it."""
+    composed = arguments.compose()
+    dataset: Dataset = config.build("dataset", composed)
+    target: Target = composed["target"]
+    if target not in get_args(Target):
+        raise UserError(f"target={target} is wrong: input should be one of {', '.join(get_args(Target))}")
+    output = Path(composed["output"]) if composed["output"] else None
+    notes = _load(composed, dataset, target, output, rejected=Path(f"{output or dataset.name}.rejected.jsonl"))
+    if target == "oxigraph":
+        notes.append(_fingerprint(EmbeddedGraph(store=output, **_id_format(composed))))
+    elif target == "virtuoso":
+        notes.append(_fingerprint(config.build("kg", composed)))
+    return Output(notes=notes)
+
+
+def serve(arguments: Arguments) -> None:
+    """Start the replicas, print their endpoints, and stop them on Ctrl-C or SIGTERM."""
+    composed = arguments.compose()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    dataset: Dataset = config.build("dataset", composed)
+    server: VirtuosoConfig = config.build("server", composed)
+    count = composed["replicas"]
+    if not isinstance(count, int) or count < 1:
+        raise UserError(f"replicas={count} is wrong: input should be a number from 1 on")
+    database = Path(composed["database"] or f"graphs/{dataset.name}-{_digest(composed['dataset'])}")
+    if not (database / DATABASE_FILE).is_file():
+        _build(composed, dataset, database, server)
+    contents = database / CONTENTS_FILE
+    print(f"{database}:\n{contents.read_text(encoding='utf-8') if contents.is_file() else 'loaded elsewhere'}")
+    try:
+        with replicas(database, count, database, server) as servers:
+            endpoints = [server.endpoint for server in servers]
+            snapshot = composed["kg"].get("snapshot")
+            graph = SparqlGraph(endpoints=tuple(endpoints), snapshot=snapshot, **_id_format(composed))
+            print(_fingerprint(graph))
+            print(f"kg=sparql kg.endpoints=[{','.join(endpoints)}]", flush=True)
+            print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
+            _report_ended(servers)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+
+
+def _load(
+    composed: Mapping[str, Any], dataset: Dataset, target: Target, output: Path | None, *, rejected: Path
+) -> list[str]:
+    """Load the graph, and return lines that say what is in it."""
+    with Rejections(rejected, strict=composed["dataset"]["strict"]) as rejections, _progress(dataset.name) as tick:
+        summary = load_graph(
+            dataset,
+            target,
+            output,
+            endpoints=composed["kg"].get("endpoints") or (),
+            terms=Terms(**_id_format(composed)),
+            reject=rejections.add,
+            tick=tick,
+        )
+    return [*_describe(summary), *rejections.remarks()]
+
+
+def _build(composed: Mapping[str, Any], dataset: Dataset, database: Path, server: VirtuosoConfig) -> None:
+    """Load the dataset into the database folder, through a temporary N-Triples file next to it."""
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=database.parent, prefix=f".{database.name}-") as folder:
+        file = Path(folder, "graph.nt")
+        contents = _load(composed, dataset, "ntriples", file, rejected=Path(f"{database}.rejected.jsonl"))
+        with Console(stderr=True).status("loading into Virtuoso …"):
+            build_database([file], database, server)
+    (database / CONTENTS_FILE).write_text("\n".join(contents), encoding="utf-8")
+
+
+def _report_ended(servers: Sequence[VirtuosoServer]) -> None:
+    """Wait until interrupted, and report servers that end by themselves."""
+    running = list(servers)
+    while True:
+        for server in [server for server in running if not server.running]:
+            print(f"the replica at {server.endpoint} ended; see {server.folder / 'server.log'}", file=sys.stderr)
+            running.remove(server)
+        time.sleep(1)
+
+
+def _id_format(composed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys by which the chosen graph backend reads ids and relations: they are written the same way."""
+    return {key: composed["kg"][key] for key in ("namespace", "opaque_ids") if key in composed["kg"]}
+
+
+def _fingerprint(graph: KnowledgeGraph) -> str:
+    """Open the graph, which also tests it, and return a line with its fingerprint."""
+
+    async def opened() -> str:
+        async with graph:
+            return graph.fingerprint
+
+    return f"fingerprint {asyncio.run(opened())}"
+
+
+def _digest(dataset: Mapping[str, Any]) -> str:
+    """Return a short hash, so that each graph gets a folder of its own."""
+    return hashlib.blake2b(config.canonical(dataset).encode(), digest_size=4).hexdigest()
+
+
+def _describe(summary: Summary) -> list[str]:
+    return [
+        f"{summary.triples!s:>14} triples ({summary.read:,} read, {summary.rejected:,} rejected)",
+        f"{summary.entities!s:>14} entities",
+        f"{summary.relations!s:>14} relations",
+        f"{summary.literals!s:>14} literals",
+    ]
+
+
+class _Rate(ProgressColumn):
+    """Shows the triples so far, in total and per second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.completed:,.0f} triples, {task.speed or 0:,.0f}/s")
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int], None]]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), _Rate(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield partial(progress.advance, progress.add_task(name, total=None))

@@ -1,0 +1,29 @@
+"""`kgqa init-model`: write a small Llama with random weights, for tests and smoke runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output
+from pipeline.errors import UserError
+
+
+def run(arguments: Arguments) -> Output:
+    """Create the Llama that the configuration describes, and write it."""
+    from pipeline.engine.rejections import Rejections
+    from pipeline.training.llama import make_llama
+    from pipeline.training.sft.texts import read_texts
+
+    composed = arguments.compose()
+    output = Path(composed["output"])
+    if output.exists():
+        raise UserError(f"{output} already exists: give another output=")
+    dataset = config.build("dataset", composed)
+    with Rejections(Path(f"{output}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
+        texts = (part for text in read_texts(map(Path, composed["texts"])) for part in text.parts)
+        made = make_llama(dataset, rejections.add, config.build("shape", composed), composed["seed"], texts)
+    made.save(output)
+    return Output(
+        notes=[f"{output}: a Llama of {made.model.num_parameters():,} weights and {len(made.tokenizer):,} tokens"]
+    )

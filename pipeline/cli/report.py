@@ -1,0 +1,25 @@
+"""`kgqa report`: the configurations of runs on one HTML page that needs nothing but a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.cli.common import Arguments, Output
+from pipeline.errors import StorageError, UserError
+from pipeline.report.page import report
+from pipeline.traces.storage import storage_path, write_whole
+
+_NAME = "report.html"
+
+
+def run(arguments: Arguments) -> Output:
+    """Write the report of the run folders, and print its path."""
+    output = arguments.compose()["output"]
+    runs = list(dict.fromkeys(map(storage_path, arguments.words)))
+    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else Path()) / _NAME
+    page = report(runs)
+    try:
+        write_whole(file, page.encode())
+    except StorageError as error:
+        raise UserError(f"output={error}") from None
+    return Output(notes=[str(file)])

@@ -1,0 +1,106 @@
+"""`kgqa reproduce`: every row of the papers' tables that has a preset, our numbers next to the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+from rich.console import Console
+
+from pipeline import config
+from pipeline.cli import build_references
+from pipeline.cli.common import Arguments, Output, run_notes
+from pipeline.engine.run import compose_configurations, execute, run_dir
+from pipeline.errors import UserError
+from pipeline.papers.reproduction import (
+    HEADINGS,
+    ReproducedFigure,
+    by_table,
+    cells,
+    circumstances,
+    labels_of,
+    plan_figures,
+    reproduce,
+    rich_table,
+)
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import write_whole
+
+_OWN_SECTIONS = ("scale", "reproduce")
+"""Sections of `conf/reproduce.yaml` that the configuration of a run does not have."""
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Plan:
+    """The `reproduce` section of the configuration."""
+
+    scale: Literal["smoke", "full"]
+    seeds: tuple[int, ...] = Field(min_length=1)
+    datasets: Mapping[str, tuple[str, ...] | None]
+    stand_in: tuple[str, ...]
+
+    def overrides(self) -> dict[str, tuple[str, ...] | None]:
+        """Return the overrides that choose each dataset; None for one that is left out."""
+        missing = self.stand_in if self.scale == "smoke" else None
+        return {name: missing if words is None else words for name, words in self.datasets.items()}
+
+
+def run(arguments: Arguments) -> Output:
+    """Run all rows as one run, and write the published tables with our numbers into the run folder."""
+    plan: Plan = config.build("reproduce", arguments.compose())
+    common = [word for word in arguments.overrides if _section(word) not in _OWN_SECTIONS]
+    stood_in = [name for name, words in plan.datasets.items() if words is None and plan.scale == "smoke"]
+    datasets = {**plan.overrides(), **_with_references(plan, stood_in, common)}
+    planned = plan_figures(datasets, plan.seeds, common, substituted=stood_in)
+    overrides = list(dict.fromkeys(words for each in planned for words in each.configurations))
+    if not overrides:
+        raise UserError("no dataset is available: name one in reproduce.datasets, or use scale=smoke")
+    progress = Console(stderr=True)
+    configurations = compose_configurations(overrides, progress)
+    summaries = execute(configurations, progress)
+    folder = RunFolder(run_dir(configurations))
+    found = reproduce(planned, folder, overrides, config.build("evaluation", configurations[0].config))
+    differing = circumstances(planned, summaries, folder.read_run() or {}, overrides)
+    sections = list(by_table(found, labels_of(summaries)))
+    figures = {"circumstances": differing, "figures": [line.to_dict() for _, lines in sections for line in lines]}
+    _write(folder, sections, figures)
+    written = f"{folder.path / 'reproduction.md'} and .json hold these tables"
+    tables = [rich_table(title, lines) for title, lines in sections]
+    return Output({"run": str(folder.path), **figures}, tables, [*run_notes(folder, summaries), *differing, written])
+
+
+def _section(override: str) -> str:
+    return override.lstrip("+").partition("=")[0].partition(".")[0]
+
+
+def _with_references(plan: Plan, stood_in: Sequence[str], common: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the overrides of the stand-in with references for SRP, built if they do not exist yet."""
+    named = any(word.startswith("retrieval.reference_base=") for word in (*common, *plan.stand_in))
+    if named or not stood_in:
+        return {}
+    file = Path("references", "stand-in.jsonl").absolute()
+    if not file.exists():
+        choice = [word for word in plan.stand_in if word.startswith("dataset")]
+        build_references.run(Arguments("build_references", overrides=[*choice, f"references.output={file}"]))
+    return dict.fromkeys(stood_in, (*plan.stand_in, f"retrieval.reference_base={file}"))
+
+
+def _write(
+    folder: RunFolder, sections: Sequence[tuple[str, Sequence[ReproducedFigure]]], figures: Mapping[str, Any]
+) -> None:
+    """Write `reproduction.md` for readers and `reproduction.json` for scripts."""
+    text = ["# The papers' tables, and ours\n", *(f"- {line}" for line in figures["circumstances"]), ""]
+    for title, lines in sections:
+        text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
+        text += [*(_line(cells(line)) for line in lines), ""]
+    write_whole(folder.path / "reproduction.md", "\n".join(text).encode())
+    document = orjson.dumps(figures, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    write_whole(folder.path / "reproduction.json", document)
+
+
+def _line(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |"

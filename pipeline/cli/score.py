@@ -1,0 +1,68 @@
+"""`kgqa score`: recompute every metric from a run's traces, or score a file of predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output, run_output, score_tables
+from pipeline.datasets.interface import Dataset
+from pipeline.engine.rejections import Rejections
+from pipeline.engine.summary import rescore_run
+from pipeline.errors import UserError
+from pipeline.evaluation.predictions import read_predictions, score_predictions
+from pipeline.evaluation.summary import ConfigurationSummary, aggregate, tally
+from pipeline.papers.paper_rules import compare_rules, rules_table
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import storage_path
+
+
+def run(arguments: Arguments) -> Output:
+    """Score a run folder or a file of predictions."""
+    if arguments.words:
+        if len(arguments.words) > 1:
+            raise UserError(f"{' and '.join(arguments.words)}: name one run folder")
+        folder = RunFolder(storage_path(arguments.words[0]))
+        return run_output(folder, rescore(folder, arguments.overrides))
+    composed = _compose(arguments.overrides)
+    if not composed["predictions"]:
+        raise UserError("name a run folder or a file of predictions: kgqa score RUN, or kgqa score predictions=FILE")
+    return _score_predictions(composed)
+
+
+def _compose(overrides: Sequence[str]) -> dict[str, Any]:
+    composed = config.compose(overrides, name="score")
+    config.check(composed, ("dataset", "evaluation"))
+    return composed
+
+
+def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSummary]:
+    """Score a run with the evaluation that it had, changed by the overrides."""
+    run = folder.read_run()
+    if run is None:
+        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    own = config.flatten({"evaluation": run["points"][0]["config"]["evaluation"]})
+    composed = _compose([*(f"{key}={json.dumps(value)}" for key, value in own), *overrides])
+    return rescore_run(folder, config.build("evaluation", composed))
+
+
+def _score_predictions(composed: dict[str, Any]) -> Output:
+    file = Path(composed["predictions"])
+    dataset: Dataset = config.build("dataset", composed)
+    evaluation = config.build("evaluation", composed)
+    with Rejections(file.with_name(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
+        predictions = read_predictions(file, rejections.add)
+        examples = dataset.examples(rejections.add)
+        scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, scoring=evaluation)
+    summaries = aggregate(tally([scored.frame]), scoring=evaluation)
+    means = compare_rules(scored.lines) if composed["peers"] else []
+    rules = [
+        {"system": each.rule.system, "metric": each.rule.metric, "mean": each.mean, "counted": each.questions}
+        for each in means
+    ]
+    figures = {"points": [summary.to_dict() for summary in summaries], "rules": rules, "rejected": rejections.count}
+    tables = [*score_tables(summaries), *([rules_table(means)] if means else [])]
+    return Output(figures, tables, [*scored.remarks(), *rejections.remarks()])

@@ -1,0 +1,107 @@
+"""`kgqa sweep`: a Hydra multirun whose configurations are evaluated together, question by question."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.engine.sweep import Sweep
+from pipeline.errors import UserError
+from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
+from pipeline.evaluation.table import sweep_table
+
+
+def run(arguments: Arguments) -> Output:
+    """Run every configuration described by lists of values, ranges, the keys of a sweeper, or a file."""
+    sweep = Sweep(Console(stderr=True))
+    run_configurations(arguments, sweep)
+    summaries = [summary for _, batch in sweep.batches for summary in batch]
+    runs = [run_figures(folder) for folder, _ in sweep.batches]
+    logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
+    notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
+    notes += [_best(summaries)] if len(summaries) > 1 else []
+    notes.append(f"{len(summaries)} configurations: {logical:,} calls if each had run alone, {physical:,} made")
+    figures = {"runs": runs, "logical_llm_calls": logical, "physical_llm_calls": physical}
+    return Output(figures, [sweep_table(summaries)], notes)
+
+
+def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
+    """Pass the configurations that the arguments describe to `sweep`, in one batch or several. Raises UserError."""
+    if len(arguments.words) > 1:
+        raise UserError(f"{' and '.join(arguments.words)}: name one file of configurations, one per line")
+    if arguments.words:
+        sweep.run([[*arguments.overrides, *words] for words in _read_file(Path(arguments.words[0]))])
+    else:
+        _multirun(arguments.overrides, sweep)
+
+
+def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
+    """Let Hydra's sweeper choose the configurations, and our launcher run them."""
+    quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+    with (
+        tempfile.TemporaryDirectory() as scratch,  # for the files of the basic sweeper; run.yaml has all they say
+        hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"),
+    ):
+        words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
+        running = GlobalHydra.instance().hydra
+        assert running is not None
+        try:
+            running.multirun("config", sweep, words, with_log_configuration=False)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise _wrong_override(overrides) or UserError(str(error).splitlines()[0]) from None
+
+
+def _seeded(overrides: Sequence[str]) -> list[str]:
+    """Add a seed to an Optuna search without one: a resumed search has to ask for the same configurations."""
+    searches = "hydra/sweeper=optuna" in overrides and not any("hydra.sweeper.sampler" in word for word in overrides)
+    own_sampler = any(word.startswith("hydra/sweeper/sampler=") for word in overrides)
+    return [*(["hydra.sweeper.sampler.seed=0"] if searches and not own_sampler else []), *overrides]
+
+
+def _wrong_override(overrides: Sequence[str]) -> UserError | None:
+    """Return the error of the first override that is wrong by itself: `config` explains it better than Hydra."""
+    words = [word for word in overrides if not word.startswith("hydra.")]
+    lists = {word: word.partition("=")[2].split(",") for word in words if not set("([{'") & set(word)}
+    firsts = {word: f"{word.partition('=')[0]}={values[0]}" for word, values in lists.items()}
+    for word, values in lists.items():
+        others = [firsts.get(other, other) for other in words if other != word and "(" not in other]
+        for value in values:
+            try:
+                config.compose([*others, f"{word.partition('=')[0]}={value}"])
+            except UserError as error:
+                return error
+    return None
+
+
+def _read_file(path: Path) -> Iterator[list[str]]:
+    """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as a file of configurations: {error}") from None
+    try:
+        configurations = [words for line in lines if (words := shlex.split(line, comments=True))]
+    except ValueError as error:
+        raise UserError(f"{path} is not a file of configurations, one command line each: {error}") from None
+    if not configurations:
+        raise UserError(f"{path} holds no configuration: write one per line, as on the command line")
+    return iter(configurations)
+
+
+def _best(summaries: Sequence[ConfigurationSummary]) -> str:
+    """Name the configuration with the highest Hits@1 by the overrides that only it has."""
+    own = differing_overrides([summary.overrides for summary in summaries])
+    hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
+    best = hits.index(max(hits))
+    words = [word for word in own[best] if not word.startswith("run.")]
+    return f"highest Hits@1: configuration {summaries[best].number}, {summaries[best].method} {' '.join(words)}"

@@ -1,0 +1,82 @@
+"""`kgqa train …`: train a Llama on collected texts, with Ray Train."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.cli.common import Arguments, Output
+from pipeline.cli.train_bundled_model import prepare, stages
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from pipeline.training.sft.job import Record
+
+_SHOWN = ("loss", "eval_loss", "eval_accuracy")
+
+
+def run(arguments: Arguments) -> Output:
+    """Train the model that the configuration describes, or continue, and write it."""
+    return Output(notes=[_train(arguments.compose())])
+
+
+def bundled_model(arguments: Arguments) -> Output:
+    """Collect the texts of the bundled model and train it from scratch, or resume either."""
+    composed = arguments.compose()
+    prepare(composed)
+    *first, last = stages(composed)
+    missing = [stage for stage in first if not Path(stage["output"]).exists()]
+    return Output(notes=[_train(stage) for stage in (*missing, last)])
+
+
+def _train(settings: Mapping[str, Any]) -> str:
+    """Train, write the model, and return a sentence that describes it."""
+    output = Path(settings["output"])
+    if output.exists():
+        raise UserError(f"{output} already exists: give another output=")
+    sft_config, workers = config.build("recipe", settings), config.build("workers", settings)
+    given = settings["texts"]
+    texts = tuple(Path(file).resolve() for file in ([given] if isinstance(given, str) else given))
+    from pipeline.training.sft.job import fine_tune
+    from pipeline.training.sft.worker import Task
+
+    model = settings["model"]
+    model = str(Path(model).resolve()) if Path(model).exists() else model  # workers have a folder of their own
+    task = Task(model, texts, sft_config, sft_config.texts_per_device(workers.count), workers.gpus, workers.sharded)
+    made = fine_tune(task, workers, Path(settings["storage"]), Curve(Console(stderr=True)))
+    made.save(output, sft_config.weights)
+    return f"{output}: a Llama of {made.model.num_parameters():,} weights, its curves in {settings['storage']}"
+
+
+class Curve:
+    """Prints a line for each log record, with the remaining time."""
+
+    def __init__(self, console: Console) -> None:
+        """Print to `console`."""
+        self._console = console
+        self._begun: tuple[float, float] | None = None
+
+    def __call__(self, record: Record, steps: int) -> None:
+        """Print a record; `steps` is the number of the last step."""
+        if "texts" in record:
+            self._console.print(_text_counts(record), highlight=False)
+            return
+        step, now = record["step"], time.monotonic()
+        first_step, first = self._begun = self._begun or (step, now)
+        figures = [f"{name.replace('_', ' ')} {record[name]:.4g}" for name in _SHOWN if name in record]
+        if not figures:
+            return
+        if first_step < step < steps:
+            figures.append(f"{(now - first) / (step - first_step) * (steps - step) / 60:.0f} min left")
+        self._console.print(" · ".join([f"step {step:,}/{steps:,}", *figures]), highlight=False)
+
+
+def _text_counts(record: Record) -> str:
+    """Return how many texts there are and how many are left out."""
+    too_long = f", {record['left_out']:,.0f} left out as longer than recipe.max_tokens" if record["left_out"] else ""
+    return f"{record['texts']:,.0f} texts{too_long}"

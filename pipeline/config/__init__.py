@@ -1,0 +1,28 @@
+"""Configuration: composed by Hydra, checked with one clear sentence per mistake, and built into components.
+
+A resolved configuration is a plain nested dictionary. Each section with a `_target_` builds one component; its other
+keys are the component's arguments. `run.yaml` holds the resolved configuration, so a saved run is a command.
+"""
+
+from pipeline.config.composition import compose, conf_dir, describe
+from pipeline.config.construction import build, build_whole, check
+from pipeline.config.identity import canonical, computation, computed, digest, drift
+from pipeline.config.keys import SECTIONS, flatten, models, prompt_styles
+
+__all__ = [
+    "SECTIONS",
+    "build",
+    "build_whole",
+    "canonical",
+    "check",
+    "compose",
+    "computation",
+    "computed",
+    "conf_dir",
+    "describe",
+    "digest",
+    "drift",
+    "flatten",
+    "models",
+    "prompt_styles",
+]

@@ -1,0 +1,151 @@
+"""Composes a configuration with Hydra, describes it for `--help`, and explains what is wrong with an override."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import (
+    ConfigCompositionException,
+    HydraException,
+    MissingConfigException,
+    OverrideParseException,
+)
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+
+from pipeline.config import key_docs
+from pipeline.config.keys import flatten
+from pipeline.errors import UserError, nearest
+from pipeline.renames import current_config, current_override
+
+_HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
+"""What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+OmegaConf.register_new_resolver("max", lambda *values: max(values), replace=True)
+OmegaConf.register_new_resolver("if_null", lambda value, then, other: then if value is None else other, replace=True)
+
+
+def conf_dir() -> Path:
+    """Return the folder of configuration groups: inside an installed package, or next to it in a checkout."""
+    packaged = _PACKAGE / "conf"
+    return packaged if packaged.is_dir() else _PACKAGE.parent / "conf"
+
+
+def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]:
+    """Compose and resolve a configuration. Raises UserError for an unknown key, a wrong choice or a missing value."""
+    composed, choices = _composed(overrides, name)
+    if missing := sorted(key for key, value in flatten(_plain(composed)) if value == "???"):
+        raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
+    try:
+        return {**current_config(_plain(composed, resolve=True)), "choices": choices}
+    except OmegaConfBaseException as error:
+        raise UserError(_explain(error, overrides, name)) from None
+
+
+def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
+    """Return the text of `--help`: groups with their choices, and every key with its value and its meaning."""
+    composed, chosen = _composed(overrides, name)
+    return key_docs.help_text(_plain(composed), chosen, name, key_docs.search_path(conf_dir(), overrides))
+
+
+def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
+    """Compose without resolving, and return the choice of each group too. Raises UserError."""
+    overrides = [current_override(word)[0] for word in overrides]
+    try:
+        return _compose_by_hydra(overrides, name)
+    except _HYDRA_ERRORS as error:
+        raise UserError(_explain(error, overrides, name)) from None
+
+
+def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
+    """Compose as `_composed` does. Raises `_HYDRA_ERRORS`."""
+    with _initialized_hydra():
+        composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
+    with open_dict(composed):
+        choices = composed.pop("hydra").runtime.choices.items()
+    return composed, {str(group): str(choice) for group, choice in choices if "/" not in str(group)}
+
+
+@contextmanager
+def _initialized_hydra() -> Iterator[None]:
+    """Initialize Hydra with our configuration files, unless a sweeper that calls us has done so."""
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield
+
+
+def _plain(composed: DictConfig, *, resolve: bool = False) -> dict[str, Any]:
+    plain = OmegaConf.to_container(composed, resolve=resolve)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
+    reason = str(error).splitlines()[0]
+    match error:
+        case MissingConfigException():
+            return _unknown_choice(error)
+        case OverrideParseException():
+            return f"'{error.override}' is not of the form key=value (with special characters, 'key=\"value\"')"
+        case ConfigCompositionException() if "Ambiguous value" in reason:
+            return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
+        case ConfigCompositionException():
+            return _unknown_key(overrides, name) or reason
+        case InterpolationResolutionError():
+            return f"{error.full_key}={error.child_node} cannot be resolved ({reason}): set {error.full_key}"
+    return reason
+
+
+def _unknown_choice(error: MissingConfigException) -> str:
+    missing = (error.missing_cfg_file or "").removesuffix(".yaml")
+    group, _, choice = missing.rpartition("/")
+    options = sorted(error.options or [])
+    return f"there is no {group}={choice}.{nearest(choice, options)} Known: {', '.join(options)}"
+
+
+def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
+    """Return a sentence about the first override without a key under the same group choices; None if all have one."""
+    search = [word for word in overrides if word.startswith("hydra.searchpath")]
+    try:
+        _, groups = _compose_by_hydra(search, name)
+        composed, _ = _compose_by_hydra(
+            [*search, *(word for word in overrides if word.partition("=")[0] in groups)], name
+        )
+    except _HYDRA_ERRORS:  # a choice or the search path is wrong, not a key
+        return None
+    known = [key for key, _ in flatten(_plain(composed))]
+    sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}
+    for word in overrides:
+        key = word.partition("=")[0].lstrip("+~")
+        if key not in groups and key not in known and key not in sections and not key.startswith("hydra."):
+            return _missing_group(key, groups) or f"unknown key '{key}'.{_suggestion(key, [*known, *groups])}"
+    return None
+
+
+def _missing_group(key: str, groups: Collection[str]) -> str | None:
+    """Return a sentence for a key whose group only other commands have; None for any other key."""
+    group = key.partition(".")[0]
+    if group in groups or not (conf_dir() / group).is_dir():
+        return None
+    return f"this command has no group '{group}'. It has {', '.join(sorted(groups)) or 'none'}."
+
+
+def _suggestion(key: str, known: Sequence[str]) -> str:
+    """Say where a key is: in another choice of its group, in a section that was not named, or spelled differently."""
+    group, _, rest = key.partition(".")
+    others = sorted((conf_dir() / group).glob("*.yaml")) if rest else []
+    owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(yaml.safe_load(file.read_text())))]
+    if owners:
+        return f" It is a key of {' and of '.join(owners)}."
+    endings = [full for full in known if full.endswith(f".{key}")]
+    return f" Did you mean '{endings[0]}'?" if endings else nearest(key, known)

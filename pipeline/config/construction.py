@@ -1,0 +1,122 @@
+"""Builds the components of a configuration, and names the key of each wrong value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pipeline.config.keys import RUNNER_KEYS, SECTIONS, ModelKeys, llm_by_role
+from pipeline.errors import UserError
+from pipeline.renames import current_target
+
+
+def build(section: str, config: Mapping[str, Any]) -> Any:
+    """Build the component of a section. Raises UserError naming the key whose value is wrong."""
+    return _construct(config[section], section, section)
+
+
+def build_whole(config: Mapping[str, Any]) -> Any:
+    """Build the component of a configuration without sections. Raises UserError like `build`."""
+    return _construct({key: value for key, value in config.items() if key != "choices"}, "", "")
+
+
+def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None:
+    """Try every value before anything is opened or written. Raises UserError naming the first key that is wrong."""
+    for section in sections:
+        keys = config.get(section)
+        if not isinstance(keys, Mapping):
+            raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
+        if section in RUNNER_KEYS:
+            try:
+                RUNNER_KEYS[section].model_validate(dict(keys))
+            except ValidationError as error:
+                raise UserError(_wrong_value(error, section, keys)) from None
+        if section not in ("run", "engine"):
+            build(section, config)
+    if "llm" in sections:
+        _check_roles(config["llm"])
+
+
+def import_target(name: str) -> Any:
+    """Import what a `_target_` names, under its name of today.
+
+    Raises ImportError, AttributeError, SyntaxError or ValueError.
+    """
+    module, _, attribute = current_target(name).rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def _check_roles(llm: Mapping[str, Any]) -> None:
+    """Raise UserError naming the first key of a role that is wrong."""
+    for role, keys in llm_by_role(llm).items():
+        if role is None:
+            continue
+        path = f"llm.roles.{role}"
+        try:
+            ModelKeys.model_validate(keys)
+        except ValidationError as error:
+            raise UserError(_wrong_value(error, path, keys)) from None
+        _construct(keys, "llm", path)
+
+
+def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
+    """Import the `_target_` and call it with the section's keys, nested components first."""
+    if "_target_" not in section:
+        raise UserError(f"{path}._target_ must be given: the class that the section configures")
+    skipped = ("_target_", *(RUNNER_KEYS[kind].model_fields if kind in RUNNER_KEYS else ()))
+    arguments = {
+        key: _construct(value, key, f"{path}.{key}") if isinstance(value, Mapping) and "_target_" in value else value
+        for key, value in section.items()
+        if key not in skipped
+    }
+    name = str(section["_target_"])
+    try:
+        target = import_target(name)
+    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
+        raise UserError(f"{path}._target_={name} cannot be imported: {error}") from None
+    try:
+        return target(**arguments)
+    except ValidationError as error:
+        raise UserError(_wrong_value(error, path, arguments)) from None
+    except TypeError as error:
+        raise UserError(f"the keys of {path} are not those of its _target_ {name}: {error}") from None
+
+
+def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) -> str:
+    """Return the sentence about the first wrong key."""
+    first = error.errors()[0]
+    key = _dotted_key(first, path, given)
+    match first["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            return f"unknown key '{key}'."
+        case "missing" | "missing_argument" | "missing_keyword_only_argument":
+            key = ".".join(filter(None, [path, *map(str, first["loc"])]))
+            return f"{key} must be given, as in {key}=…"
+    expected = [_expected(each, key) for each in error.errors() if _dotted_key(each, path, given) == key]
+    either = " or ".join([expected[0], *(each.removeprefix("input should be ") for each in expected[1:])])
+    return f"{key}={first['input']!r} is wrong: {either}"
+
+
+def _dotted_key(error: ErrorDetails, path: str, given: Any) -> str:
+    """Return the key of a wrong value. Parts of its location that are not in `given` name members of unions."""
+    parts = [path] if path else []
+    for part in error["loc"]:
+        try:
+            given = given[part]
+        except (LookupError, TypeError):
+            continue
+        parts.append(str(part))
+    return ".".join(parts)
+
+
+def _expected(error: ErrorDetails, key: str) -> str:
+    match error["type"]:
+        case "bool_type" | "bool_parsing":
+            return "input should be true or false"
+        case "list_type" | "tuple_type":
+            return f"input should be a list, written {key}=[a,b]"
+    return error["msg"][0].lower() + error["msg"][1:]

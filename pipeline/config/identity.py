@@ -1,0 +1,93 @@
+"""The identity of a configuration: the keys that decide its results, apart from where and how fast it runs.
+
+Each key says itself that it is one of the others: its annotation holds the marker `RUNTIME_ONLY`, in the class that
+the `_target_` of the section names, or in the runner's own keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, get_origin, get_type_hints
+
+from pipeline.config.construction import import_target
+from pipeline.config.keys import RUNNER_KEYS, SECTIONS, MethodKeys, flatten
+from pipeline.types import RUNTIME_ONLY
+
+
+def canonical(value: object) -> str:
+    """Return one text per value, whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def digest(*configs: Mapping[str, Any]) -> str:
+    """Return a short hash of the results that configurations compute together, wherever they run."""
+    texts = "\n".join(canonical(computed(config)) for config in configs)
+    return hashlib.blake2b(texts.encode(), digest_size=4).hexdigest()
+
+
+def computation(config: Mapping[str, Any]) -> str:
+    """Return one text for all configurations that differ only in the name of their method."""
+    axes = {"name", *MethodKeys.model_fields}  # a method's own keys interpolate from the axes
+    method = {key: value for key, value in config["method"].items() if key not in axes}
+    others = (config[section] for section in SECTIONS if section not in ("run", "engine", "method"))
+    return canonical([method, *others, config["run"]["seed"], config["run"]["limit"]])
+
+
+def computed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the leaves that decide the results of a configuration, by dotted key."""
+    deciding = {
+        section: _deciding(keys, section) if isinstance(keys, Mapping) else keys
+        for section, keys in config.items()
+        if section != "choices"  # the names of files whose contents are in the sections
+    }
+    return dict(flatten(deciding))
+
+
+def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return `key: old → new` for each key that makes the results of two configurations differ.
+
+    A key that only one of them has is no drift if it is null or empty: the key is newer than the other configuration.
+    """
+    before, after = computed(old), computed(new)
+    pairs = {key: (before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())}
+    return [f"{key}: {a} → {b}" for key, (a, b) in pairs.items() if a != b and not (_is_empty(a) and _is_empty(b))]
+
+
+def _deciding(section: Mapping[str, Any], kind: str, target: str = "") -> dict[str, Any]:
+    """Return a section without its runtime-only keys; `target` is its class where the section does not name it."""
+    target = str(section.get("_target_", target))
+    dropped = _runtime_only(target) | _marked(RUNNER_KEYS.get(kind))
+    deciding = {key: value for key, value in section.items() if key not in dropped}
+    for key, value in deciding.items():
+        if isinstance(value, Mapping) and "_target_" in value:
+            deciding[key] = _deciding(value, key)
+    if kind == "llm" and section.get("roles"):
+        deciding["roles"] = {role: _deciding(keys, "llm", target) for role, keys in section["roles"].items()}
+    return deciding
+
+
+def _is_empty(value: object) -> bool:
+    return value in (None, [], {})
+
+
+@cache
+def _runtime_only(target: str) -> frozenset[str]:
+    """Return the runtime-only keys of a class; none for a class that cannot be imported."""
+    try:
+        return _marked(import_target(target))
+    except (ImportError, AttributeError, SyntaxError, ValueError):
+        return frozenset()
+
+
+def _marked(owner: Any) -> frozenset[str]:
+    """Return the fields of a class whose annotation holds `RUNTIME_ONLY`."""
+    try:
+        hints = get_type_hints(owner, include_extras=True).items()
+    except (TypeError, NameError):  # not a class, or a user's class with annotations for type checkers alone
+        return frozenset()
+    return frozenset(
+        name for name, hint in hints if get_origin(hint) is Annotated and RUNTIME_ONLY in hint.__metadata__
+    )

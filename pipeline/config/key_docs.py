@@ -1,0 +1,193 @@
+"""Reads what each configuration key means from the comments in `conf/`, for `--help` and the reference pages.
+
+The comment lines directly above a key explain it; a short explanation may also follow its value on the same line. The
+first comment of a file says what the file configures.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REQUIRED = "???"
+"""The default of a key that must be given."""
+TARGET_MEANING = "The Python class that the other keys of this section configure."
+
+_INDENT = " " * 6
+_COLUMN = 16
+"""Width of the column of choices; longer names push their sentence to the right."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDoc:
+    """One configuration key with its default and its meaning."""
+
+    group: str | None
+    """The configuration group, as in `kg`; None for the keys of a command's own file."""
+    choice: str
+    """The name of the file that defines the key, as in `kg=sparql`."""
+    key: str
+    """Dotted, as on the command line: `kg.endpoints`."""
+    default: str | None
+    """As the file writes it; `???` when it must be given; None for a section, which has keys of its own."""
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One configuration file with the meaning of each key."""
+
+    summary: str
+    """The first comment of the file."""
+    keys: Sequence[KeyDoc]
+    groups: Mapping[str, str]
+    """The meaning of each group that its defaults list names."""
+    parents: Sequence[str]
+    """Files of the same folder that it extends."""
+
+    @property
+    def first_sentence(self) -> str:
+        """The first sentence of the summary."""
+        return re.split(r"(?<=\.)\s+(?=[A-Z`])", self.summary, maxsplit=1)[0]
+
+
+def read_file(path: Path, group: str | None = None) -> ConfigFile:
+    """Read the keys of a file. `group` is the configuration group of its folder."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    root = yaml.compose(text)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    prefix = f"{group}." if group and "# @package _global_" not in lines else ""
+    entries = [entry for key, value in pairs if key.value == "defaults" for entry in value.value]
+    named = [(entry, entry.value[0][0].value) for entry in entries if isinstance(entry, yaml.MappingNode)]
+    return ConfigFile(
+        summary=_summary(lines),
+        keys=[
+            KeyDoc(group, path.stem, prefix + key, default, meaning)
+            for key, default, meaning in _explained(pairs, text, lines)
+            if key.partition(".")[0] != "defaults"
+        ],
+        groups={name: _comment_above(lines, entry.start_mark.line) for entry, name in named},
+        parents=[entry.value for entry in entries if isinstance(entry, yaml.ScalarNode) and entry.value != "_self_"],
+    )
+
+
+def read_group(folders: Sequence[Path], group: str) -> dict[str, ConfigFile]:
+    """Read all choices of a group, by name. For a choice of several folders the first one counts."""
+    paths = {path.stem: path for folder in reversed(folders) for path in (folder / group).glob("*.yaml")}
+    return {choice: read_file(path, group) for choice, path in sorted(paths.items())}
+
+
+def read_command(folders: Sequence[Path], name: str) -> list[ConfigFile]:
+    """Read the file of a command and the files that it extends, itself first."""
+    path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
+    own = read_file(path)
+    return [own, *(file for parent in own.parents for file in read_command(folders, parent))]
+
+
+def search_path(conf: Path, overrides: Sequence[str]) -> list[Path]:
+    """Return the folders of configuration files: `conf`, and those that `hydra.searchpath` adds."""
+    values = [word.partition("=")[2] for word in overrides if word.startswith("hydra.searchpath=")]
+    added = [Path(part.strip().removeprefix("file://")) for value in values for part in value.strip("[]").split(",")]
+    return [conf, *(folder for folder in added if folder.is_dir())]
+
+
+def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: str, folders: Sequence[Path]) -> str:
+    """List the groups with their choices, and every key with its value and its meaning.
+
+    Args:
+        composed: the configuration of the command under the user's overrides, with its interpolations unresolved.
+        chosen: the choice made in each group.
+        command: the name of the command's file.
+        folders: where configuration files are, as `search_path` returns them.
+    """
+    width = min(shutil.get_terminal_size().columns, 120)
+    groups = {group: read_group(folders, group) for group in sorted(chosen)}
+    files = read_command(folders, command)
+    files += [groups[group][choice] for group, choice in chosen.items() if choice in groups[group]]
+    meanings = {doc.key: doc for file in reversed(files) for doc in file.keys if doc.meaning}
+    purposes = {group: meaning for file in files for group, meaning in file.groups.items() if meaning}
+    lines = ["Groups and their choices (* is in use):\n"] if groups else []
+    for group, choices in groups.items():
+        heading = f"  {group}=  {purposes.get(group, '')}".rstrip()
+        lines += [
+            *textwrap.wrap(heading, width, subsequent_indent=_INDENT + "  "),
+            *_choices(choices, chosen[group], width),
+            "",
+        ]
+    lines.append("Keys with their defaults:\n")
+    for key, value in _values(composed, meanings):
+        required = " Required." if value == REQUIRED else ""
+        meaning = meanings[key].meaning if key in meanings else ""
+        lines += [f"  {key}" if value is None else f"  {key}={value}", *_wrap(meaning + required, width)]
+    return "\n".join(lines)
+
+
+def _choices(choices: Mapping[str, ConfigFile], chosen: str, width: int) -> Iterator[str]:
+    column = min(max(map(len, choices)), _COLUMN)
+    for choice, file in choices.items():
+        start = f"    {'*' if choice == chosen else ' '} {choice:<{column}}  "
+        indent = _INDENT + " " * (column + 2)
+        yield textwrap.fill(file.first_sentence, width, initial_indent=start, subsequent_indent=indent)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+
+
+def _values(
+    composed: Mapping[str, Any], docs: Mapping[str, KeyDoc], prefix: str = ""
+) -> Iterator[tuple[str, str | None]]:
+    """Yield every key with its value in one line; None for a section."""
+    for name, value in composed.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and (key not in docs or docs[key].default is None):
+            yield key, None
+            yield from _values(value, docs, f"{key}.")
+        else:
+            dumped = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
+            yield key, dumped.removesuffix("\n").removesuffix("\n...")
+
+
+def _explained(
+    pairs: Sequence[tuple[yaml.Node, yaml.Node]], text: str, lines: Sequence[str], prefix: str = ""
+) -> Iterator[tuple[str, str | None, str]]:
+    """Yield the dotted key, the default and the meaning of each key of a mapping, nested ones included."""
+    for key_node, value in pairs:
+        key = f"{prefix}{key_node.value}"
+        is_section = isinstance(value, yaml.MappingNode) and not value.flow_style
+        default = " ".join(text[value.start_mark.index : value.end_mark.index].split()) or "null"
+        if key_node.value == "_target_":
+            meaning = TARGET_MEANING
+        else:
+            one_line = value.start_mark.line == value.end_mark.line
+            after = lines[value.end_mark.line][value.end_mark.column :].strip() if one_line else ""
+            comments = [_comment_above(lines, key_node.start_mark.line), after.removeprefix("#").strip()]
+            meaning = " ".join(filter(None, comments))
+        yield key, None if is_section else default, meaning
+        if is_section:
+            yield from _explained(value.value, text, lines, f"{key}.")
+
+
+def _comment_above(lines: Sequence[str], line: int) -> str:
+    """Return the text of the comment lines directly above a line."""
+    first = line
+    while first and lines[first - 1].lstrip().startswith("#"):
+        first -= 1
+    return " ".join(part.strip().removeprefix("#").strip() for part in lines[first:line])
+
+
+def _summary(lines: Sequence[str]) -> str:
+    comments: list[str] = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        comments.append(line.removeprefix("#").strip())
+    return " ".join(comment for comment in comments if not comment.startswith("@package"))

@@ -1,0 +1,117 @@
+"""The sections of a configuration, and the keys that the runner reads itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from pipeline.types import RUNTIME_ONLY
+
+SECTIONS = ("run", "budget", "dataset", "kg", "method", "llm", "retrieval", "engine", "evaluation")
+"""The sections that configure a run."""
+
+
+class RunnerKeys(BaseModel):
+    """Keys that the runner reads itself. A component never sees them."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class RunKeys(RunnerKeys):
+    """The section `run`."""
+
+    dir: Annotated[str | None, RUNTIME_ONLY]
+    limit: PositiveInt | None
+    seed: int
+    reuse: Annotated[list[str], RUNTIME_ONLY]
+    retry_failed: Annotated[bool, RUNTIME_ONLY]
+    early_stopping: PositiveInt | None
+
+
+class EngineKeys(RunnerKeys):
+    """The section `engine`. Only the size of a shard changes what lies in the run folder."""
+
+    name: Annotated[Literal["local", "ray"], RUNTIME_ONLY]
+    concurrency: Annotated[PositiveInt, RUNTIME_ONLY]
+    shard_size: PositiveInt
+    dedupe_calls: Annotated[bool, RUNTIME_ONLY]
+    log: Annotated[Literal["text", "json"], RUNTIME_ONLY] = "text"
+    metrics_port: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, RUNTIME_ONLY] = None
+    workers: Annotated[PositiveInt, RUNTIME_ONLY] = 1
+    address: Annotated[str | None, RUNTIME_ONLY] = None
+    cpus_per_worker: Annotated[PositiveFloat, RUNTIME_ONLY] = 1
+    resources: Annotated[dict[str, PositiveFloat] | None, RUNTIME_ONLY] = None
+    max_worker_restarts: Annotated[NonNegativeInt, RUNTIME_ONLY] = 0
+
+
+class DatasetKeys(RunnerKeys):
+    """The runner's keys of the section `dataset`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    strict: Annotated[bool, RUNTIME_ONLY] = False
+
+
+class MethodKeys(RunnerKeys):
+    """The sweep axes that every method has (specification §1.3). The method's own keys interpolate from them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    beam_width: NonNegativeInt = 1
+    """0 keeps everything, in the methods that support it."""
+    depth: PositiveInt = 1
+    retries: NonNegativeInt = 0
+
+
+class ModelKeys(RunnerKeys):
+    """The runner's keys of the section `llm`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    roles: dict[str, dict[str, Any]] | None = None
+    """Role → the keys by which its model differs from that of all other roles."""
+    prompt_style: Literal["full", "inputs_only"] = "full"
+    """Whether prompts include their instructions and worked examples (`inputs_only` of pipeline/llm/prompt.py)."""
+
+
+RUNNER_KEYS: Mapping[str, type[RunnerKeys]] = {
+    "run": RunKeys,
+    "engine": EngineKeys,
+    "dataset": DatasetKeys,
+    "method": MethodKeys,
+    "llm": ModelKeys,
+}
+
+
+def models(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """Return the section that builds the model of each role in `llm.roles`, and under None that of all other roles.
+
+    The runner's own keys are left out: roles that differ only in these share a model.
+    """
+    own = ModelKeys.model_fields
+    return {role: {key: keys[key] for key in keys if key not in own} for role, keys in llm_by_role(llm).items()}
+
+
+def prompt_styles(llm: Mapping[str, Any]) -> dict[str | None, str]:
+    """Return `full` or `inputs_only` for each of the roles of `models`."""
+    return {role: ModelKeys.model_validate(keys).prompt_style for role, keys in llm_by_role(llm).items()}
+
+
+def llm_by_role(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
+    """Return the whole `llm` section of each role in `llm.roles`, and under None that of all other roles."""
+    sections: dict[str | None, dict[str, Any]] = {None: {**llm, "roles": None}}
+    for role, keys in (llm.get("roles") or {}).items():
+        inherited = {} if "_target_" in keys else llm  # another kind of model has other keys
+        sections[role] = {**inherited, **keys, "roles": None}
+    return sections
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a nested configuration with their dotted keys."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

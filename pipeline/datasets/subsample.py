@@ -1,0 +1,59 @@
+"""A stratified subsample of another dataset's questions, from which the cost of asking all of them is estimated."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from pydantic import ConfigDict, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from pipeline.datasets.interface import Reject
+from pipeline.types import Example, Triple
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class Subsample:
+    """The first questions of another dataset in `stratified_order`, with that dataset's name, split and graph."""
+
+    dataset: Any
+    questions: PositiveInt
+    limit: PositiveInt | None
+    """Draw from the first `limit` questions only; None draws from all."""
+
+    @property
+    def name(self) -> str:
+        return str(self.dataset.name)
+
+    @property
+    def split(self) -> str:
+        return str(self.dataset.split)
+
+    def examples(self, reject: Reject) -> Iterator[Example]:
+        """Read all questions and yield the subsample."""
+        yield from stratified_order(list(islice(self.dataset.examples(reject), self.limit)))[: self.questions]
+
+    def triples(self) -> Iterator[Triple]:
+        """Yield the facts of the other dataset's graph."""
+        yield from self.dataset.triples()
+
+
+def stratified_order(examples: Sequence[Example]) -> list[Example]:
+    """Return the examples in a fixed order in which every prefix holds each stratum in its overall proportion.
+
+    A stratum is a combination of type, level and hops. Inside a stratum the order is that of a hash of the id.
+    """
+    strata: defaultdict[tuple[str, ...], list[tuple[bytes, int]]] = defaultdict(list)
+    for index, example in enumerate(examples):
+        meta = example.question.meta
+        stratum = tuple(str(meta.get(name)) for name in ("type", "level", "hops"))
+        strata[stratum].append((hashlib.blake2b(example.question.id.encode(), digest_size=8).digest(), index))
+    spread = sorted(
+        ((rank + 0.5) / len(members), key, index)
+        for members in strata.values()
+        for rank, (key, index) in enumerate(sorted(members))
+    )
+    return [examples[index] for *_, index in spread]

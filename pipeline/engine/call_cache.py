@@ -1,0 +1,59 @@
+"""Single-flight cache of one question's model calls: identical calls, of one configuration or many, happen once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from pipeline.llm.prompt import Completion
+
+
+class CallCache:
+    """Completions of one question by call key."""
+
+    def __init__(
+        self,
+        *,
+        made: Mapping[str, Completion],
+        reused: Mapping[str, Completion],
+        on_call: Callable[[str, Completion], None],
+    ) -> None:
+        """Start from calls that an earlier worker of this run made, and from calls of earlier runs.
+
+        `on_call` is called with each new completion before any waiter gets it.
+        """
+        self._made = dict(made)
+        self._done: dict[str, Completion] = dict(reused)
+        self._flights: dict[str, asyncio.Future[Completion | None]] = {}
+        self._on_call = on_call
+
+    async def get(self, key: str, call: Callable[[], Awaitable[Completion]]) -> tuple[Completion, bool]:
+        """Return the completion under `key`, and whether it was shared. Awaits `call` if the key is not cached.
+
+        If `call` raises, every waiter gets the exception. Failures are not cached.
+        """
+        if (made := self._made.pop(key, None)) is not None:  # this run's own call, not a shared one
+            self._done[key] = made
+            return made, False
+        while key not in self._done:
+            if (flight := self._flights.get(key)) is None:
+                return await self._make(key, call), False
+            await asyncio.shield(flight)  # None if the caller was cancelled: try again
+        return self._done[key], True
+
+    async def _make(self, key: str, call: Callable[[], Awaitable[Completion]]) -> Completion:
+        flight = self._flights[key] = asyncio.get_running_loop().create_future()
+        try:
+            completion = await call()
+            self._on_call(key, completion)
+            self._done[key] = completion
+            flight.set_result(completion)
+        except Exception as error:
+            flight.set_exception(error)
+            flight.exception()  # mark it as retrieved: there may be no waiter
+            raise
+        finally:
+            del self._flights[key]
+            if not flight.done():
+                flight.set_result(None)
+        return completion

@@ -1,1 +1,0 @@
-"""What `kgqa doctor` looks at before a run: each finding with its mend."""

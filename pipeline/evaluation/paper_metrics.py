@@ -1,0 +1,100 @@
+"""Metrics as the methods' papers define them, stored in the `compat_*` columns (specification §9.3).
+
+They are more lenient than the standard metrics. Tables print them next to the standard metrics, so that a number can
+be compared with the number in a paper. `pipeline.papers.paper_rules` reproduces the rules of other published code,
+with their errors.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Collection, Iterable, Sequence
+
+_BLOCK = re.compile(r"\{([^{}]*)\}")
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+METRICS_OF_METHOD: dict[str, tuple[str, ...]] = {
+    "tog": ("compat_tog_em",),
+    "pog": ("compat_tog_em",),
+    "parog": ("compat_tog_em",),
+    "srp": ("compat_readi_hit",),
+    "readi": ("compat_readi_hit",),
+    "cot": ("compat_readi_hit",),
+    "rog": ("compat_rog_hit", "compat_rog_f1"),
+    "gnn-rag": ("compat_rog_hit", "compat_rog_f1"),
+    "arg": ("compat_arg_hit3", "compat_arg_f1"),
+    "graph-cot": ("rouge_l",),
+    "r3": ("rouge_l",),
+}
+"""By method, the scores that are comparable with the numbers in its paper; `cot` is a baseline in the SRP paper."""
+
+
+def paper_metrics_of(method: str) -> tuple[str, ...]:
+    """Return the paper metrics of a method, given its name or a variant's name (`arg-prompted`, `srp (readi)`)."""
+    family = re.match(r"gnn-rag|graph-cot|[a-z0-9]+", method.lower())
+    return METRICS_OF_METHOD.get(family[0], ()) if family else ()
+
+
+def answer_text(raw: str, answers: Iterable[str]) -> str:
+    """Return the text that ToG's rule matches: the first `{…}` that is not yes or no, else the first, else all of it.
+
+    Without a model's text, return the answers joined by commas.
+    """
+    if not raw.strip():
+        return ", ".join(answers)
+    blocks: list[str] = _BLOCK.findall(raw)
+    if not blocks:
+        return raw
+    return next((block for block in blocks if block.strip().lower() not in {"yes", "no"}), blocks[0])
+
+
+def tog_em(text: str, golds: Iterable[str]) -> bool:
+    """Return whether the text contains a gold name or a gold name contains the text. An empty text is wrong."""
+    text = lower_without_spaces(text)
+    return text != "" and any(gold in text or text in gold for gold in map(lower_without_spaces, golds) if gold)
+
+
+def readi_hit(text: str, golds: Iterable[str]) -> bool:
+    """Return whether the text contains a gold name."""
+    text = lower_without_spaces(text)
+    return any(gold in text for gold in map(lower_without_spaces, golds) if gold)
+
+
+def rog_hit_and_f1(lines: Sequence[str], golds: Collection[str]) -> tuple[bool, float]:
+    """Return whether any gold name is in the joined lines, and F1 of (golds found / lines) and (golds found / golds).
+
+    These are the published formulas: a name may span two lines, and a line with several gold names makes precision,
+    and with it F1, exceed 1.
+    """
+    if not lines:
+        return False, 0.0
+    joined = without_articles("\n".join(lines))
+    found = sum(without_articles(gold) in joined for gold in golds)
+    return found > 0, 2 * found / (len(lines) + len(golds))
+
+
+def arg_hit3(labels: Iterable[str], golds: Collection[str]) -> bool:
+    """Return whether any label equals a gold label exactly.
+
+    The labels are the union of the answers of the three best leaves, which is what ArG returns.
+    """
+    return not set(golds).isdisjoint(labels)
+
+
+def arg_f1(labels: Collection[str], golds: Collection[str]) -> float:
+    """Return F1 of exact labels as sets. Without predictions it is 0, although the paper's code sets precision to 1."""
+    predicted, expected = set(labels), set(golds)
+    common = len(predicted & expected)
+    return 2 * common / (len(predicted) + len(expected)) if common else 0.0
+
+
+def lower_without_spaces(text: str) -> str:
+    """Return ToG's normal form."""
+    return text.strip().replace(" ", "").lower()
+
+
+def without_articles(text: str) -> str:
+    """Return RoG's normal form: lower case, without ASCII punctuation and articles, spaces collapsed."""
+    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())

@@ -1,0 +1,181 @@
+"""Checks graph servers before use: row limit, query style, and that they hold the same graph (specification §8.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+from pipeline.errors import ServiceError, UserError
+from pipeline.kg.fingerprint import fingerprint as fingerprint_of
+from pipeline.kg.fingerprint import rarest
+from pipeline.kg.labels import is_true
+from pipeline.kg.paging import LookupCost, ResultReader
+from pipeline.kg.queries import Queries, Row, Style, node_cells
+from pipeline.kg.sparql_client import SparqlClient
+from pipeline.net.pool import Server
+from pipeline.rdf_terms import Terms
+from pipeline.types import Relation, Triple
+
+Fact: TypeAlias = tuple[str, ...]
+RowSet: TypeAlias = set[Row] | None
+"""The rows of a result; None for an incomplete result, which any rows may be missing from."""
+
+_STYLES: tuple[Style, ...] = ("values", "filter_in", "union")
+_SELF_TEST_FACTS = 20
+_SELF_TEST_TIMEOUT_S = 10.0
+"""If a few ids take longer than this, the server has chosen a bad query plan for the style."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCheck:
+    """The result of checking the servers: properties of the graph and of the servers."""
+
+    queries: Queries
+    """In a style that all servers answer correctly."""
+    row_limit: int
+    counts: dict[str, int]
+    """Facts per relation, of all relations in the graph's namespace."""
+    mediator_types: frozenset[str]
+    fingerprint: str
+    computed: bool
+    """Whether the fingerprint was computed, not given as `kg.snapshot`."""
+    sample: tuple[Sequence[Fact], list[RowSet] | None]
+    """Some facts, and the servers' results for their nodes."""
+
+    async def incompatibility(self, client: SparqlClient, server: Server) -> str | None:
+        """Return why a server that recovered cannot replace the others, or None if it can.
+
+        Re-run all start-up checks: the server may have been restarted with other data, or is still loading it.
+        """
+        reader = ResultReader(partial(client.ask, only=server), self.row_limit)
+        facts, expected = self.sample
+        try:
+            if await _row_limit(reader, self.queries) < self.row_limit:
+                return f"it cuts results before {self.row_limit:,} rows"
+            if not _agree(expected, await _self_test(reader, self.queries, facts)):
+                return "its results differ from those of the other servers"
+            if self.computed and (await _count(reader, self.queries))[1] != self.fingerprint:
+                return "it holds another graph"
+        except ServiceError as error:
+            return str(error)
+        return None
+
+
+async def check_servers(
+    client: SparqlClient, queries: Queries, *, style: Style | None, snapshot: str | None
+) -> ServerCheck:
+    """Check all healthy servers. Raises UserError when they hold different graphs.
+
+    A `style` of None is chosen by a test; a `snapshot` of None, which is used as the fingerprint, is computed.
+    """
+    servers = client.healthy_servers
+    readers = [ResultReader(partial(client.ask, only=server)) for server in servers]
+    row_limit = min(await asyncio.gather(*(_row_limit(reader, queries) for reader in readers)))
+    readers = [replace(reader, row_limit=row_limit) for reader in readers]
+    facts = await _some_facts(readers[0], queries)
+    queries = replace(queries, style=style or await _choose_style(readers, queries, facts))
+    results = await asyncio.gather(*(_self_test(reader, queries, facts) for reader in readers))
+    if snapshot is None:
+        counted = await asyncio.gather(*(_count(reader, queries) for reader in readers))
+    else:
+        counted = [(await _counts(readers[0], queries), snapshot)] * len(readers)
+    counts, fingerprint = counted[0]
+    for server, result, (_, other) in zip(servers, results, counted, strict=True):
+        if other != fingerprint or not _agree(results[0], result):
+            how = f" ({fingerprint} and {other})" if other != fingerprint else ""
+            raise UserError(
+                f"kg.endpoints: {servers[0].url} and {server.url} hold different graphs{how}; load both from one "
+                "database, or name only one of them"
+            )
+    return ServerCheck(
+        queries,
+        row_limit,
+        counts=counts,
+        mediator_types=await _mediator_types(readers[0], queries),
+        fingerprint=fingerprint,
+        computed=snapshot is None,
+        sample=(facts, results[0]),
+    )
+
+
+async def _row_limit(reader: ResultReader, queries: Queries) -> int:
+    """Return the number of rows from which a result may be incomplete."""
+    [(count,)], _ = await reader.rows(queries.count_any_facts(reader.row_limit), LookupCost())
+    rows, _ = await reader.rows(queries.any_facts(), LookupCost())
+    return len(rows) if len(rows) < int(count) else reader.row_limit
+
+
+async def _some_facts(reader: ResultReader, queries: Queries) -> list[Fact]:
+    rows, _ = await reader.rows(queries.any_facts(), LookupCost())
+    return [fact for fact in (_names(row, queries.terms) for row in rows) if fact][:_SELF_TEST_FACTS]
+
+
+async def _choose_style(readers: Sequence[ResultReader], queries: Queries, facts: Sequence[Fact]) -> Style:
+    """Return the first style in which every server gives the same results as for single ids (style `union`)."""
+    expected = await asyncio.gather(*(_self_test(reader, replace(queries, style="union"), facts) for reader in readers))
+    for style in _STYLES:
+        found = await asyncio.gather(*(_self_test(reader, replace(queries, style=style), facts) for reader in readers))
+        if all(one is not None and _agree(one, other) for one, other in zip(found, expected, strict=True)):
+            return style
+    raise UserError("kg.endpoints: the graph server answers no query style correctly; is it a SPARQL 1.1 server?")
+
+
+async def _self_test(reader: ResultReader, queries: Queries, facts: Sequence[Fact]) -> list[RowSet] | None:
+    """Return the server's results for the nodes of some facts; None if it fails or takes too long."""
+    if not facts:
+        return []
+    ids = list(dict.fromkeys(id for head, _, tail in facts for id in (head, tail)))
+    outgoing = [(head, Relation(relation, "out")) for head, relation, _ in facts]
+    incoming = [(tail, Relation(relation, "in")) for _, relation, tail in facts]
+    tests = [queries.relations(ids), queries.neighbours(outgoing), queries.neighbours(incoming)]
+    try:
+        async with asyncio.timeout(_SELF_TEST_TIMEOUT_S):
+            results = [await reader.rows(query, LookupCost()) for query in tests]
+    except (ServiceError, TimeoutError):
+        return None
+    return [set(rows) if complete else None for rows, complete in results]
+
+
+def _agree(one: list[RowSet] | None, other: list[RowSet] | None) -> bool:
+    """Return whether two servers gave the same results, as far as these are complete."""
+    if one is None or other is None:
+        return one is other
+    return all(a is None or b is None or a == b for a, b in zip(one, other, strict=True))
+
+
+async def _counts(reader: ResultReader, queries: Queries) -> dict[str, int]:
+    """Return the number of facts per relation."""
+    rows, complete = await reader.rows(queries.relation_counts(), LookupCost())
+    if not complete:
+        rows = await reader.ordered(queries.relation_counts(), LookupCost())
+    named = ((queries.terms.from_iri(relation), int(count)) for relation, count in rows)
+    return {relation: count for relation, count in named if relation is not None}
+
+
+async def _count(reader: ResultReader, queries: Queries) -> tuple[dict[str, int], str]:
+    """Return the number of facts per relation, and the server's fingerprint."""
+    counts = await _counts(reader, queries)
+    facts = await reader.complete(queries.facts, rarest(counts), LookupCost())
+    return counts, fingerprint_of(counts, (_line(row, queries.terms) for row in facts))
+
+
+async def _mediator_types(reader: ResultReader, queries: Queries) -> frozenset[str]:
+    types = await reader.ordered(queries.mediator_types(), LookupCost())
+    mediators = (queries.terms.from_iri(iri) for iri, flag in types if is_true(flag))
+    return frozenset(type for type in mediators if type is not None)
+
+
+def _line(row: Row, terms: Terms) -> str:
+    head, relation, *tail = row
+    name = terms.from_iri(relation)
+    assert name is not None
+    return terms.n_triple(Triple(terms.node(head), name, node_cells(tail).node(terms)))
+
+
+def _names(row: Row, terms: Terms) -> Fact | None:
+    """Return the names in a row of IRIs, or None if one belongs to another namespace."""
+    names = tuple(name for name in map(terms.from_iri, row) if name is not None)
+    return names if len(names) == len(row) else None

@@ -1,0 +1,85 @@
+"""The interfaces of language models: what backends implement and what methods use (specification §2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self, TypeVar
+
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.prompt import Call, Completion, Prompt, Sampling
+from pipeline.types import Example
+
+T = TypeVar("T")
+
+
+class Model(Protocol):
+    """Answers the calls of one question. Retries transport errors, and raises ServiceError after the last retry."""
+
+    def identity_of(self, role: str) -> str:
+        """Return the name and revision of the model that answers a role, without its URL. Part of every call key."""
+        ...
+
+    async def complete(self, call: Call) -> Completion:
+        """Answer one call."""
+        ...
+
+    async def choose(self, call: Call) -> Completion:
+        """Return a completion with the `probabilities` of `call.choices` as the continuation of the prompt."""
+        ...
+
+
+class OneModel:
+    """Base of backends with the same model for every role."""
+
+    identity: str
+    """Name and revision of the model. Set on opening."""
+
+    def identity_of(self, role: str) -> str:
+        """Return the identity of the model."""
+        return self.identity
+
+
+class ModelBackend(Protocol):
+    """A model backend, as `llm=…` configures it: opened once per worker, gives a model for each question."""
+
+    @property
+    def identity(self) -> str:
+        """Name and revision of the model. Known after opening."""
+        ...
+
+    @property
+    def label(self) -> str | None:
+        """Printed in every table if the answers are not a language model's: `oracle`, `similarity`. Otherwise None."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
+        """Return the model for this question's calls: the backend itself, unless it uses the question (oracle)."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """A `Model` as a method sees it: calls are cached, budgeted and traced for its question."""
+
+    async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
+        """Render, complete and parse a prompt; re-ask up to `retries` times, then fall back (specification §2.4).
+
+        `last` marks the answering call, which is allowed after a cap was reached. Other calls raise BudgetExhausted.
+        """
+        ...
+
+    async def read(
+        self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
+    ) -> tuple[T, Completion]:
+        """Do the same as `ask`, and also return the completion that the value was parsed from."""
+        ...
+
+    async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
+        """Complete a prompt without parsing. Raises BudgetExhausted."""
+        ...
+
+    async def choose(self, prompt: Prompt[T], choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
+        """Return the probability of each choice as the prompt's continuation; they sum to 1. Raises BudgetExhausted."""
+        ...

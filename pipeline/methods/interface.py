@@ -1,0 +1,82 @@
+"""The interface of a method, and the tools that a method works with.
+
+A method is a frozen dataclass of hyper-parameters with one coroutine. It knows nothing of Ray, HTTP, Parquet or gold
+answers, and reads like its pseudo-code in docs/specification.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol, runtime_checkable
+
+from pipeline.kg.interface import AttributeLookups, GraphLookups
+from pipeline.llm.interface import LanguageModel
+from pipeline.retrieval.interface import Retrieval
+from pipeline.types import Answer, Prediction, Question
+
+
+class Recorder(Protocol):
+    """Writes the decisions of a method into the trace of its question."""
+
+    def __call__(self, event: str, /, **payload: object) -> None:
+        """Record one event (specification §2.6). The payload must be serialisable as JSON."""
+        ...
+
+
+class RandomSource(Protocol):
+    """Creates random generators seeded by run seed, question, role and round, so that runs repeat (§2.7)."""
+
+    def __call__(self, role: str, round: int = 0, /) -> Random: ...
+
+
+class Caps(Protocol):
+    """The limits that a method enforces itself (specification §2.5)."""
+
+    @property
+    def max_evidence_triples(self) -> int: ...
+    @property
+    def max_frontier(self) -> int: ...
+
+
+class GoldFeedback(Protocol):
+    """Reports whether an answer is correct: one bit of gold, for the `gold` failure signal (specification §6.6)."""
+
+    def __call__(self, predictions: Sequence[Prediction], /) -> bool:
+        """Return whether the predictions equal the gold answers after normalisation, none missing and none extra."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Everything that a method may use to answer one question."""
+
+    llm: LanguageModel
+    kg: GraphLookups
+    retrieval: Retrieval
+    record: Recorder
+    rng: RandomSource
+    caps: Caps
+    attributes: AttributeLookups | None = None
+    """Lookups of a graph whose nodes have attributes (GRBench); None for a graph of triples."""
+    gold_feedback: GoldFeedback | None = None
+    """Only present for a method whose `uses_gold` is true."""
+
+
+class Method(Protocol):
+    """A question answering method."""
+
+    name: str
+    """Printed in tables. A variant that must not be compared with the published result has a name of its own."""
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        """Answer one question. On BudgetExhausted, answer from what is known so far."""
+        ...
+
+
+@runtime_checkable
+class UsesGold(Protocol):
+    """Implemented by methods that can use gold feedback. While they do, their name must contain `oracle`."""
+
+    uses_gold: bool

@@ -1,0 +1,317 @@
+"""Answers one sub-goal: guess, explore the graph round by round, refine the guess by the facts (specification §5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipeline.errors import BudgetExhausted
+from pipeline.methods.concurrency import concurrently
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parog.entities import Candidates, SelectEntities
+from pipeline.methods.parog.exploration import MAX_TAILS, Group, reach
+from pipeline.methods.parog.node_labels import path_label, relation_label
+from pipeline.methods.parog.plan import SubGoal, under_set_operations
+from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Refinement, Suffice
+from pipeline.methods.parog.relations import Offer, SelectRelations
+from pipeline.methods.parog.state import QuestionState
+from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
+from pipeline.methods.parog.tentative import AnswerTentatively
+from pipeline.retrieval.relations import as_text
+from pipeline.types import EntityId, LiteralNode, Node, Relation
+
+if TYPE_CHECKING:
+    from pipeline.methods.parog.method import PARoG
+
+_MAX_NAMESAKES = 5
+"""Entities to start from for each answer that is known by its name only."""
+
+
+class SubgoalSearch:
+    """The search for the answers of one sub-goal, and its state."""
+
+    def __init__(
+        self, options: PARoG, state: QuestionState, subgoal: SubGoal, dependencies: Sequence[SubgoalResult]
+    ) -> None:
+        """Prepare the search; `dependencies` holds the results of the sub-goals that this one uses."""
+        self._options = options
+        self._state = state
+        self._question = state.question
+        self._tools = state.tools
+        self._subgoal = subgoal
+        self._dependencies = tuple(dependencies)
+        self._labels = state.node_labels(dependencies)
+        is_unlimited = not options.width or subgoal.id in under_set_operations(state.plan)
+        self._width = None if is_unlimited else options.width
+        """Entities to explore further; None for all: a set operation on half of the answers would be wrong."""
+        self._tentative: tuple[str, ...] = ()
+        self._answers: tuple[SubgoalAnswer, ...] = ()
+        self._facts: dict[GroundedPath, None] = {}
+        """The selected facts, in the order in which they were found."""
+        self._visited: set[EntityId] = set()
+        self._is_grounded = True
+        self._final: tuple[SubgoalAnswer, ...] = ()
+        self._raw = ""
+
+    async def run(self) -> SubgoalResult:
+        """Search until the sub-goal is done or the budget is exhausted."""
+        exhausted = False
+        try:
+            if self._options.refine:
+                await self._answer_tentatively()
+            await self._explore()
+            if not self._options.refine and self._facts:
+                await self._read()
+        except BudgetExhausted:
+            exhausted = True
+        return SubgoalResult(
+            subgoal=self._subgoal,
+            answers=self._answers,
+            facts=tuple(self._facts),
+            names=dict(self._labels.names),
+            is_grounded=self._is_grounded,
+            final=self._final,
+            raw=self._raw,
+            tentative=self._tentative,
+            exhausted=exhausted,
+        )
+
+    async def _answer_tentatively(self) -> None:
+        self._labels.add_answers(self._dependencies)
+        prompt = AnswerTentatively(self._question, self._subgoal, self._dependencies, self._labels)
+        reply = await self._state.ask(prompt)
+        self._tentative = reply.answers
+        self._answers = tuple(map(SubgoalAnswer, reply.answers))
+        self._record("tentative", answers=reply.answers, confidence=reply.confidence)
+
+    async def _explore(self) -> None:
+        """Run rounds until the sub-goal is done, a round finds nothing new, or the rounds are used up (§5.7)."""
+        frontier = await self._start_entities() if self._options.max_rounds else []
+        for number in range(1, self._options.max_rounds + 1):
+            if not frontier:
+                return
+            new = await self._round(frontier, number)
+            is_refined = self._options.refine and bool(self._facts) and number <= self._options.max_refines
+            if is_refined and await self._refine(number):
+                return
+            frontier = self._next_frontier(new)
+
+    async def _start_entities(self) -> list[EntityId]:
+        """Return the topic entities, and the entities among the answers that this sub-goal depends on (§5.4)."""
+        starts = [entity.id for entity in self._question.topic_entities]
+        if self._options.seed_entities == "topic+deps":
+            starts += await self._dependency_entities()
+        starts = list(dict.fromkeys(starts))[: self._tools.caps.max_frontier]
+        self._visited.update(starts)
+        return starts
+
+    async def _dependency_entities(self) -> list[EntityId]:
+        """Return the entities that the dependencies answered with; answers without a node are looked up by name."""
+        answers = [answer for result in self._dependencies for answer in result.answers]
+        names = list(dict.fromkeys(answer.text for answer in answers if answer.node is None))
+        by_name = await self._tools.kg.find_by_name(names, _MAX_NAMESAKES) if names else {}
+        entities: list[EntityId] = []
+        for result in self._dependencies:
+            ids = (id for one in result.answers for id in ([one.id] if one.id else by_name.get(one.text, ())))
+            entities += list(dict.fromkeys(ids))[: self._width]
+        self._labels.add_names({id: name for name, ids in by_name.items() for id in ids})
+        return entities
+
+    async def _round(self, frontier: Sequence[EntityId], number: int) -> tuple[GroundedPath, ...]:
+        """Select relations, follow them, select among the nodes reached. Return the facts that are new."""
+        hops = await self._select_hops(frontier, number)
+        limit = min(MAX_TAILS, self._tools.caps.max_frontier)
+        reached = await reach(hops, self._tools.kg, limit=limit, expand_cvt=self._options.expand_cvt)
+        self._labels.add_names(reached.names)
+        self._record(
+            "expanded",
+            round=number,
+            hops=len(hops),
+            candidates=sum(len(group.facts) for group in reached.groups),
+            truncated=reached.truncated,
+        )
+        selected = await self._select_facts(reached.groups, number)
+        new = tuple(fact for fact in dict.fromkeys(selected) if fact not in self._facts)
+        self._facts.update(dict.fromkeys(new))
+        return new
+
+    def _next_frontier(self, facts: Iterable[GroundedPath]) -> list[EntityId]:
+        """Return the entities at the ends of new facts that were not explored yet, at most `width`."""
+        ends = dict.fromkeys(fact.end for fact in facts if isinstance(fact.end, str))
+        unvisited = [end for end in ends if end not in self._visited]
+        frontier = unvisited[: self._width][: self._tools.caps.max_frontier]
+        self._visited.update(frontier)
+        return frontier
+
+    # Selection of relations (§5.6)
+
+    async def _select_hops(self, frontier: Sequence[EntityId], number: int) -> list[tuple[EntityId, Relation]]:
+        """Return the hops from the frontier over the relations that the model selects."""
+        relations = await self._tools.kg.relations(frontier)
+        offers = [offer for offer in self._offers(frontier, relations) if offer.relations]
+        self._record(
+            "relations_listed",
+            round=number,
+            frontier=frontier,
+            relations=sum(len(offer.relations) for offer in offers),
+        )
+        calls = [(offer,) for offer in offers] if self._options.per_entity else [tuple(offers)] if offers else []
+        replies = await concurrently(self._select_relations(call) for call in calls)
+        selected = {text: chosen for reply in replies for text, chosen in reply.items()}
+        self._record(
+            "relations_selected",
+            round=number,
+            relations={text: list(map(relation_label, chosen)) for text, chosen in selected.items()},
+        )
+        hops = (
+            (id, relation)
+            for offer in offers
+            for id in offer.entities
+            for relation in selected.get(offer.text, ())
+            if relation in relations[id]
+        )
+        return list(dict.fromkeys(hops))
+
+    def _offers(self, frontier: Sequence[EntityId], relations: Mapping[EntityId, Sequence[Relation]]) -> list[Offer]:
+        """Return one offer per entity; more than `width` entities that are not topics share one offer."""
+        topics = {entity.id for entity in self._question.topic_entities}
+        others = [id for id in frontier if id not in topics]
+        width = self._options.width
+        shared = others if width and len(others) > width else []
+        single = [id for id in frontier if id not in shared]
+        self._labels.add([*single, *shared[:width]])
+        offers = [Offer(self._labels.label(id), (id,), tuple(sorted(relations[id]))) for id in single]
+        if shared:
+            together = {relation for id in shared for relation in relations[id]}
+            examples = tuple(map(self._labels.label, shared[:width]))
+            offers.append(Offer(f"all {len(shared)} others", tuple(shared), tuple(sorted(together)), examples))
+        return offers
+
+    async def _select_relations(self, offers: tuple[Offer, ...]) -> Mapping[str, Sequence[Relation]]:
+        """Ask which relations to follow, by the text of each offer; rank them by similarity if no reply is readable."""
+        limit = self._options.max_relations
+        prompt = SelectRelations(
+            self._question, self._subgoal, self._state.plan, offers, self._labels.names, max_relations=limit
+        )
+        selected = await self._state.ask(prompt)
+        if selected is not None:
+            return selected
+        return {offer.text: (await self._most_similar_relations(offer))[:limit] for offer in offers}
+
+    async def _most_similar_relations(self, offer: Offer) -> list[Relation]:
+        ranking = await self._rank([as_text(relation.name) for relation in offer.relations])
+        return [offer.relations[index] for index in ranking]
+
+    # Selection of nodes (§5.6)
+
+    async def _select_facts(self, groups: Sequence[Group], number: int) -> list[GroundedPath]:
+        """Return the facts whose ends are worth keeping. The model is asked only where there is a choice."""
+        kept: list[GroundedPath] = []
+        undecided: list[Candidates] = []
+        rng = self._tools.rng(f"parog.entities.{self._subgoal.id}", number)
+        for group in groups:
+            if all(self._labels.name(fact.end) is None for fact in group.facts):
+                size = len(group.facts)
+                sample = sorted(rng.sample(range(size), min(self._options.unnamed_sample, size)))
+                kept += [group.facts[index] for index in sample]
+            elif _leaves_no_choice(group):
+                kept += group.facts
+            else:
+                undecided.append(await self._candidates(group))
+        selected: Sequence[GroundedPath] = ()
+        if undecided:
+            reply = await self._state.ask(SelectEntities(self._question, self._subgoal, tuple(undecided)))
+            selected = await self._most_similar_facts(undecided) if reply is None else reply
+        self._record(
+            "pruned",
+            round=number,
+            offered=sum(len(group.facts) for group in undecided),
+            picked=len(selected),
+            unasked=len(kept),
+        )
+        return [*kept, *selected]
+
+    async def _candidates(self, group: Group) -> Candidates:
+        """Return the group as the model is shown it; of many facts, those whose ends are most like the sub-goal."""
+        self._labels.add([*(fact.end for fact in group.facts), group.source])
+        facts = [(self._labels.label(fact.end), fact) for fact in group.facts]
+        if len(facts) > self._options.entity_prefilter:
+            ranking = await self._rank([text for text, _ in facts])
+            facts = [facts[index] for index in sorted(ranking[: self._options.entity_prefilter])]
+        return Candidates(self._labels.label(group.source), path_label(group.path), tuple(facts))
+
+    async def _most_similar_facts(self, groups: Iterable[Candidates]) -> list[GroundedPath]:
+        """Return the `width` facts of all groups whose ends are most like the sub-goal; all without a width."""
+        facts = [fact for group in groups for fact in group.facts]
+        ranking = await self._rank([text for text, _ in facts])
+        return [facts[index][1] for index in ranking[: self._options.width or None]]
+
+    async def _rank(self, texts: Sequence[str]) -> list[int]:
+        return await self._tools.retrieval.rank(self._subgoal.goal, texts)
+
+    # Refinement (§5.3, §5.8)
+
+    async def _refine(self, number: int) -> bool:
+        """Correct the tentative answer by the facts. Return whether the sub-goal is done.
+
+        Irrelevant facts do not change the answer: it stays the tentative one.
+        """
+        refinement = await self._ask_for_refinement()
+        self._is_grounded = refinement.aligned or not self._options.fallback_to_tentative
+        if self._is_grounded:
+            self._answers = tuple(map(self._labels.link, refinement.answers))
+        else:
+            self._answers = tuple(map(SubgoalAnswer, self._tentative))
+        self._final, self._raw = tuple(map(self._labels.link, refinement.final)), refinement.raw
+        self._record(
+            "refined",
+            round=number,
+            aligned=refinement.aligned,
+            done=refinement.done,
+            answers=[answer.text for answer in self._answers],
+            final=refinement.final,
+        )
+        return refinement.done or (bool(refinement.final) and self._options.stop_on_question_answered)
+
+    async def _ask_for_refinement(self) -> Refinement:
+        """Ask the three questions of a refinement, in one call or one by one."""
+        facts = self._labelled_facts()
+        inputs = (self._question, self._subgoal, facts, self._labels, self._dependencies, self._tentative)
+        ask = self._state.ask
+        if not self._options.split_refine:
+            return await ask(Refine(*inputs))
+        aligned = (await ask(Align(*inputs))).aligned
+        answers = (await ask(Correct(*inputs))).answers
+        return replace(await ask(Suffice(*inputs)), aligned=aligned, answers=answers)
+
+    async def _read(self) -> None:
+        """Answer from the facts alone, without self-refinement (§5.8)."""
+        facts = self._labelled_facts()
+        texts = await self._state.ask(Read(self._question, self._subgoal, facts, self._labels, self._dependencies))
+        self._answers = tuple(map(self._labels.link, texts))
+        self._record("step", op="read", answers=texts)
+
+    def _labelled_facts(self) -> tuple[GroundedPath, ...]:
+        """Return the facts for a prompt about them, after all nodes that it shows got labels."""
+        facts = self._state.cap_facts(self._facts)
+        self._labels.add_answers(self._dependencies)
+        self._labels.add_facts(facts)
+        return facts
+
+    def _record(self, event: str, /, **payload: object) -> None:
+        self._tools.record(event, subgoal=self._subgoal.id, **payload)
+
+
+def _leaves_no_choice(group: Group) -> bool:
+    """Whether a selected relation leads to a single node, or to numbers only (§5.6).
+
+    A path over a mediator always leaves a choice: the model has not selected its second relation.
+    """
+    if len(group.path) > 1:
+        return False
+    return len(group.facts) == 1 or all(_is_number(fact.end) for fact in group.facts)
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node, LiteralNode) and node.value.isascii() and node.value.isdigit()

@@ -1,0 +1,367 @@
+"""A pool of replicated HTTP servers: balances requests, retries and hedges them, and avoids unhealthy servers.
+
+A request goes to the healthy server with the fewest outstanding requests. If the attempt fails, the other servers are
+tried in turn; if all fail, the pool backs off and starts another round. A server that fails repeatedly becomes
+unhealthy and gets no requests. It becomes healthy again through a probe, which also runs an admission check if there is
+one, or, in a pool without probes, through a trial: a single request that it has to answer.
+
+Clients subclass `ServerPool` and define how one request is sent to one server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from pipeline.errors import ServiceError
+from pipeline.net.server_stats import ServerKind, ServerStats
+
+_log = logging.getLogger(__name__)
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
+
+TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+
+_KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
+_LATENCY_WINDOW = 200
+"""Latest latencies from which the hedging delay is computed."""
+_FIRST_HEDGE_S = 1.0
+"""The hedging delay until there are enough latencies."""
+_REJECTED_RECHECK_S = 30.0
+"""Seconds before a server that failed the admission check is checked again."""
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """One server of a pool: its health, its outstanding requests and its statistics."""
+
+    url: str
+    stats: ServerStats
+    slots: contextlib.AbstractAsyncContextManager[Any]
+    """Limits the requests that are sent at the same time."""
+    outstanding: int = 0
+    """Requests that were sent, or wait for a slot, and have no response yet."""
+    consecutive_failures: int = 0
+    problem: str = ""
+    """Why the server became unhealthy last."""
+    next_trial: float = math.inf
+    """`time.monotonic()` from which an unhealthy server may get a trial request."""
+    software: str = ""
+    """The `Server` header of the last probe's response."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the server gets requests."""
+        return self.stats.healthy
+
+    @healthy.setter
+    def healthy(self, value: bool) -> None:
+        self.stats.healthy = value
+
+
+AdmissionCheck: TypeAlias = Callable[[Server], Awaitable[str | None]]
+"""Returns why a server that answers must not be used, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how fast requests are repeated, and when a server counts as unhealthy."""
+
+    rounds: int
+    """Rounds over the servers, the first one included."""
+    backoff_s: float
+    """Pause before the second round; doubled for each later one, and shortened at random by up to half."""
+    max_backoff_s: float
+    max_failures: int
+    """Consecutive failures after which a server is unhealthy."""
+    recovery_s: float
+    """Seconds between two probes or trials of an unhealthy server."""
+
+
+class Response(NamedTuple):
+    """An HTTP response that was read completely."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class AttemptFailed(Exception):
+    """One attempt failed, and another one may succeed."""
+
+    def __init__(self, message: str, *, too_slow: bool = False, retry_after_s: float = 0.0) -> None:
+        """`too_slow` blames the request, not the server: it is attempted only twice."""
+        super().__init__(message)
+        self.too_slow = too_slow
+        self.retry_after_s = retry_after_s
+
+
+class ServerPool(ABC, Generic[RequestT, ReplyT]):
+    """Sends requests to replicated servers. An async context manager for one event loop."""
+
+    has_probes: ClassVar[bool] = False
+    """Whether unhealthy servers recover by `probe`, and not by trials."""
+
+    def __init__(
+        self,
+        kind: ServerKind,
+        urls: Iterable[str],
+        policy: RetryPolicy,
+        *,
+        max_outstanding: int | None = None,
+        hedge_quantile: float | None = None,
+    ) -> None:
+        """Describe the pool; nothing is connected yet.
+
+        `max_outstanding` limits the requests sent to one server at the same time. A request that takes longer than
+        `hedge_quantile` of the latest ones is sent to a second server as well; None turns hedging off.
+        """
+        self.kind = kind
+        self.servers = [Server(url, ServerStats(kind, url), _slots(max_outstanding)) for url in urls]
+        self._policy = policy
+        self._max_outstanding = max_outstanding or math.inf
+        self._hedge_quantile = hedge_quantile
+        self._latencies: deque[float] = deque(maxlen=_LATENCY_WINDOW)
+        self._recovered = asyncio.Event()
+        self._recoveries: set[asyncio.Task[None]] = set()
+        self._admission_check: AdmissionCheck | None = None
+
+    @abstractmethod
+    async def attempt(self, request: RequestT, server: Server) -> ReplyT:
+        """Send a request to a server once, and note in the server's health how it went.
+
+        Raises AttemptFailed if another attempt may succeed, and ServiceError if not.
+        """
+
+    async def probe(self, server: Server) -> str | None:
+        """Return why a server does not answer a trivial request, or None. Used if `has_probes`."""
+        raise NotImplementedError
+
+    def session_options(self) -> Mapping[str, Any]:
+        """Return arguments of `aiohttp.ClientSession`: headers, timeouts, credentials."""
+        return {}
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **self.session_options()
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._recoveries:
+            task.cancel()
+        await asyncio.gather(*self._recoveries, return_exceptions=True)
+        await self._session.close()
+
+    @property
+    def server_stats(self) -> list[ServerStats]:
+        """Statistics of each server."""
+        return [server.stats for server in self.servers]
+
+    @property
+    def healthy_servers(self) -> list[Server]:
+        """The servers that get requests at present."""
+        return [server for server in self.servers if server.healthy]
+
+    async def send(self, request: RequestT, *, only: Server | None = None, affinity: int | None = None) -> ReplyT:
+        """Send a request until a server answers.
+
+        `only` names the one server to ask, healthy or not. Requests with the same `affinity` prefer the same server.
+        Raises ServiceError when the request was refused, or failed in all rounds.
+        """
+        problem = ""
+        retry_after_s, slow_attempts = 0.0, 0
+        for round in range(self._policy.rounds):
+            if round:
+                await self._back_off(round, retry_after_s)
+            retry_after_s = 0.0
+            tried: set[Server] = set()
+            while slow_attempts < 2 and (server := self._pick(tried, only, affinity)):
+                tried.add(server)
+                try:
+                    return await (self._attempt_hedged if only is None else self.attempt)(request, server)
+                except AttemptFailed as failure:
+                    problem = str(failure)
+                    retry_after_s = max(retry_after_s, failure.retry_after_s)
+                    slow_attempts += failure.too_slow
+            if slow_attempts == 2:
+                break
+            if not tried:
+                problem = "; ".join(f"{server.url} is unhealthy: {server.problem}" for server in self.servers)
+        # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
+        raise ServiceError(f"no {self.kind} server answered (rounds: {round + 1}); last failure: {problem}")
+
+    def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:
+        """From now on, check servers that recover. All but those that are `checked` have to recover first."""
+        self._admission_check = check
+        for server in self.servers:
+            if server not in checked:
+                self.mark_unhealthy(server, "it did not answer at the start")
+
+    def count_failure(self, server: Server, reason: str, *, may_have_restarted: bool = True) -> None:
+        """Note a failed attempt; several in a row make the server unhealthy."""
+        server.consecutive_failures += 1
+        if server.consecutive_failures >= self._policy.max_failures:
+            self.mark_unhealthy(server, reason, may_have_restarted=may_have_restarted)
+
+    def count_success(self, server: Server) -> None:
+        """Note an attempt that was answered."""
+        server.consecutive_failures = 0
+        if not server.healthy and not self.has_probes:
+            self._mark_healthy(server)
+
+    def mark_unhealthy(self, server: Server, reason: str, *, may_have_restarted: bool = True) -> None:
+        """Send no requests to a server until it recovers. One that may have restarted is checked before that."""
+        if server.healthy:
+            server.healthy = False
+            server.problem = reason
+            _log.warning("%s server %s is unhealthy: %s", self.kind, server.url, reason)
+            if self.has_probes:
+                task = asyncio.create_task(self._recover(server, may_have_restarted))
+                self._recoveries.add(task)
+                task.add_done_callback(self._recoveries.discard)
+        if not self.has_probes:
+            server.next_trial = time.monotonic() + self._policy.recovery_s
+
+    async def exchange(self, server: Server, url: str | URL, data: object) -> Response:
+        """Send one request to a server and count it in the server's statistics. Raises TRANSPORT_ERRORS."""
+        server.outstanding += 1
+        if not server.healthy:
+            server.next_trial = math.inf  # One trial at a time.
+        try:
+            async with server.slots:
+                started = time.monotonic()
+                response = await self.request("POST", url, data=data)
+        except TRANSPORT_ERRORS:
+            server.stats.failures += 1
+            raise
+        except asyncio.CancelledError:
+            if not self.has_probes:
+                server.next_trial = time.monotonic()
+            raise
+        finally:
+            server.outstanding -= 1
+        if response.status >= 500:
+            server.stats.failures += 1
+        else:
+            latency_s = time.monotonic() - started
+            self._latencies.append(latency_s)
+            server.stats.latencies.append(latency_s)
+        return response
+
+    async def request(self, method: Literal["GET", "POST"], url: str | URL, **options: Any) -> Response:
+        """Send one HTTP request, outside of all statistics. Raises TRANSPORT_ERRORS."""
+        # Redirects are not followed: they could lead the credentials to another server.
+        async with self._session.request(method, url, allow_redirects=False, **options) as response:
+            return Response(response.status, response.headers, await response.read())
+
+    def _pick(self, tried: Collection[Server], only: Server | None, affinity: int | None) -> Server | None:
+        """Return the server for the next attempt of a round, or None if no untried one is available."""
+        if only is not None:
+            return None if tried else only
+        untried = [server for server in self.servers if server not in tried]
+        available = [server for server in untried if server.healthy or time.monotonic() >= server.next_trial]
+        if not available:
+            return None
+        least = min(available, key=_load)
+        if affinity is None:
+            return least
+        favourite = self.servers[affinity % len(self.servers)]
+        # A known prefix saves a prefill, which is worth a slightly longer queue.
+        if favourite in available and favourite.outstanding <= least.outstanding + 2 + least.outstanding // 4:
+            return favourite
+        return least
+
+    async def _back_off(self, round: int, retry_after_s: float) -> None:
+        """Pause before a round. If no server is healthy, the pause ends as soon as one is."""
+        policy = self._policy
+        backoff_s = min(policy.max_backoff_s, policy.backoff_s * 2.0 ** (round - 1)) * random.uniform(0.5, 1.0)
+        pause_s = max(retry_after_s, backoff_s)
+        if self.healthy_servers:
+            await asyncio.sleep(pause_s)
+        else:
+            self._recovered.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._recovered.wait(), pause_s)
+
+    async def _attempt_hedged(self, request: RequestT, first: Server) -> ReplyT:
+        """Make one attempt. If it is slow, send the request to a second server as well and take the first reply."""
+        if self._hedge_quantile is None or len(self.healthy_servers) < 2:
+            return await self.attempt(request, first)
+        attempts = {asyncio.create_task(self.attempt(request, first)): first}
+        try:
+            done, _ = await asyncio.wait(attempts, timeout=self._hedge_delay(self._hedge_quantile))
+            if not done:
+                others = [server for server in self.healthy_servers if server is not first]
+                if idle := [server for server in others if server.outstanding < self._max_outstanding]:
+                    second = min(idle, key=_load)
+                    attempts[asyncio.create_task(self.attempt(request, second))] = second
+            return await self._first_reply(attempts, first)
+        finally:
+            for task in attempts:
+                task.cancel()
+
+    async def _first_reply(self, attempts: Mapping[asyncio.Task[ReplyT], Server], first: Server) -> ReplyT:
+        """Return the first reply. Raises AttemptFailed if all attempts fail."""
+        failure: BaseException | None = None
+        waiting: Collection[asyncio.Task[ReplyT]] = attempts.keys()
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                failure = task.exception()
+                if failure is None:
+                    if waiting and attempts[task] is not first:
+                        self.count_failure(first, "it is slower than the other servers", may_have_restarted=False)
+                    return task.result()
+                if not isinstance(failure, AttemptFailed):
+                    raise failure
+        assert failure is not None
+        raise failure
+
+    def _hedge_delay(self, quantile: float) -> float:
+        if len(self._latencies) < _LATENCY_WINDOW:
+            return _FIRST_HEDGE_S
+        return sorted(self._latencies)[int(quantile * (_LATENCY_WINDOW - 1))]
+
+    async def _recover(self, server: Server, may_have_restarted: bool) -> None:
+        """Probe an unhealthy server until it answers, and passes the admission check if it may have restarted."""
+        while True:
+            await asyncio.sleep(self._policy.recovery_s * random.uniform(0.5, 1.5))
+            if await self.probe(server):
+                continue
+            if may_have_restarted and self._admission_check and (reason := await self._admission_check(server)):
+                server.problem = reason
+                _log.warning("%s server %s answers again, but stays unhealthy: %s", self.kind, server.url, reason)
+                await asyncio.sleep(_REJECTED_RECHECK_S)
+                continue
+            server.consecutive_failures = 0
+            self._mark_healthy(server)
+            return
+
+    def _mark_healthy(self, server: Server) -> None:
+        server.healthy = True
+        self._recovered.set()
+        _log.warning("%s server %s is healthy again", self.kind, server.url)
+
+
+def _slots(limit: int | None) -> contextlib.AbstractAsyncContextManager[Any]:
+    return contextlib.nullcontext() if limit is None else asyncio.Semaphore(limit)
+
+
+def _load(server: Server) -> tuple[int, float]:
+    return server.outstanding, random.random()

@@ -1,0 +1,37 @@
+"""Statistics that a client keeps of each server, for metrics and the progress display."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+ServerKind: TypeAlias = Literal["graph", "model"]
+
+_MAX_LATENCIES = 10_000
+"""Latencies kept when nothing consumes them."""
+
+
+@dataclass(slots=True)
+class ServerStats:
+    """One server, as one client sees it."""
+
+    kind: ServerKind
+    url: str
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_LATENCIES))
+    """Seconds that each request took, oldest first. Consumed on read."""
+    failures: int = 0
+    """Requests so far that got no response, or an error of the server (status 500 and above)."""
+    healthy: bool = True
+    """Whether requests are sent to the server at present."""
+
+
+@runtime_checkable
+class HasServerStats(Protocol):
+    """A component that sends requests to servers."""
+
+    @property
+    def server_stats(self) -> Sequence[ServerStats]:
+        """Statistics of each server. The same objects for as long as the component is open."""
+        ...

@@ -1,0 +1,101 @@
+"""Starts and stops third-party servers on this machine, each in its own process on the loopback interface."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+LOOPBACK = "127.0.0.1"
+
+_STOP_TIMEOUT_S = 30
+
+
+class SubprocessServer(ABC):
+    """A server in its own process group, as a context manager. It ends with the thread that started it.
+
+    A stopped server can be started again and keeps its URL.
+    """
+
+    process: subprocess.Popen[bytes] | None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the server and return once it answers. Raises UserError if it does not start."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self.process is not None and self.process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the server. Kill it if it does not end in time."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the server and its children immediately, as a fault would."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def _launch(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the process and write its output to `log`."""
+        full_command = ["setpriv", "--pdeathsig", "TERM", *command] if shutil.which("setpriv") else command
+        with log.open("wb") as output:
+            # In its own session: Ctrl-C in a terminal must reach only our command, which then stops its servers.
+            self.process = subprocess.Popen(  # noqa: S603 — the command is ours
+                full_command,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+
+def answers(url: str, body: bytes | None = None, *, timeout_s: float = 5) -> bool:
+    """Return whether a server answers with status 200. Sends a POST request if there is a body, else GET."""
+    try:
+        with urllib.request.urlopen(url, data=body, timeout=timeout_s) as response:  # noqa: S310 — http
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` different ports of this machine that no process listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]

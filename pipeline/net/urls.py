@@ -1,0 +1,25 @@
+"""Checks URLs of servers given by users: they are written to `run.yaml`, so they must not contain credentials."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+from pipeline.errors import UserError
+
+_CREDENTIAL = re.compile(r"auth|credential|key|pass|secret|sig|token", re.IGNORECASE)
+
+
+def check_url(url: str, *, key: str, example: str, instead: str) -> None:
+    """Raise UserError unless `url` is an HTTP URL without credentials. The message never shows credentials.
+
+    `key` is the configuration key of the URL. `instead` names the environment variables for the credentials.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UserError(f"{key}: {url.rpartition('@')[2]!r} is not a URL; write it as {example}")
+    if parts.username or parts.password or any(_CREDENTIAL.search(name) for name, _ in parse_qsl(parts.query)):
+        raise UserError(
+            f"{key}: remove the credentials from the URL of {parts.hostname}, which is written to run.yaml; "
+            f"put them into {instead} of the environment"
+        )

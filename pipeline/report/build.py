@@ -1,0 +1,170 @@
+"""Assembles the content of the page from the data of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.evaluation.summary import ConfigurationSummary, Group
+from pipeline.kg.fingerprint import agree
+from pipeline.report.curves import find_curves
+from pipeline.report.data import Block, Configuration, RunInfo
+from pipeline.report.labels import SCORES, BlockLabels, inline, with_label
+from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
+from pipeline.report.responses import responses
+from pipeline.report.table import configuration_table
+from pipeline.report.view import BlockView, Breakdown, Page, RunView, ScoreView
+
+_BREAKDOWN_SCORES = ("hits_at_1", "f1")
+
+
+def build_page(blocks: Sequence[Block]) -> Page:
+    """Build the content of the page."""
+    configurations = [configuration for block in blocks for configuration in block.configurations]
+    runs = list({id(configuration.run): configuration.run for configuration in configurations}.values())
+    methods = ", ".join(dict.fromkeys(inline(configuration.family) for configuration in configurations))
+    datasets = ", ".join(dict.fromkeys(inline(configuration.summary.dataset) for configuration in configurations))
+    views = [_block_view(block) for block in blocks]
+    shown = {column.heading for view in views for column in view.table.columns}
+    shown |= {score.heading for view in views for score in view.scores}
+    return Page(
+        title=f"{methods} on {datasets}",
+        blocks=views,
+        runs=[_run_view(run) for run in runs],
+        definitions=[(heading, definition) for heading, definition in SCORES.values() if heading in shown],
+    )
+
+
+def _block_view(block: Block) -> BlockView:
+    configurations = block.configurations
+    labels = BlockLabels(configurations)
+    axes = find_curves(configurations, block.comparable)
+    by_score = {score: recommendations(block, score) for score in block.charted}
+    first = next((each.recommended for of_score in by_score.values() for each in of_score), 0)
+    groups = [labels.group_number(configuration.group) for configuration in configurations]
+    return BlockView(
+        dataset=inline(block.most_complete.summary.dataset),
+        facts=_facts(block),
+        simulators=list(dict.fromkeys(inline(each.summary.label) for each in configurations if each.summary.label)),
+        warnings=_warnings(block),
+        shares_sources=block.shares_sources,
+        confidence=f"{100 * block.evaluation.confidence:g} %",
+        legend=[(name, groups.count(number)) for number, name in enumerate(labels.legend)],
+        scores=[
+            ScoreView(
+                *SCORES[score],
+                name=score,
+                recommendations=[recommendation_view(block, labels, score, each) for each in of_score],
+                fronts=[front_view(block, labels, score, counter, of_score) for counter in labels.costs],
+                axes=responses(block, labels, score, axes),
+            )
+            for score, of_score in by_score.items()
+        ],
+        table=configuration_table(block, labels, tags(block, by_score)),
+        names=labels.names,
+        breakdown=_breakdown([configuration.summary for configuration in configurations], shown=first),
+    )
+
+
+def _facts(block: Block) -> list[tuple[str, list[str]]]:
+    """Return the properties of the block, with all values that its configurations have."""
+    configurations = block.configurations
+    summary = block.most_complete.summary
+    facts = {
+        "configurations": [f"{len(configurations):,}"],
+        "questions": [f"{summary.questions - summary.not_run:,}"],
+        "model": [_model(each) for each in configurations],
+        "models of roles": [
+            f"{role}: {model}" for each in configurations for role, model in (each.served.get("roles") or {}).items()
+        ],
+        "graph": [each.served["graph"] for each in configurations],
+        "seed": [str(each.run.facts.get("seed")) for each in configurations],
+        "started": [_start_time(each.run) for each in configurations],
+        "version": [
+            version for each in configurations if (version := each.run.facts.get("versions", {}).get("kgqa-pipeline"))
+        ],
+        "complete": [_completeness(block)],
+    }
+    return [(term, list(dict.fromkeys(values))) for term, values in facts.items() if values]
+
+
+def _model(configuration: Configuration) -> str:
+    """Return the model, with the label unless the model's name begins with it."""
+    model, label = configuration.served["model"], configuration.summary.label
+    return with_label(model, None if label and model.startswith(label) else label)
+
+
+def _completeness(block: Block) -> str:
+    """Return whether all questions are answered, with the number of failed and unanswered ones."""
+    failed = f"{sum(each.summary.failed for each in block.configurations):,} failed"
+    if any(each.run.totals is None for each in block.configurations):
+        return f"no · {failed} · the run is in progress"
+    not_run = sum(each.summary.not_run for each in block.configurations)
+    return f"{'no' if not_run else 'yes'} · {failed} · {not_run:,} not run"
+
+
+def _warnings(block: Block) -> list[str]:
+    """Return what a reader must know before comparing the configurations."""
+    configurations = block.configurations
+    unfinished = dict.fromkeys(inline(each.run.name) for each in configurations if each.run.totals is None)
+    not_compared = len(configurations) - len(block.comparable)
+    failed = sum(each.summary.failed for each in configurations)
+    graphs = [each.served["graph"] for each in configurations]
+    same_graph = all(agree(graphs[0], other) for other in graphs)
+    warnings = {
+        f"{', '.join(unfinished)}: the run is not complete, and the page shows the questions answered so far. "
+        "Run the same command again to complete it.": unfinished,
+        "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
+        f"compared: {not_compared:,}.": not_compared,
+        f"{failed:,} questions failed and count as wrong. Run again with run.retry_failed=true to retry them.": failed,
+        "The configurations used different graphs, which alone can change scores.": not same_graph,
+        "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
+        "curves use the original ones.": block.rescored,
+    }
+    return [warning for warning, applies in warnings.items() if applies]
+
+
+def _breakdown(summaries: Sequence[ConfigurationSummary], *, shown: int) -> Breakdown:
+    by_kind = [
+        {(field, group.value): group for field, groups in summary.breakdown.items() for group in groups}
+        for summary in summaries
+    ]
+    kinds = list(dict.fromkeys(kind for groups in by_kind for kind in groups))
+    figures = [[_group_figures(groups[kind]) if kind in groups else None for kind in kinds] for groups in by_kind]
+    return Breakdown([(inline(field), inline(value)) for field, value in kinds], figures, shown)
+
+
+def _group_figures(group: Group) -> list[float | None]:
+    figures: list[float | None] = [group.questions]
+    for name in _BREAKDOWN_SCORES:
+        score = group.scores.get(name)
+        figures += [round(100 * value, 1) for value in (score.mean, score.low, score.high)] if score else [None] * 3
+    return figures
+
+
+def _run_view(run: RunInfo) -> RunView:
+    totals = run.totals or {}
+    facts = {
+        "folder": str(run.path),
+        "started": _start_time(run),
+        "seed": run.facts.get("seed"),
+        "commit": run.facts.get("git_commit"),
+        "versions": ", ".join(
+            f"{package} {version}" for package, version in run.facts.get("versions", {}).items() if version
+        ),
+        "complete": "yes" if totals.get("complete") else "no",
+        "model calls made": _count(totals.get("physical_llm_calls")),
+        "model calls if each configuration had run alone": _count(totals.get("logical_llm_calls")),
+        "seconds": _count(totals.get("wall_s")),
+        "input rows that could not be read": _count(totals.get("rejected")),
+    }
+    return RunView(run.name, [(term, str(fact)) for term, fact in facts.items() if fact is not None])
+
+
+def _count(total: float | None) -> str | None:
+    return None if total is None else f"{total:,.0f}"
+
+
+def _start_time(run: RunInfo) -> str:
+    """Return the start of the run, to the minute."""
+    day, _, rest = str(run.facts.get("started")).partition("T")
+    return f"{day} {rest[:5]} {rest[8:]}".strip()

@@ -1,0 +1,234 @@
+"""Reads the configurations of runs, and groups those that answered the same questions into blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from pipeline import config
+from pipeline.analysis.runs import read_summaries
+from pipeline.errors import UserError
+from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
+from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
+from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.storage import StoragePath
+
+_STANDARD = ("hits_at_1", "f1", "exact_match", "rouge_l", "grbench_em", "grbench_f1")
+_PAPERS = tuple(dict.fromkeys(chain(*METRICS_OF_METHOD.values())))
+CHARTED = tuple(dict.fromkeys((*_STANDARD, *_PAPERS)))
+"""The scores that the page offers, if the configurations have them and the methods' papers use them."""
+Group = tuple[str, str | None, str | None]
+"""Method, label, and the model if it is a language model. Configurations of one group have the same colour."""
+
+_IRRELEVANT_CHOICES = {"engine"}
+"""Configuration groups whose choice does not affect answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Facts about one run folder."""
+
+    name: str
+    path: StoragePath
+    facts: Mapping[str, Any]
+    """`run.yaml` without `points` and `served`."""
+    totals: Mapping[str, Any] | None
+    """`summary.json` without `points`; None while the run is in progress."""
+    evaluation: ScoringConfig
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One configuration of a run."""
+
+    run: RunInfo
+    summary: ConfigurationSummary
+    family: str
+    """The choice of `method=`, which presets of one method share."""
+    parameters: Mapping[str, Any]
+    """What affects its answers: the choices of configuration groups, and all keys by dotted name."""
+    served: Mapping[str, Any]
+    """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
+    rows: pl.DataFrame
+    """`question` (a hash of id and text), `source` and the charted scores, sorted by `question`."""
+
+    @cached_property
+    def questions_digest(self) -> bytes:
+        """A digest of the answered questions."""
+        return hashlib.blake2b(self.rows["question"].to_numpy().tobytes()).digest()
+
+    @property
+    def question_selection(self) -> str:
+        """The parameters that select the questions."""
+        return config.canonical(
+            {key: value for key, value in self.parameters.items() if key.startswith("dataset.") or key == "run.limit"}
+        )
+
+    @property
+    def group(self) -> Group:
+        """The group that determines colour and shape."""
+        label = self.summary.label
+        return self.family, label, None if label else self.served["model"]
+
+    def cost(self, counter: str) -> float | None:
+        """Return the total of a counter per answered question; None if it was not counted."""
+        answered = self.summary.questions - self.summary.not_run
+        total = self.summary.counters.get(counter)
+        return None if total is None or not answered else total / answered
+
+    @property
+    def cost_key(self) -> tuple[float, float]:
+        """A sort key: model calls per question, then tokens per question."""
+        calls, tokens = self.cost("llm_calls"), self.cost("tokens")
+        return (calls or 0.0, tokens or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreMatrix:
+    """One score of every question in every configuration of a block."""
+
+    values: Values
+    """Shape (questions, configurations)."""
+    sources: npt.NDArray[Any] | None
+    """The source of each question; None if no two questions share a source."""
+    evaluation: ScoringConfig
+
+    def means(self, columns: npt.ArrayLike) -> list[Estimate]:
+        """Return the mean of each column, shape (questions, columns), with an interval over the questions."""
+        return bootstrap_means(columns, clusters=self.sources, **self.evaluation.bootstrap)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Configurations of one or several runs with the same questions."""
+
+    configurations: Sequence[Configuration]
+
+    @property
+    def evaluation(self) -> ScoringConfig:
+        """How its configurations are scored and compared."""
+        return self.configurations[0].run.evaluation
+
+    @property
+    def rescored(self) -> bool:
+        """Whether a summary's scores differ from those in the trace rows, which `kgqa score` does not change."""
+        return any(
+            not math.isclose(
+                np.nanmean(configuration.rows[name].to_numpy()), configuration.summary.scores[name].mean, abs_tol=1e-4
+            )
+            for configuration in self.configurations
+            for name in self.charted
+            if name in configuration.summary.scores
+        )
+
+    @property
+    def most_complete(self) -> Configuration:
+        """The first of the configurations that answered the most questions."""
+        return max(self.configurations, key=lambda configuration: configuration.rows.height)
+
+    @cached_property
+    def comparable(self) -> list[int]:
+        """Indices of the configurations that answered all questions; only these are compared."""
+        digest = self.most_complete.questions_digest
+        return [
+            index for index, configuration in enumerate(self.configurations) if configuration.questions_digest == digest
+        ]
+
+    @cached_property
+    def charted(self) -> list[str]:
+        """The scores that all comparable configurations have, in the order of the page."""
+        families = {configuration.family for configuration in self.configurations}
+        scores = {*_STANDARD, *chain(*map(paper_metrics_of, families))}
+        summaries = [self.configurations[index].summary for index in self.comparable]
+        return [name for name in CHARTED if name in scores and all(name in each.scores for each in summaries)]
+
+    def scores(self, score: str) -> ScoreMatrix:
+        """Return a charted score of each question; NaN for configurations that are not comparable.
+
+        Questions without this score in some configuration (because they have no gold answer) are excluded.
+        """
+        columns = np.full((self.most_complete.rows.height, len(self.configurations)), np.nan)
+        for index in self.comparable:
+            columns[:, index] = self.configurations[index].rows[score].to_numpy()
+        scored: npt.NDArray[np.bool_] = ~np.isnan(columns[:, self.comparable]).any(axis=1)
+        sources = self.most_complete.rows["source"].to_numpy()[scored]
+        return ScoreMatrix(columns[scored], sources if 1 < len(set(sources)) < len(sources) else None, self.evaluation)
+
+    @property
+    def shares_sources(self) -> bool:
+        """Whether questions share a source, so that they are not independent."""
+        sources = self.most_complete.rows["source"]
+        return 1 < sources.n_unique() < len(sources)
+
+
+def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
+    """Read the configurations of runs, finished or in progress.
+
+    Raises UserError for a folder that is not a run, or was written by another version.
+    """
+    blocks: dict[tuple[str, bytes], list[Configuration]] = {}
+    for folder in folders:
+        by_selection: dict[str, list[Configuration]] = {}
+        for configuration in _read_configurations(RunFolder(folder)):
+            by_selection.setdefault(configuration.question_selection, []).append(configuration)
+        for configurations in by_selection.values():
+            first = Block(configurations).most_complete
+            blocks.setdefault((first.summary.dataset, first.questions_digest), []).extend(configurations)
+    return [Block(configurations) for configurations in blocks.values()]
+
+
+def _read_configurations(folder: RunFolder) -> list[Configuration]:
+    run = folder.read_run()
+    if run is None:
+        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    summaries = read_summaries(folder, run)
+    saved = folder.read_summary()
+    info = RunInfo(
+        name=folder.path.resolve().name,
+        path=folder.path,
+        facts={key: value for key, value in run.items() if key not in {"points", "served"}},
+        totals=saved and {key: value for key, value in saved.items() if key != "points"},
+        evaluation=config.build("evaluation", run["points"][0]["config"]),
+    )
+    rows = _read_rows(folder)
+    return [
+        Configuration(
+            run=info,
+            summary=summary,
+            family=resolved["choices"]["method"],
+            parameters=_parameters(resolved),
+            served=run["served"][summary.number],
+            rows=rows[summary.number],
+        )
+        for summary in summaries
+        for resolved in [run["points"][summary.number]["config"]]
+    ]
+
+
+def _read_rows(folder: RunFolder) -> dict[int, pl.DataFrame]:
+    """Read the questions and scores of each configuration, in an order that does not depend on the run."""
+    keys = {
+        "question": pl.concat_str("question_id", "question", separator="\0").hash(),
+        "source": pl.coalesce(pl.col("meta").str.json_path_match("$.source"), "question_id"),
+    }
+    shards = read_shards(folder, ["point", "question_id", "question", "meta", *CHARTED])
+    rows = pl.concat(shard.select("point", *CHARTED, **keys) for shard in shards)
+    parts = rows.sort("question").partition_by("point", as_dict=True, include_key=False)
+    return {int(number): part for (number,), part in parts.items()}
+
+
+def _parameters(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    choices = {group: choice for group, choice in resolved["choices"].items() if group not in _IRRELEVANT_CHOICES}
+    return {**choices, **config.computed(resolved)}

@@ -1,0 +1,182 @@
+"""Labels and number formats of the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pipeline.config import canonical
+from pipeline.evaluation.statistics import Estimate
+from pipeline.report.curves import distinguishing_keys
+from pipeline.report.data import Configuration, Group
+
+SCORES: Mapping[str, tuple[str, str]] = {
+    "hits_at_1": ("Hits@1", "the first answer equals a gold answer after normalisation"),
+    "hits_any": ("Hits@any", "any answer is correct"),
+    "precision": ("precision", "share of the answers that are correct"),
+    "recall": ("recall", "share of the gold answers that were found"),
+    "f1": ("F1", "harmonic mean of a question's precision and recall"),
+    "exact_match": ("exact match", "the answers are exactly the gold answers"),
+    "rouge_l": ("ROUGE-L", "longest common subsequence of words with the gold answer"),
+    "grbench_em": ("GRBench EM", "exact match by GRBench's rule"),
+    "grbench_f1": ("GRBench F1", "F1 of the items by GRBench's rule"),
+    "answer_in_evidence": ("gold in evidence", "a gold answer is among the retrieved facts"),
+    "answer_supported": ("hits in evidence", "share of the correct first answers that are in the evidence"),
+    "faithfulness": ("faithful", "share of the answers that are in the evidence"),
+    "initial_hits_at_1": ("first Hits@1", "Hits@1 before reflection"),
+    "corrected": ("corrected", "share of the wrong first answers that reflection corrected"),
+    "damaged": ("damaged", "share of the correct first answers that reflection made wrong"),
+    "compat_tog_em": ("ToG's EM", "lenient metric of a paper: the text contains a gold answer, or the reverse"),
+    "compat_readi_hit": ("Readi's Hit", "lenient metric of a paper: the reply contains a gold answer"),
+    "compat_rog_hit": ("RoG's Hit", "lenient metric of a paper: the lines of the answer contain a gold answer"),
+    "compat_rog_f1": ("RoG's F1", "lenient metric of a paper: F1 of the gold answers that the lines contain"),
+    "compat_arg_hit3": ("ArG's Hit@3", "lenient metric of a paper: an answer of the three best leaves is correct"),
+    "compat_arg_f1": ("ArG's F1", "lenient metric of a paper: F1 of the exact labels"),
+}
+"""Name and definition of each score, in the order of the page."""
+COSTS = {"llm_calls": "model calls", "tokens": "tokens", "wall_s": "seconds"}
+"""Names of the costs of a question, by counter."""
+ABSENT = "–"
+_LONGEST_NAME = 200
+"""In characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number with its interval, and its name if the context does not show it."""
+
+    text: str
+    interval: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a configuration."""
+
+    method: str
+    label: str | None
+    """Shown wherever the name is, if no language model answered; otherwise None."""
+    details: str
+
+    def __str__(self) -> str:
+        label = f" ({self.label})" if self.label else ""
+        return f"{self.method}{label}{' · ' if self.details else ''}{self.details}"
+
+    @classmethod
+    def of(cls, method: str, label: str | None, details: Iterable[str]) -> Self:
+        """Create a name from raw texts."""
+        return cls(inline(method), label and inline(label), " · ".join(details))
+
+
+def inline(text: str) -> str:
+    """Return a name for use inside a sentence: truncated, and isolated from the writing direction around it."""
+    truncated = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+    return truncated if truncated.isascii() else f"\u2068{truncated}\u2069"
+
+
+def with_label(text: str, label: str | None) -> str:
+    """Append a label, if there is one, in parentheses."""
+    return f"{inline(text)} ({inline(label)})" if label else inline(text)
+
+
+def value_text(value: Any) -> str:
+    """Return the value of a parameter as it is written on the command line."""
+    if value is None:
+        return ABSENT
+    return inline(value if isinstance(value, str) else canonical(value))
+
+
+def percent(score: Estimate, name: str = "") -> Figure:
+    """Format a share as a percentage with its interval."""
+    return Figure(f"{100 * score.mean:.1f}", f"{100 * score.low:.1f}–{100 * score.high:.1f}", name)
+
+
+def score_text(name: Name | str, score: Estimate) -> str:
+    """Return a name with its score, for tooltips and screen readers."""
+    figure = percent(score)
+    return f"{name}: {figure.text} % ({figure.interval})"
+
+
+def percentage_points(difference: Estimate) -> Figure:
+    """Format a difference of shares in percentage points, with its interval."""
+    low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in (difference.low, difference.high))
+    return Figure(f"{100 * difference.mean:+.1f}".replace("-", "−"), f"{low} … {high}")
+
+
+class BlockLabels:
+    """The labels of a block's configurations, groups and parameters."""
+
+    def __init__(self, configurations: Sequence[Configuration]) -> None:
+        self.keys = distinguishing_keys(configurations)
+        """The parameters that distinguish configurations of one method."""
+        last_parts = Counter(_last_part(key) for key in self.keys)
+        self._short_keys = {key: _last_part(key) for key in self.keys if last_parts[_last_part(key)] == 1}
+        self.names = self._names(configurations)
+        """Parallel to the configurations."""
+        self._groups = list(dict.fromkeys(configuration.group for configuration in configurations))
+        self._formats = _cost_formats(configurations)
+
+    def short_key(self, key: str) -> str:
+        """Return the last part of a key, or the whole key if the last part is ambiguous."""
+        return self._short_keys.get(key, key)
+
+    def parameter(self, key: str, value: Any) -> str:
+        """Return a key with its value."""
+        return f"{self.short_key(key)} {value_text(value)}"
+
+    def group_number(self, group: Group) -> int:
+        """Return the number of a group in the legend, which determines its colour and shape."""
+        return self._groups.index(group)
+
+    @property
+    def legend(self) -> list[Name]:
+        """The names of the groups in order of their numbers, with the model if there are several."""
+        models = {model for _, _, model in self._groups if model}
+        return [
+            Name.of(family, label, [inline(model)] if model and len(models) > 1 else [])
+            for family, label, model in self._groups
+        ]
+
+    @property
+    def costs(self) -> list[str]:
+        """The counters that the configurations have."""
+        return list(self._formats)
+
+    def cost(self, configuration: Configuration, counter: str) -> str:
+        """Format a cost per question. All configurations have the same number of decimals."""
+        cost = configuration.cost(counter)
+        return ABSENT if cost is None else format(cost, self._formats[counter])
+
+    def _names(self, configurations: Sequence[Configuration]) -> list[Name]:
+        """Return the method of each configuration, with the parameters in which those of one method differ."""
+        by_method: dict[str, list[Configuration]] = {}
+        for configuration in configurations:
+            by_method.setdefault(configuration.summary.method, []).append(configuration)
+        keys = {
+            method: [key for key in self.keys if len({canonical(each.parameters.get(key)) for each in same_method}) > 1]
+            for method, same_method in by_method.items()
+        }
+        return [
+            Name.of(
+                each.summary.method,
+                each.summary.label,
+                [self.parameter(key, each.parameters.get(key)) for key in keys[each.summary.method]],
+            )
+            for each in configurations
+        ]
+
+
+def _last_part(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _cost_formats(configurations: Sequence[Configuration]) -> dict[str, str]:
+    formats = {}
+    for counter in COSTS:
+        if costs := [cost for configuration in configurations if (cost := configuration.cost(counter)) is not None]:
+            decimals = next((places for places, bound in enumerate((1000, 20, 1, 0.1)) if max(costs) >= bound), 4)
+            formats[counter] = f",.{decimals}f"
+    return formats

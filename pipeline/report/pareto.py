@@ -1,0 +1,114 @@
+"""Builds the recommendation and the charts of quality against cost."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from pipeline.report.charts import DataPoint, scatter
+from pipeline.report.data import Block, Configuration
+from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
+from pipeline.report.recommendation import Recommendation, pareto_front, recommend
+from pipeline.report.view import FrontEntry, FrontView, RecommendationView
+
+_SIZE = (440, 290)
+
+
+def recommendations(block: Block, score: str) -> list[Recommendation]:
+    """Return the recommendation by a score, for each label."""
+    scores = block.scores(score)
+    cost_keys = {index: block.configurations[index].cost_key for index in block.comparable}
+    return [recommend(scores, cost_keys, among=among) for among in _by_label(block)]
+
+
+def recommendation_view(
+    block: Block, labels: BlockLabels, score: str, recommendation: Recommendation
+) -> RecommendationView:
+    """Describe the recommended configuration in comparison with the best one."""
+    index = recommendation.recommended
+    recommended, best = block.configurations[index], block.configurations[recommendation.best]
+    return RecommendationView(
+        label=labels.names[index].label,
+        recommended=labels.names[index],
+        score=percent(recommended.summary.scores[score]),
+        best=labels.names[recommendation.best],
+        best_score=percent(best.summary.scores[score]),
+        is_best=index == recommendation.best,
+        difference=percentage_points(recommendation.not_worse[index]),
+        costs=[
+            (COSTS[counter], labels.cost(recommended, counter), labels.cost(best, counter)) for counter in labels.costs
+        ],
+        not_worse=len(recommendation.not_worse),
+        candidates=recommendation.candidates,
+        command=_command(recommended),
+    )
+
+
+def tags(block: Block, by_score: Mapping[str, Sequence[Recommendation]]) -> list[dict[str, str]]:
+    """Return, for each configuration and score, whether it is the best or the recommended one."""
+    found: list[dict[str, str]] = [{} for _ in block.configurations]
+    for score, of_score in by_score.items():
+        for each in of_score:
+            found[each.best][score] = "best"
+            found[each.recommended][score] = "best, recommended" if each.best == each.recommended else "recommended"
+    return found
+
+
+def front_view(
+    block: Block, labels: BlockLabels, score: str, counter: str, recommended: Sequence[Recommendation]
+) -> FrontView:
+    """Build the chart of a score against a cost, with the Pareto front of each label."""
+    costs = {i: cost for i in block.comparable if (cost := block.configurations[i].cost(counter)) is not None}
+    scores = {i: block.configurations[i].summary.scores[score] for i in costs}
+    fronts = [
+        pareto_front(costs, {i: scores[i].mean for i in among})
+        for part in _by_label(block)
+        if (among := costs.keys() & part)
+    ]
+    equals = {i: others for front in fronts for i, others in front.items()}
+    ranks = {i: rank for rank, i in enumerate(equals, start=1)}
+    marked = {each.recommended for each in recommended}
+
+    def data_point(index: int) -> DataPoint:
+        configuration = block.configurations[index]
+        cost = f"{labels.cost(configuration, counter)} {COSTS[counter]}"
+        return DataPoint(
+            group=labels.group_number(configuration.group),
+            cost=costs[index],
+            score=scores[index],
+            text=f"{score_text(labels.names[index], scores[index])}, {cost}",
+            rank=ranks.get(index),
+            recommended=index in marked,
+        )
+
+    data = {index: data_point(index) for index in costs}
+    return FrontView(
+        cost=COSTS[counter],
+        chart=scatter(list(data.values()), [[data[i] for i in front] for front in fronts], *_SIZE),
+        entries=[
+            FrontEntry(
+                rank=rank,
+                group=data[i].group,
+                name=labels.names[i],
+                score=percent(scores[i]),
+                cost=labels.cost(block.configurations[i], counter),
+                equals=len(equals[i]),
+            )
+            for i, rank in ranks.items()
+        ],
+    )
+
+
+def _by_label(block: Block) -> list[list[int]]:
+    """Group the comparable configurations by label: simulated and language models are not compared."""
+    parts: dict[str | None, list[int]] = {}
+    for index in block.comparable:
+        parts.setdefault(block.configurations[index].summary.label, []).append(index)
+    return list(parts.values())
+
+
+def _command(configuration: Configuration) -> str:
+    """Return the command that runs the configuration alone."""
+    return shlex.join(
+        ["kgqa", "evaluate", *(word for word in configuration.summary.overrides if not word.startswith("run.dir="))]
+    )

@@ -1,0 +1,154 @@
+"""Builds the table of configurations: parameters, scores with intervals, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pipeline.evaluation.paper_metrics import paper_metrics_of
+from pipeline.evaluation.statistics import Estimate
+from pipeline.report.charts import score_range
+from pipeline.report.curves import is_number
+from pipeline.report.data import Block, Configuration
+from pipeline.report.labels import ABSENT, COSTS, SCORES, BlockLabels, Figure, Name, inline, percent, value_text
+
+_LENIENT_PREFIX = "compat_"
+_BAR_SCORE = "hits_at_1"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table."""
+
+    heading: str
+    explanation: str
+    numeric: bool = True
+    rising: bool = False
+    """Whether the first click on the heading sorts in ascending order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The content of a table cell."""
+
+    figures: Sequence[Figure]
+    order: float | str | None
+    """The sort key; None comes last."""
+
+
+_EMPTY = Cell([Figure(ABSENT)], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The table row of a configuration."""
+
+    group: int
+    """Its number in the legend."""
+    name: Name
+    remarks: Sequence[str]
+    """Numbers of failed, unanswered and unscored questions."""
+    bar: tuple[float, float, float] | None
+    """Hits@1 as a bar: low, mean and high, in percent of the table's range."""
+    cells: Sequence[Cell]
+    tags: Mapping[str, str]
+    """By charted score: `best`, `recommended` or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationTable:
+    """Columns, and rows with one cell per column."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    range: tuple[str, str] | None
+    """The ends of the bars' scale, in percent; None without bars."""
+
+
+def configuration_table(block: Block, labels: BlockLabels, tags: Sequence[Mapping[str, str]]) -> ConfigurationTable:
+    """Build the table: parameters, every score that some configuration has, and costs per question."""
+    configurations = block.configurations
+    columns = list(_columns(configurations, labels))
+    drawn = [each.summary.scores[_BAR_SCORE] for each in configurations if _BAR_SCORE in each.summary.scores]
+    ends = score_range(drawn) if drawn else None
+    rows = [
+        Row(
+            group=labels.group_number(configuration.group),
+            name=name,
+            remarks=_remarks(configuration, block.most_complete),
+            bar=_bar(configuration.summary.scores.get(_BAR_SCORE), ends),
+            cells=[cell(configuration) for _, cell in columns],
+            tags=own_tags,
+        )
+        for configuration, name, own_tags in zip(configurations, labels.names, tags, strict=True)
+    ]
+    return ConfigurationTable(
+        [column for column, _ in columns], rows, (f"{100 * ends[0]:g}", f"{100 * ends[1]:g}") if ends else None
+    )
+
+
+def _columns(
+    configurations: Sequence[Configuration], labels: BlockLabels
+) -> Iterator[tuple[Column, Callable[[Configuration], Cell]]]:
+    """Yield each column with the function that fills its cells."""
+    if len({id(configuration.run) for configuration in configurations}) > 1:
+        yield Column("run", "the run folder", numeric=False, rising=True), _run
+    for key in labels.keys:
+        numeric = all(is_number(configuration.parameters.get(key, 0)) for configuration in configurations)
+        yield Column(labels.short_key(key), key, numeric, rising=True), partial(_parameter, key)
+    if any(map(_paper_scores, configurations)):
+        yield Column("paper's metric", "the metric of the method's paper, which is more lenient"), _paper_metrics
+    for name, (heading, definition) in SCORES.items():
+        if not name.startswith(_LENIENT_PREFIX) and any(name in each.summary.scores for each in configurations):
+            yield Column(heading, definition), partial(_score, name)
+    for counter in labels.costs:
+        column = Column(COSTS[counter], "per question, as if the configuration had run alone", rising=True)
+        yield column, partial(_cost, labels, counter)
+
+
+def _run(configuration: Configuration) -> Cell:
+    return Cell([Figure(inline(configuration.run.name))], configuration.run.name)
+
+
+def _parameter(key: str, configuration: Configuration) -> Cell:
+    value = configuration.parameters.get(key)
+    text = value_text(value)
+    return Cell([Figure(text)], value if is_number(value) else text)
+
+
+def _score(name: str, configuration: Configuration) -> Cell:
+    score = configuration.summary.scores.get(name)
+    return Cell([percent(score)], score.mean) if score else _EMPTY
+
+
+def _paper_metrics(configuration: Configuration) -> Cell:
+    scores = _paper_scores(configuration)
+    figures = [percent(score, SCORES[name][0]) for name, score in scores.items()]
+    return Cell(figures, next(iter(scores.values())).mean) if scores else _EMPTY
+
+
+def _cost(labels: BlockLabels, counter: str, configuration: Configuration) -> Cell:
+    return Cell([Figure(labels.cost(configuration, counter))], configuration.cost(counter))
+
+
+def _paper_scores(configuration: Configuration) -> dict[str, Estimate]:
+    """Return the scores by the metrics of the method's paper."""
+    names = paper_metrics_of(configuration.summary.method)
+    return {name: configuration.summary.scores[name] for name in names if name in configuration.summary.scores}
+
+
+def _bar(score: Estimate | None, ends: tuple[float, float] | None) -> tuple[float, float, float] | None:
+    if score is None or ends is None:
+        return None
+    start, span = ends[0], ends[1] - ends[0]
+    low, mean, high = (round(100 * (value - start) / span, 1) for value in (score.low, score.mean, score.high))
+    return low, mean, high
+
+
+def _remarks(configuration: Configuration, most_complete: Configuration) -> list[str]:
+    summary = configuration.summary
+    counts = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
+    complete = configuration.questions_digest == most_complete.questions_digest
+    answered = [] if complete else [f"{configuration.rows.height:,} questions"]
+    return [*answered, *(f"{count:,} {kind}" for kind, count in counts.items() if count)]

@@ -1,0 +1,163 @@
+"""The content of the page: all texts, figures and charts, ready for the template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.report.charts import LineChart, Scatter
+from pipeline.report.labels import Figure, Name
+from pipeline.report.table import ConfigurationTable
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendationView:
+    """The recommended configuration among those with one label, compared with the best one."""
+
+    label: str | None
+    recommended: Name
+    score: Figure
+    best: Name
+    best_score: Figure
+    is_best: bool
+    """Whether the recommended configuration is the best one."""
+    difference: Figure
+    """Score of the recommended configuration minus score of the best one."""
+    costs: Sequence[tuple[str, str, str]]
+    """Name of the cost, value for the recommended configuration, value for the best one."""
+    not_worse: int
+    """Number of configurations not shown to be worse than the best."""
+    candidates: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontEntry:
+    """A configuration on the Pareto front."""
+
+    rank: int
+    group: int
+    name: Name
+    score: Figure
+    cost: str
+    equals: int
+    """Number of other configurations with the same score and cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontView:
+    """A score against a cost, with the Pareto front."""
+
+    cost: str
+    chart: Scatter
+    entries: Sequence[FrontEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveView:
+    """A response curve with its figures."""
+
+    group: int
+    dash: int
+    name: str
+    followers: Sequence[str]
+    """Keys that change with the axis."""
+    averaged: int
+    """Number of combinations of other parameters that each figure is the mean of."""
+    figures: Sequence[Figure | None]
+    """Parallel to the values of the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The curves for one combination of the other parameters."""
+
+    title: str
+    chart: LineChart
+
+
+@dataclass(frozen=True, slots=True)
+class AxisView:
+    """The response of a score to one numeric parameter."""
+
+    key: str
+    values: Sequence[str]
+    curves: Sequence[CurveView]
+    chart: LineChart
+    panels: Sequence[Panel]
+    """Empty if no curve is an average."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreView:
+    """The parts of the page that depend on the selected score."""
+
+    heading: str
+    definition: str
+    name: str
+    recommendations: Sequence[RecommendationView]
+    fronts: Sequence[FrontView]
+    axes: Sequence[AxisView]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Scores by kind of question."""
+
+    kinds: Sequence[tuple[str, str]]
+    """Field and value."""
+    figures: Sequence[Sequence[Sequence[float | None] | None]]
+    """By configuration and kind: the number of questions, then mean, low and high in percent, of Hits@1 and of F1; None
+    if the configuration has no such question."""
+    shown: int
+    """The configuration that is shown first."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockView:
+    """Configurations with the same questions."""
+
+    dataset: str
+    facts: Sequence[tuple[str, Sequence[str]]]
+    simulators: Sequence[str]
+    """Labels of simulated models that answered instead of a language model."""
+    warnings: Sequence[str]
+    shares_sources: bool
+    """Whether comparisons draw questions with the same source together."""
+    confidence: str
+    legend: Sequence[tuple[Name, int]]
+    """The methods in charts and filters, with their numbers of configurations."""
+    scores: Sequence[ScoreView]
+    table: ConfigurationTable
+    names: Sequence[Name]
+    """The names of the configurations, in the order of the table."""
+    breakdown: Breakdown
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The properties of a run."""
+
+    name: str
+    facts: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The whole report."""
+
+    title: str
+    blocks: Sequence[BlockView]
+    runs: Sequence[RunView]
+    definitions: Sequence[tuple[str, str]]
+    """Names and definitions of the scores on the page."""
+
+    @property
+    def most_scores(self) -> int:
+        """The largest number of selectable scores in a block."""
+        return max(len(block.scores) for block in self.blocks)
+
+    @property
+    def most_methods(self) -> int:
+        """The largest number of selectable methods in a block."""
+        return max(len(block.legend) for block in self.blocks)

@@ -1,0 +1,74 @@
+"""Functions that several simulators use: follow gold paths, corrupt them, and rank by similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from pipeline.methods.grounded_path import GroundedPath, Path
+from pipeline.methods.rendering import Names, node_name
+from pipeline.retrieval.relations import as_text
+from pipeline.types import EntityId, Node, Relation
+
+if TYPE_CHECKING:
+    from pipeline.retrieval.lexical import LexicalEncoder
+    from pipeline.simulation.gold_context import GoldContext
+
+
+def gold_paths(gold_context: GoldContext, entity: EntityId) -> list[Path]:
+    """Return the relation paths from an entity to what the question asks for, without directions, best first."""
+    paths = (tuple(relation.name for relation in path) for path in gold_context.paths.get(entity, ()))
+    return list(dict.fromkeys(path for path in paths if path))
+
+
+def hops_to_answer(grounded: GroundedPath, names: Names, gold_context: GoldContext) -> int:
+    """Return the number of hops to the last node that the question asks for; 0 when there is none."""
+    reached = enumerate(grounded.nodes[1:], start=1)
+    return max((hops for hops, node in reached if gold_context.is_sought(node, node_name(node, names))), default=0)
+
+
+def answers_shown(shown: Mapping[Node, str], gold_context: GoldContext) -> list[str]:
+    """Return the gold answers among nodes with their names; for a question that counts, how many there are."""
+    sought = [name for node, name in shown.items() if gold_context.is_sought(node, name)]
+    if gold_context.counted and sought:
+        return [str(len(sought))]
+    return list(dict.fromkeys(sought))
+
+
+def gold_prefix_length(grounded: GroundedPath, gold_context: GoldContext) -> int:
+    """Return the number of first hops that follow a gold path."""
+    taken, gold = grounded.path, gold_paths(gold_context, grounded.start)
+    lengths = range(grounded.length, 0, -1)
+    return next((hops for hops in lengths if any(path[:hops] == taken[:hops] for path in gold)), 0)
+
+
+def next_gold_relations(chain: GroundedPath, gold_context: GoldContext) -> list[Relation]:
+    """Return the next relation of each gold path that begins with this chain, the best path's first."""
+    walked = tuple(step.relation for step in chain.steps)
+    paths = gold_context.paths.get(chain.start, ())
+    remaining = (path[len(walked) :] for path in paths if path[: len(walked)] == walked)
+    return list(dict.fromkeys(rest[0] for rest in remaining if rest))
+
+
+def corrupted(path: Path, pool: Iterable[str], error_rng: Random) -> Path:
+    """Replace one relation of the path by another one of the pool. If there is none, repeat the last relation."""
+    others = sorted(set(pool).difference(path))
+    if not others:
+        return path + path[-1:]
+    index = error_rng.randrange(len(path)) if path else 0
+    return (*path[:index], error_rng.choice(others), *path[index + 1 :])
+
+
+def rank_relations(relations: Sequence[str], question: str, encoder: LexicalEncoder) -> list[str]:
+    """Return the relations, the most similar to the question first."""
+    scores = encoder.similarities(question, [as_text(relation) for relation in relations])
+    ranking = sorted(zip(scores, relations, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    return [relation for _, relation in ranking]
+
+
+def most_similar_path(paths: Iterable[Path], question: str, encoder: LexicalEncoder) -> Path | None:
+    """Return the path that is most similar to the question, the first of equals; None when there is no path."""
+    distinct = list(dict.fromkeys(paths))
+    scores = encoder.similarities(question, [" ".join(map(as_text, path)) for path in distinct])
+    return max(zip(distinct, scores, strict=True), key=lambda pair: pair[1], default=(None, 0.0))[0]

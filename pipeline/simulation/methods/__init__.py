@@ -1,0 +1,1 @@
+"""Simulators of the prompts of each method, one module per method."""

@@ -1,0 +1,56 @@
+"""Simulators of the answering prompts that several methods share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from random import Random
+
+from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
+from pipeline.methods.rendering import names_of, quoted
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.gold_paths import answers_shown, most_similar_path
+from pipeline.simulation.registry import Simulator, simulates
+
+UNKNOWN = "unknown"
+"""The answer of a simulated model that knows none."""
+
+_NEEDS_QUOTES = re.compile(r"[{};|\"'\\\n]")
+
+
+def write_answers(texts: Iterable[str]) -> str:
+    """Write answers in the form that `AnswerPrompt` parses."""
+    written = (quoted(text) if _NEEDS_QUOTES.search(text) else text for text in texts)
+    return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
+
+
+@simulates(AnswerFromFacts)
+class AnswerFromFactsSimulator(Simulator[AnswerFromFacts]):
+    """Answers with nodes of the facts that the prompt shows."""
+
+    def write_as_oracle(self, prompt: AnswerFromFacts, gold_context: GoldContext, error_rng: Random | None) -> str:
+        """Write the gold answers among the facts. If there are none, or as an error, write another node."""
+        shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
+        right = answers_shown(shown, gold_context)
+        wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
+        if error_rng:
+            return write_answers([error_rng.choice(wrong)])
+        return write_answers(right or wrong[:1])
+
+    def write_by_similarity(self, prompt: AnswerFromFacts, encoder: LexicalEncoder) -> str:
+        """Write the last nodes of the relation path that is most similar to the question."""
+        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
+        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
+        return write_answers(dict.fromkeys(ends.values()) or [UNKNOWN])
+
+
+@simulates(AnswerWithoutFacts)
+class AnswerWithoutFactsSimulator(Simulator[AnswerWithoutFacts]):
+    """Does not know the answer, so that a search that found nothing never counts as a success."""
+
+    def write_as_oracle(self, prompt: AnswerWithoutFacts, gold_context: GoldContext, error_rng: Random | None) -> str:
+        return write_answers([UNKNOWN])
+
+    def write_by_similarity(self, prompt: AnswerWithoutFacts, encoder: LexicalEncoder) -> str:
+        return write_answers([UNKNOWN])

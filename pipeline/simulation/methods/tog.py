@@ -1,0 +1,103 @@
+"""Simulators of ToG's prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from pipeline.methods.rendering import names_of, node_name, quoted
+from pipeline.methods.tog.entities import EntityScores
+from pipeline.methods.tog.reason import Enough
+from pipeline.methods.tog.relations import RelationScores, print_relation
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.gold_paths import answers_shown, most_similar_path, next_gold_relations, rank_relations
+from pipeline.simulation.methods.answering import write_answers
+from pipeline.simulation.registry import Simulator, simulates
+from pipeline.types import Relation
+
+_MAX_PICKED = 5
+"""The largest number of relations that a simulated model picks without gold paths."""
+
+_NO = "{No} What is asked for does not stand in these facts."
+
+
+@simulates(RelationScores)
+class RelationScoresSimulator(Simulator[RelationScores]):
+    """Follows gold paths."""
+
+    def write_as_oracle(self, prompt: RelationScores, gold_context: GoldContext, error_rng: Random | None) -> str:
+        """Write the next relations of gold paths, else some with equal scores. As an error, write other relations."""
+        good = next_gold_relations(prompt.chain, gold_context)
+        right = [relation for relation in good if relation in prompt.relations]
+        wrong = [relation for relation in prompt.relations if relation not in good]
+        if error_rng and wrong:
+            return _write_relations(dict.fromkeys(error_rng.sample(wrong, min(len(wrong), _MAX_PICKED)), 1.0))
+        if right:
+            return _write_relations({relation: float(len(right) - rank) for rank, relation in enumerate(right)})
+        return _write_relations(dict.fromkeys(prompt.relations[:_MAX_PICKED], 1.0))
+
+    def write_by_similarity(self, prompt: RelationScores, encoder: LexicalEncoder) -> str:
+        ranking = rank_relations([relation.name for relation in prompt.relations], prompt.question.text, encoder)
+        best = sorted(prompt.relations, key=lambda relation: ranking.index(relation.name))[:_MAX_PICKED]
+        return _write_relations({relation: float(len(best) - rank) for rank, relation in enumerate(best)})
+
+
+@simulates(EntityScores)
+class EntityScoresSimulator(Simulator[EntityScores]):
+    """Recognises gold answers and the nodes on the way to them."""
+
+    def write_as_oracle(self, prompt: EntityScores, gold_context: GoldContext, error_rng: Random | None) -> str:
+        """Score only gold answers, else nodes on the way to them, else all equally. As an error, score another node."""
+        sought = [gold_context.is_sought(node, node_name(node, prompt.names)) for node in prompt.candidates]
+        good = sought if any(sought) else [node in gold_context.waypoints for node in prompt.candidates]
+        if error_rng:
+            wrong = [index for index, right in enumerate(good) if not right] or range(len(good))
+            chosen = error_rng.choice(wrong)
+            return _write_scores([float(index == chosen) for index in range(len(good))])
+        return _write_scores([float(right) for right in good] if any(good) else [1.0] * len(good))
+
+    def write_by_similarity(self, prompt: EntityScores, encoder: LexicalEncoder) -> str:
+        names = [node_name(node, prompt.names) or "" for node in prompt.candidates]
+        similarities = encoder.similarities(prompt.question.text, names)
+        return _write_scores([max(similarity, 0.0) + 0.01 for similarity in similarities])
+
+
+@simulates(Enough)
+class EnoughSimulator(Simulator[Enough]):
+    """Recognises gold answers in the chains."""
+
+    def write_as_oracle(self, prompt: Enough, gold_context: GoldContext, error_rng: Random | None) -> str:
+        """Write Yes with the gold answers that the chains show, else No. A count needs all nodes to be counted.
+
+        As an error, write No, or Yes with another node if the chains show no gold answer.
+        """
+        shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
+        right = answers_shown(shown, gold_context)
+        wrong = [name for name in shown.values() if name not in right]
+        if error_rng and not right and wrong:
+            return _write_yes([error_rng.choice(wrong)])
+        enough = bool(right) and gold_context.counted.issubset(shown)
+        return _write_yes(right) if enough and not error_rng else _NO
+
+    def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
+        """Write Yes with the last nodes of the most similar path, or No when they are unnamed."""
+        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
+        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
+        return _write_yes(list(dict.fromkeys(ends.values()))) if ends else _NO
+
+
+def _write_relations(weights: Mapping[Relation, float]) -> str:
+    total = sum(weights.values())
+    return "\n".join(
+        f"({quoted(print_relation(relation))}, {weight / total:.3f}): chosen" for relation, weight in weights.items()
+    )
+
+
+def _write_scores(weights: Sequence[float]) -> str:
+    total = sum(weights)
+    return "\n".join(f"{number}. {weight / total:.3f}" for number, weight in enumerate(weights, start=1))
+
+
+def _write_yes(texts: list[str]) -> str:
+    return f"{{Yes}} {write_answers(texts)}"

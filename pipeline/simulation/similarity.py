@@ -1,0 +1,54 @@
+"""The similarity policy: answers every prompt by lexical similarity alone, as a lower baseline without a model."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.interface import OneModel
+from pipeline.llm.prompt import Call, Completion
+from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.completions import simulated_completion
+from pipeline.simulation.registry import load_simulators, write_by_similarity
+from pipeline.types import Example
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class Similarity(OneModel):
+    """Replies with `write_by_similarity` of each prompt's simulator. It knows neither gold answers nor language."""
+
+    simulators: tuple[str, ...] = ()
+    """The user's modules that register simulators."""
+
+    def __post_init__(self) -> None:
+        load_simulators(self.simulators)
+        self.identity = "similarity"
+        self.label: str | None = "similarity"
+        self._encoder = LexicalEncoder()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    def for_question(self, example: Example, kg: KnowledgeGraph) -> Self:
+        return self
+
+    async def complete(self, call: Call) -> Completion:
+        """Return the text that the prompt's simulator writes."""
+        return simulated_completion(call, write_by_similarity(call.prompt, self._encoder))
+
+    async def choose(self, call: Call) -> Completion:
+        """Return the softmax of each choice's similarity to that text."""
+        text = write_by_similarity(call.prompt, self._encoder)
+        weights = [math.exp(similarity) for similarity in self._encoder.similarities(text, call.choices)]
+        total = sum(weights)
+        probabilities = {choice: weight / total for choice, weight in zip(call.choices, weights, strict=True)}
+        return simulated_completion(
+            call, max(probabilities, key=probabilities.__getitem__), probabilities=probabilities
+        )

@@ -1,0 +1,206 @@
+"""Parts of the synthetic graph: a builder for the facts of the hubs and of each region, and an index over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from random import Random
+from typing import TypeAlias
+
+from pipeline.simulation.world.names import Ids, Labels
+from pipeline.types import EntityId, LiteralNode, Node, Relation, Triple
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+Kind: TypeAlias = str
+"""The kind of an entity in questions: `film`, `person`, `city`, … A kind may have several Freebase types."""
+
+TYPES: dict[Kind, tuple[str, ...]] = {
+    "album": ("music.album",),
+    "award": ("award.award_category",),
+    "book": ("book.book", "book.written_work"),
+    "capital": ("location.citytown",),
+    "character": ("film.film_character",),
+    "city": ("location.citytown",),
+    "company": ("film.production_company",),
+    "continent": ("base.locations.continents",),
+    "country": ("location.country",),
+    "currency": ("finance.currency",),
+    "degree": ("education.educational_degree",),
+    "film": ("film.film",),
+    "film_genre": ("film.film_genre",),
+    "gender": ("people.gender",),
+    "government": ("government.form_of_government",),
+    "language": ("language.human_language",),
+    "literary_genre": ("media_common.literary_genre",),
+    "music_genre": ("music.genre",),
+    "office": ("government.government_office_or_title",),
+    "person": ("people.person",),
+    "profession": ("people.profession",),
+    "religion": ("religion.religion",),
+    "university": ("education.university",),
+}
+
+MEDIATORS = (
+    "award.award_honor",
+    "education.education",
+    "film.film_cut",
+    "film.performance",
+    "government.government_position_held",
+    "measurement_unit.dated_integer",
+    "people.marriage",
+)
+"""Types of mediators: unnamed nodes that join the parts of one n-ary fact."""
+
+INVERSES = {
+    "award.award_honor.award": "award.award_category.winners",
+    "award.award_honor.honored_for": "award.award_winning_work.awards_won",
+    "award.award_winner.awards_won": "award.award_honor.award_winner",
+    "base.locations.countries.continent": "base.locations.continents.countries_within",
+    "book.book.genre": "media_common.literary_genre.books_in_this_genre",
+    "book.written_work.author": "book.author.works_written",
+    "education.education.institution": "education.educational_institution.students_graduates",
+    "film.actor.film": "film.performance.actor",
+    "film.film.directed_by": "film.director.film",
+    "film.film.genre": "film.film_genre.films_in_this_genre",
+    "film.film.production_companies": "film.production_company.films",
+    "film.film.sequel": "film.film.prequel",
+    "film.film.starring": "film.performance.film",
+    "film.performance.character": "film.film_character.portrayed_in_films",
+    "government.government_position_held.jurisdiction_of_office": (
+        "government.governmental_jurisdiction.governing_officials"
+    ),
+    "government.government_position_held.office_position_or_title": (
+        "government.government_office_or_title.office_holders"
+    ),
+    "government.politician.government_positions_held": "government.government_position_held.office_holder",
+    "location.country.currency_used": "finance.currency.countries_used",
+    "location.country.form_of_government": "government.form_of_government.countries",
+    "location.country.languages_spoken": "language.human_language.countries_spoken_in",
+    "location.location.containedby": "location.location.contains",
+    "media_common.adaptation.adapted_from": "media_common.adapted_work.adaptations",
+    "music.album.artist": "music.artist.album",
+    "music.album.genre": "music.genre.albums",
+    "organization.organization.founders": "organization.organization_founder.organizations_founded",
+    "people.person.education": "education.education.student",
+    "people.person.parents": "people.person.children",
+    "people.person.place_of_birth": "location.location.people_born_here",
+    "people.person.profession": "people.profession.people_with_this_profession",
+    "people.person.spouse_s": "people.marriage.spouse",
+}
+"""Relation → the relation under which the graph holds each of its edges in reverse (specification §8.4)."""
+
+_FOREIGN = (("fr", "Le "), ("de", "Der "), ("es", "El "), ("tr", "Bu "))
+
+
+class Facts:
+    """One part of the graph: its facts in order, and its entities by kind, with their names."""
+
+    def __init__(self, seed: int, part: int) -> None:
+        self.rng = Random(f"sample/{seed}/{part}")  # the text seeds all draws: never change it
+        self.labels = Labels(self.rng)
+        self.triples: list[Triple] = []
+        self.names: dict[EntityId, str] = {}
+        """Entity → its label, by the order of specification §8.5."""
+        self.aliases: dict[EntityId, tuple[str, ...]] = {}
+        self.members: defaultdict[Kind, list[EntityId]] = defaultdict(list)
+        self._ids = Ids(seed, part)
+
+    def entity(self, kind: Kind, name: str, *more_types: str) -> EntityId:
+        """Add a named entity with its types and, by chance, an alias, a foreign name or a meta fact; return its id."""
+        types = (*TYPES[kind], *more_types)
+        chance = self.rng.random()
+        id = self._ids.new("g.1" if chance > 0.97 else "m.0")
+        self.names[id] = name
+        self.members[kind].append(id)
+        self._name(id, name, chance)
+        for type in types:
+            self.link(id, "type.object.type", type)
+        if chance > 0.01:
+            self._decorate(id, name, types[0])
+        return id
+
+    def mediator(self, type: str) -> EntityId:
+        """Add an unnamed node and return its id."""
+        id = self._ids.new("g.1" if type == "measurement_unit.dated_integer" else "m.0")
+        self.link(id, "type.object.type", type)
+        return id
+
+    def link(self, head: EntityId, relation: str, tail: EntityId) -> None:
+        """Add an edge and, if the relation has an inverse, the reverse edge."""
+        self.triples.append(Triple(head, relation, tail))
+        inverse = INVERSES.get(relation)
+        if inverse is not None:
+            self.triples.append(Triple(tail, inverse, head))
+
+    def state(self, head: EntityId, relation: str, value: str, datatype: str | None = None) -> None:
+        """Add a literal; `datatype` is the local name of an XML Schema type."""
+        self.triples.append(Triple(head, relation, LiteralNode(value, XSD + datatype if datatype else None)))
+
+    def date(self, head: EntityId, relation: str, year: int, *, exact: float = 0.4) -> None:
+        """Add a date in `year`: a day with probability `exact`, else a month or only the year."""
+        rng = self.rng
+        chance, month = rng.random(), rng.randint(1, 12)
+        if chance < exact:
+            self.state(head, relation, f"{year}-{month:02}-{rng.randint(1, 28):02}", "date")
+        elif chance < (1 + exact) / 2:
+            self.state(head, relation, f"{year}-{month:02}", "gYearMonth")
+        else:
+            self.state(head, relation, f"{year}", "gYear")
+
+    def say(self, head: EntityId, relation: str, text: str, lang: str = "en") -> None:
+        """Add a text in a language."""
+        self.triples.append(Triple(head, relation, LiteralNode(text, None, lang)))
+
+    def _name(self, id: EntityId, name: str, chance: float) -> None:
+        """Add the label; for a few entities only as an alias or in another language (specification §8.5)."""
+        if chance < 0.005:
+            self.say(id, "common.topic.alias", name)
+        elif chance < 0.01:
+            self.say(id, "type.object.name", name, "fr")
+        else:
+            self.say(id, "type.object.name", name)
+            if chance < 0.05:
+                lang, article = self.rng.choice(_FOREIGN)
+                self.say(id, "type.object.name", article + name, lang)
+
+    def _decorate(self, id: EntityId, name: str, type: str) -> None:
+        chance = self.rng.random()
+        if chance < 0.1:
+            alias = _short(name)
+            self.aliases[id] = (alias,)
+            self.say(id, "common.topic.alias", alias)
+        elif chance < 0.2:
+            self.link(id, "common.topic.notable_types", type)
+        elif chance < 0.24:
+            self.say(id, "common.topic.description", self.labels.sentence())
+        elif chance < 0.27:
+            self.state(id, "type.object.key", "/wikipedia/en_title/" + name.replace(" ", "_"))
+        elif chance < 0.29:
+            self.link(id, "user.sampler.default_domain.listed_topic.listed_as", type)
+        elif chance < 0.31:
+            self.link(id, "kg.object_profile.prominent_type", type)
+
+
+class Index:
+    """An index for one-hop lookups over several parts of the graph."""
+
+    def __init__(self, parts: Iterable[Facts], relations: frozenset[str]) -> None:
+        self._out: dict[str, dict[Node, list[Node]]] = {relation: {} for relation in relations}
+        self._in: dict[str, dict[Node, list[Node]]] = {relation: {} for relation in relations}
+        for part in parts:
+            for head, relation, tail in part.triples:
+                if relation in relations:
+                    self._out[relation].setdefault(head, []).append(tail)
+                    self._in[relation].setdefault(tail, []).append(head)
+
+    def follow(self, node: Node, relation: Relation) -> list[Node]:
+        """Return the nodes that `relation` leads to, in the order of the facts."""
+        edges = self._out if relation.direction == "out" else self._in
+        return edges[relation.name].get(node, [])
+
+
+def _short(name: str) -> str:
+    """Return an alias of a name: its initial and last word, or `Old …` for a single word."""
+    words = name.split()
+    return f"{words[0][0]}. {words[-1]}" if len(words) > 1 else f"Old {name}"

@@ -1,0 +1,119 @@
+"""Reads and writes files of a run folder, on this machine or in any object store that fsspec supports.
+
+An object store has no rename, no append and no lock, but it writes each object atomically.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from upath import UPath
+
+from pipeline.errors import StorageError, UserError
+
+StoragePath = Path | UPath
+"""A `Path` is on this machine; a `UPath` is in an object store."""
+
+TMP = ".tmp"
+"""The suffix of files that are not complete yet."""
+_CONCURRENT_READS = 32
+"""Objects that are read concurrently."""
+
+
+def storage_path(name: str | StoragePath) -> StoragePath:
+    """Parse a path or a URL (`runs/x`, `s3://bucket/x`). Raises UserError for a store that cannot be reached.
+
+    The store's client takes credentials and endpoints from the environment, never from the URL.
+    """
+    if isinstance(name, Path | UPath):
+        return name
+    scheme, separator, rest = name.partition("://")
+    if not separator or scheme in ("file", "local"):
+        return Path(rest if separator else name)
+    if "@" in rest.partition("/")[0]:
+        raise UserError(f"{scheme}://…@… holds credentials, which run.yaml would store: set them in the environment")
+    with _reaching(name):
+        path = UPath(name, use_listings_cache=False)  # other processes write there, too
+        path.exists()
+    return path
+
+
+def read_whole(path: StoragePath) -> bytes:
+    """Return the contents of a file or object. Raises FileNotFoundError, or StorageError for an unreachable store."""
+    if isinstance(path, Path):
+        return path.read_bytes()
+    with _reaching(path, except_for=FileNotFoundError):
+        return path.read_bytes()
+
+
+def read_all(paths: Sequence[StoragePath]) -> Iterator[Path | bytes]:
+    """Yield what Polars can read: the path of a local file, or the contents of an object, fetched concurrently."""
+    local = [path for path in paths if isinstance(path, Path)]
+    if len(local) == len(paths):
+        yield from local
+        return
+    with ThreadPoolExecutor(_CONCURRENT_READS) as pool:
+        for at in range(0, len(paths), _CONCURRENT_READS):
+            yield from pool.map(read_whole, paths[at : at + _CONCURRENT_READS])
+
+
+def matching(folder: StoragePath, pattern: str) -> list[StoragePath]:
+    """Return the paths in a folder that match a pattern, sorted. Raises StorageError."""
+    if isinstance(folder, Path):
+        return sorted(folder.glob(pattern))
+    with _reaching(folder):
+        return sorted(folder.glob(pattern), key=str)
+
+
+def write_whole(path: StoragePath, contents: bytes) -> None:
+    """Write atomically: a reader sees the old contents or the new. Raises StorageError."""
+    if isinstance(path, UPath):
+        with _reaching(path):
+            path.write_bytes(contents)
+        return
+    with writing(path) as file:
+        file.write(contents)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces `path` once it is complete and synced to disk. Raises StorageError."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TMP}")  # unique per writer
+    with storing(path):
+        try:
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageError(f"{path} cannot be written: {reason}; fix that and run the same command again") from None
+
+
+@contextmanager
+def _reaching(path: str | UPath, except_for: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Turn any exception of a store's client into a StorageError, `except_for` this one."""
+    try:
+        yield
+    except except_for:
+        raise
+    except Exception as error:  # noqa: BLE001 - every store's client has its own exceptions
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StorageError(f"{path} cannot be reached: {reason}") from None

@@ -1,0 +1,87 @@
+"""The configuration of a fine-tuning: hyper-parameters, adapter and workers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from pipeline.errors import UserError
+from pipeline.training.llama import Precision
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class LoRA:
+    """A low-rank adapter on every linear layer. Embeddings and output head are trained in full."""
+
+    rank: PositiveInt = 16
+    alpha: PositiveInt = 32
+    dropout: float = Field(default=0.05, ge=0, lt=1)
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class SFTConfig:
+    """The hyper-parameters of supervised fine-tuning. Their defaults are ArG's (specification §7.2)."""
+
+    reflection_tokens: bool = True
+    """Add ArG's missing tokens to the vocabulary."""
+    adapter: LoRA | None = None
+    """None trains all weights."""
+    epochs: PositiveFloat = 3
+    max_steps: PositiveInt | None = None
+    """Optimiser steps; overrides `epochs`."""
+    batch_size: PositiveInt = 16
+    """Texts per optimiser step, over all workers."""
+    gradient_accumulation: PositiveInt = 1
+    """Number of parts into which each worker divides its share of a step."""
+    learning_rate: PositiveFloat = 1e-5
+    """The peak learning rate."""
+    warmup: float = Field(default=0.03, ge=0, lt=1)
+    """Share of the steps in which the learning rate rises."""
+    schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    weight_decay: NonNegativeFloat = 0.0
+    beta2: float = Field(default=0.999, gt=0, lt=1)
+    """AdamW β₂."""
+    max_tokens: PositiveInt = 2048
+    """Maximum length of a text with its prompt. Longer texts are left out and counted."""
+    prefix_sharing: bool = False
+    """Pack texts with the same prompt into prefix trees of at most `max_tokens`, and compute common prefixes once."""
+    precision: Precision = "bfloat16"
+    """Precision of the arithmetic; the weights are kept in single precision."""
+    weights: Precision = "bfloat16"
+    """Precision of the written weights."""
+    gradient_checkpointing: bool = False
+    """Recompute activations instead of storing them."""
+    evaluation_texts: NonNegativeInt = 200
+    """Texts drawn for evaluation at every checkpoint; they are not trained on."""
+    checkpoint_steps: PositiveInt = 200
+    log_steps: PositiveInt = 10
+    seed: int = 0
+
+    def texts_per_device(self, workers: int) -> int:
+        """Return the texts per worker and forward pass. Raises UserError if the batch cannot be divided evenly."""
+        texts, rest = divmod(self.batch_size, workers * self.gradient_accumulation)
+        if rest:
+            raise UserError(
+                f"recipe.batch_size={self.batch_size} cannot be divided among workers.count={workers} with "
+                f"recipe.gradient_accumulation={self.gradient_accumulation}: make it a multiple of their product"
+            )
+        return texts
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Workers:
+    """The workers of Ray Train, each of which trains on a part of every batch."""
+
+    count: PositiveInt = 1
+    gpus: bool = False
+    """Whether each worker has a GPU; otherwise it trains on CPUs."""
+    cpus: PositiveInt = 1
+    """CPUs per worker."""
+    sharded: bool = False
+    """Shard weights, gradients and optimiser state over the workers (FSDP), if a full copy does not fit."""
+    address: str | None = None
+    """The Ray cluster as HOST:PORT; None joins the cluster of the job, or starts one here."""
+    max_failures: NonNegativeInt = 3
+    """How often lost workers are replaced; training resumes from the last checkpoint."""
