@@ -1,34 +1,35 @@
-# `make demo` and `make test` set up whatever they need, from a bare checkout with Python 3.11+, make and a C toolchain.
+# Every target sets up what it needs, from a bare checkout with Python 3.11 or newer, make and a C toolchain.
 PYTHON ?= python3
 BIN := .venv/bin
 # uv resolves differently and does not see locally provided wheels, so pip it is.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo test unit-tests integration-tests lint format benchmark clean
+.PHONY: install demo test test-all system-packages golden lint format docs benchmark clean
 
 install: .venv/installed
 
 demo: .venv/installed
 	$(BIN)/kgqa evaluate method=arg llm=embedded run.limit=200
-	$(BIN)/kgqa report "$$(ls -td runs/sample-arg-embedded-*/ | head -n 1)"
+	$(BIN)/kgqa report "$$(ls -td runs/synthetic-arg-embedded-*/ | head -n 1)"
 
-test: .venv/installed-test
+# Before each commit: one real instance of each component, and all tests but the exhaustive ones.
+test: .venv/installed-test system-packages lint
+	$(BIN)/pytest -m "not exhaustive" -n 2 --dist loadgroup --durations=15
+
+# Everything. The unit tests use both cores; the integration tests start servers of their own and run one by one.
+test-all: .venv/installed-test system-packages lint golden
+	$(BIN)/pytest -n 2 --dist loadgroup --durations=15 --ignore=tests/integration
+	$(BIN)/pytest --durations=30 tests/integration
+
+system-packages:
 	infra/install-virtuoso.sh
 	infra/install-chromium.sh
 	infra/install-prometheus.sh
 	infra/install-kubectl.sh
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line unit-tests integration-tests
 
-# Run beside each other, as the second half mostly waits for servers. What the first prints stands together for
-# --output-sync; what is marked with + is printed as it comes.
-unit-tests: .venv/installed-test
-	$(BIN)/pytest --durations=20 --ignore=tests/integration
-
-integration-tests: .venv/installed-test
-	+$(BIN)/pytest --durations=40 tests/integration
+# Compare call keys and answers of every method on every kind of data with the recorded ones: a refactor changes none.
+golden: .venv/installed-test
+	$(BIN)/python -m tests.golden compare
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
@@ -39,11 +40,14 @@ format: .venv/installed-test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/installed-test
+	$(BIN)/mkdocs build --strict --quiet
+
 benchmark: .venv/installed-test
 	$(BIN)/kgqa benchmark all
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -8,10 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.sample import SampleWorld
+from pipeline.simulation.world import SyntheticWorld
 from tests.support import refuse
 
 _ROOT = Path(__file__).resolve().parent.parent
+
+_MARKER_OF_FIXTURE = {
+    "browser": "needs_browser",
+    "ray_cluster": "needs_ray",
+    "virtuoso_installed": "needs_virtuoso",
+    "vllm_server": "needs_vllm",
+    "served_llama": "needs_vllm",
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by the servers that its fixtures start, for `pytest -m "not needs_vllm"`.
+
+    The integration tests of one module run in one process, because they share servers.
+    """
+    for item in items:
+        if "integration" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        for fixture in getattr(item, "fixturenames", ()):
+            if marker := _MARKER_OF_FIXTURE.get(fixture):
+                item.add_marker(marker)
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +50,11 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small Llama with random weights, as `kgqa llm make` makes it."""
+    """The folder of a small Llama with random weights, made as `kgqa init-model` makes it."""
     from pipeline.training.llama import LlamaShape, make_llama  # which imports all methods
 
     folder = tmp_path_factory.mktemp("models") / "llama"
-    make_llama(SampleWorld(), refuse, LlamaShape(), seed=0).save(folder)
+    make_llama(SyntheticWorld(), refuse, LlamaShape(), seed=0).save(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.types import Rejected
 
-KGQA = [sys.executable, "-m", "jobs.cli"]
+KGQA = [sys.executable, "-m", "pipeline.cli.main"]
 """The command in a process of its own."""
 
 

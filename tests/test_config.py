@@ -1,9 +1,9 @@
-"""Configurations: what two of them having the same identity means, and how one is composed."""
+"""Configurations: their identity, how they are composed, and how they are built into components."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import model_validator
@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.errors import UserError
+from pipeline.types import RUNTIME_ONLY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,19 +23,19 @@ class Unions:
     @model_validator(mode="after")
     def _filled(self) -> Unions:
         if not self.either:
-            raise ValueError("nothing fits")
+            raise ValueError("it is empty")
         return self
 
 
 def reordered(value: Any) -> Any:
-    """The same configuration with its keys the other way round."""
+    """Return the same configuration with its keys in reverse order."""
     if not isinstance(value, dict):
         return value
     return {key: reordered(value[key]) for key in reversed(value)}
 
 
 def changed(composed: dict[str, Any], key: str, value: object) -> dict[str, Any]:
-    """A copy that differs in one dotted key."""
+    """Return a copy that differs in one dotted key."""
     section, _, rest = key.partition(".")
     if section == "parog":  # a role is one key, with a dot in it
         section, _, rest = "parog.plan", *key.removeprefix("parog.plan").partition(".")[1:]
@@ -44,13 +45,13 @@ def changed(composed: dict[str, Any], key: str, value: object) -> dict[str, Any]
 
 SERVE = "llm=serve llm.model=llama"
 
-PLACES = [
+RUNTIME = [
     ("", "run.dir", "elsewhere"),
     ("", "run.reuse", ["runs/x"]),
     ("", "engine.concurrency", 3),
     ("engine=ray", "engine.workers", 7),
     ("", "dataset.strict", True),
-    ("", "kg.memo_entries", 5),
+    ("", "kg.cache_size", 5),
     ("", "retrieval.cache_dir", "vectors"),
     ("retrieval=dense", "retrieval.cache_dir", None),
     ("retrieval=dense", "retrieval.relation_encoder.device", "cuda:1"),
@@ -63,8 +64,8 @@ PLACES = [
             "values_chunk": 7,
             "max_inflight": 7,
             "max_neighbours": 7,
-            "coalesce_ms": 7,
-            "memo_entries": 7,
+            "batch_window_ms": 7,
+            "cache_size": 7,
             "timeout_s": 7,
             "retries": 7,
             "hedge": None,
@@ -137,7 +138,7 @@ COMPUTED = [
     ("llm=endpoint llm.extra_body={top_k:1}", "llm.extra_body.top_k", 3),
     ("llm=endpoint", "llm.roles", {"parog.plan": {"model": "planner"}}),
     ("llm=endpoint", "llm.approximate_choices", True),
-    ("llm=endpoint", "llm.prompts", "compact"),
+    ("llm=endpoint", "llm.prompt_style", "inputs_only"),
     *(
         (SERVE, f"llm.{key}", value)
         for key, value in {
@@ -149,16 +150,16 @@ COMPUTED = [
             "extra_body": {"top_k": 3},
             "approximate_choices": True,
             "roles": {"parog.plan": {"adapter": "planner"}},
-            "prompts": "compact",
+            "prompt_style": "inputs_only",
         }.items()
     ),
     ("llm=oracle", "llm.error_rate", 0.5),
     ("llm=oracle llm.roles={parog.plan:{error_rate:1}}", "llm.roles.parog.plan.error_rate", 0.5),
-    ("llm=oracle llm.roles={srp.judge:{prompts:full}}", "llm.roles.srp.judge.prompts", "compact"),
+    ("llm=oracle llm.roles={srp.judge:{prompt_style:full}}", "llm.roles.srp.judge.prompt_style", "inputs_only"),
 ]
 
 
-def test_the_digest_does_not_hang_on_the_order_of_keys() -> None:
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     composed = config.compose([])
     assert list(reordered(composed)) != list(composed)
     assert config.digest(reordered(composed)) == config.digest(composed)
@@ -166,18 +167,18 @@ def test_the_digest_does_not_hang_on_the_order_of_keys() -> None:
     assert config.digest(config.compose([])) == config.digest(composed)
 
 
-@pytest.mark.parametrize(("words", "key", "value"), PLACES)
-def test_where_and_how_fast_a_run_happens_is_no_drift(words: str, key: str, value: object) -> None:
+@pytest.mark.parametrize(("words", "key", "value"), RUNTIME)
+def test_a_runtime_only_key_is_no_drift(words: str, key: str, value: object) -> None:
     composed = config.compose(words.split())
     assert key in dict(config.flatten(composed))
-    moved = changed(composed, key, value)
-    assert moved != composed
-    assert config.drift(composed, moved) == []
-    assert config.digest(moved) == config.digest(composed)
+    other = changed(composed, key, value)
+    assert other != composed
+    assert config.drift(composed, other) == []
+    assert config.digest(other) == config.digest(composed)
 
 
 @pytest.mark.parametrize(("words", "key", "value"), COMPUTED)
-def test_what_a_run_computes_is_drift(words: str, key: str, value: object) -> None:
+def test_any_other_key_is_drift(words: str, key: str, value: object) -> None:
     composed = config.compose(words.split())
     assert key in dict(config.flatten(composed))
     other = changed(composed, key, value)
@@ -187,22 +188,43 @@ def test_what_a_run_computes_is_drift(words: str, key: str, value: object) -> No
     assert config.digest(other) != config.digest(composed)
 
 
-def test_the_keys_of_servers_are_each_a_place_or_not() -> None:
-    """A new key has to be put on one of the two lists above."""
+def test_every_key_of_a_server_is_in_one_of_the_two_lists() -> None:
+    """A new key has to be added to one of the two lists above."""
     for words in ("kg=sparql", "llm=endpoint", SERVE):
         section = words.partition("=")[0]
         keys = {f"{section}.{key}" for key in config.compose(words.split())[section]} - {f"{section}._target_"}
-        assert keys == {key for used, key, _ in (*PLACES, *COMPUTED) if used == words}
+        assert keys == {key for used, key, _ in (*RUNTIME, *COMPUTED) if used == words}
 
 
-def test_another_engine_on_the_same_shards_computes_the_same() -> None:
+@dataclass(frozen=True, kw_only=True)
+class OwnGraph:
+    """A user's component, which marks one key."""
+
+    dialect: str = "plain"
+    workers: Annotated[int, RUNTIME_ONLY] = 1
+
+
+def test_a_users_component_marks_its_runtime_only_keys_itself() -> None:
+    graph = {"_target_": f"{__name__}.OwnGraph", "dialect": "plain", "workers": 1}
+    composed = {**config.compose([]), "kg": graph}
+    assert config.drift(composed, changed(composed, "kg.workers", 2)) == []
+    assert config.drift(composed, changed(composed, "kg.dialect", "other")) == ["kg.dialect: plain → other"]
+
+
+def test_every_key_of_a_class_that_cannot_be_imported_decides_the_results() -> None:
+    composed = config.compose([])
+    composed["kg"]["_target_"] = "nowhere.Graph"
+    assert config.drift(composed, changed(composed, "kg.cache_size", 5)) == ["kg.cache_size: 200000 → 5"]
+
+
+def test_another_engine_with_the_same_shard_size_is_no_drift() -> None:
     assert config.drift(config.compose([]), config.compose(["engine=ray"])) == []
 
 
-def test_drift_names_old_and_new_and_what_is_only_in_one() -> None:
+def test_drift_names_old_and_new_values_and_keys_of_only_one() -> None:
     old, new = config.compose(["llm=similarity"]), config.compose(["llm=oracle", "method.retries=1"])
     assert config.drift(old, new) == [
-        "llm._target_: pipeline.llm.similarity.Similarity → pipeline.llm.oracle.Oracle",
+        "llm._target_: pipeline.simulation.similarity.Similarity → pipeline.simulation.oracle.Oracle",
         "llm.error_rate: None → 0.0",
         "llm.malformed_rate: None → 0.0",
         "method.max_edits: 3 → 1",
@@ -210,16 +232,16 @@ def test_drift_names_old_and_new_and_what_is_only_in_one() -> None:
     ]
 
 
-def test_interpolation_is_resolved_wherever_the_words_stand() -> None:
+def test_interpolation_does_not_depend_on_the_order_of_overrides() -> None:
     for words in (["dataset=metaqa", "dataset.path=/a", "dataset.hops=2"], ["dataset.hops=2", "dataset.path=/a"]):
         composed = config.compose(["dataset=metaqa", *words])
         assert composed["dataset"]["name"] == "metaqa-2hop"
         assert composed["kg"]["dataset"] == composed["dataset"]
     assert config.compose(["method.beam_width=5"])["method"]["relation_top_k"] == 5
-    assert config.compose(["run.dir=${dataset.name}"])["run"]["dir"] == "sample"
+    assert config.compose(["run.dir=${dataset.name}"])["run"]["dir"] == "synthetic"
 
 
-def test_the_choices_are_kept() -> None:
+def test_the_chosen_files_are_recorded() -> None:
     choices = config.compose(["llm=oracle", "experiment=readi"])["choices"]
     assert {"method": "srp", "llm": "oracle", "experiment": "readi", "kg": "embedded"}.items() <= choices.items()
 
@@ -233,14 +255,14 @@ def test_a_section_is_built_from_the_inside_out() -> None:
     assert graph.dataset.size == 3000
 
 
-def test_a_component_never_sees_the_keys_of_the_runner() -> None:
+def test_a_component_never_sees_the_runners_own_keys() -> None:
     composed = config.compose(["method=cot", "dataset.strict=true"])
     config.check(composed)
     assert not hasattr(config.build("method", composed), "beam_width")
     assert not hasattr(config.build("dataset", composed), "strict")
 
 
-def test_a_component_may_be_any_class_that_takes_the_keys() -> None:
+def test_a_component_may_be_any_class_that_accepts_the_keys() -> None:
     plain = {"kg": {"_target_": "builtins.dict", "a": 1, "b": {"_target_": "builtins.list"}}}
     assert config.build("kg", plain) == {"a": 1, "b": []}
     with pytest.raises(UserError, match=r"keys of kg are not those of its _target_ builtins\.list"):
@@ -249,35 +271,35 @@ def test_a_component_may_be_any_class_that_takes_the_keys() -> None:
         config.build("kg", {"kg": {"a": 1}})
 
 
-def test_a_key_that_a_component_lacks_must_be_given() -> None:
+def test_a_missing_key_of_a_component_is_named() -> None:
     composed = config.compose(["dataset=metaqa", "dataset.path=/data"])
     del composed["dataset"]["path"]
     with pytest.raises(UserError, match=r"^dataset\.path must be given, as in dataset\.path=…$"):
         config.build("dataset", composed)
 
 
-def test_hydras_own_keys_are_not_ours_to_explain() -> None:
+def test_a_wrong_key_of_hydra_is_explained_by_hydra() -> None:
     with pytest.raises(UserError, match=r"Could not override 'hydra\.nothing'"):
         config.compose(["hydra.nothing=1"])
 
 
 @pytest.mark.parametrize("word", ["hydra.searchpath=3", "method=null"])
-def test_what_hydra_cannot_compose_at_all_is_a_mistake_in_its_words(word: str) -> None:
+def test_an_override_that_hydra_cannot_compose_is_a_user_error(word: str) -> None:
     with pytest.raises(UserError, match="must be a"):
         config.compose([word])
 
 
-def test_a_value_deep_in_a_union_is_named_by_its_keys_alone() -> None:
+def test_a_wrong_value_inside_a_union_is_named_by_its_keys() -> None:
     section = {"_target_": f"{__name__}.Unions", "either": {"values": [1, "x"]}}
     with pytest.raises(UserError, match=r"^kg\.either\.values\.1='x' is wrong: input should be a valid integer"):
         config.build("kg", {"kg": section})
     with pytest.raises(UserError, match=r"^kg\.either=1 is wrong: input should be a valid dictionary or "):
         config.build("kg", {"kg": {**section, "either": 1}})
-    with pytest.raises(UserError, match=r"^kg=.* is wrong: value error, nothing fits$"):
+    with pytest.raises(UserError, match=r"^kg=.* is wrong: value error, it is empty$"):
         config.build("kg", {"kg": {**section, "either": {}}})
 
 
-def test_groups_of_the_users_own(tmp_path: Path) -> None:
+def test_a_user_can_add_groups(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "short.yaml").write_text("# @package _global_\nmethod: {depth: 2}\n")
     search = f"hydra.searchpath=[file://{tmp_path}]"

@@ -1,4 +1,4 @@
-"""N(text) of methods.md §9.2 and the canonical literals of §8.5."""
+"""N(text) of specification §9.2 and the canonical literals of §8.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own graph and questions; the Freebase slice is in this form."""
+"""A user's own graph and questions; the Freebase slice has this layout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _reaches_gold(edges: Edges, example: Example) -> bool:
     return False
 
 
-def test_the_graph_of_the_slice(shared_data: Path) -> None:
+def test_the_graph_of_the_slice_is_read(shared_data: Path) -> None:
     triples = list(_slice(shared_data, "cwq.test").triples())
     assert len(triples) == len(set(triples)) == 100_939
     assert len({node for head, _, tail in triples for node in (head, tail)}) == 55_855
@@ -54,7 +54,7 @@ def test_the_graph_of_the_slice(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_all_questions_of_the_slice(shared_data: Path, name: str) -> None:
+def test_every_question_of_the_slice_is_read(shared_data: Path, name: str) -> None:
     examples = list(_slice(shared_data, name).examples(pytest.fail))
     assert len({example.question.id for example in examples}) == len(examples) == COUNTS[name]
     without_topic = sum(not example.question.topic_entities for example in examples)
@@ -71,10 +71,10 @@ def test_all_questions_of_the_slice(shared_data: Path, name: str) -> None:
     ("name", "questions", "reached"),
     [("webqsp.test", 391, 391), ("cwq.test", 1336, 1332), ("grailqa.test1000", 689, 688)],
 )
-def test_gold_paths_of_the_questions_whose_pattern_is_in_the_slice(
+def test_gold_paths_reach_gold_where_the_pattern_is_in_the_slice(
     shared_data: Path, edges: Edges, name: str, questions: int, reached: int
 ) -> None:
-    """The rest has no topic entity: four CWQ questions without one, one GrailQA question about a number."""
+    """The exceptions have no topic entity: four CWQ questions, and one GrailQA question about a number."""
     examples = list(_slice(shared_data, name, filter={"gold_pattern_in_slice": True}).examples(pytest.fail))
     assert len(examples) == questions
     found = [_reaches_gold(edges, example) for example in examples]
@@ -82,7 +82,7 @@ def test_gold_paths_of_the_questions_whose_pattern_is_in_the_slice(
     assert all(hit or not example.question.topic_entities for hit, example in zip(found, examples, strict=True))
 
 
-def test_a_question_of_the_slice(shared_data: Path) -> None:
+def test_a_question_of_the_slice_is_read_in_full(shared_data: Path) -> None:
     example = next(_slice(shared_data, "cwq.test", name="slice").examples(pytest.fail))
     question = example.question
     assert (question.dataset, question.split) == ("slice", "test")
@@ -102,14 +102,14 @@ def test_a_question_of_the_slice(shared_data: Path) -> None:
     )
 
 
-def test_relation_paths_alone_serve_questions_without_sparql(shared_data: Path) -> None:
+def test_relation_paths_are_used_for_questions_without_sparql(shared_data: Path) -> None:
     examples = _slice(shared_data, "webqsp.test").examples(pytest.fail)
     without = [example for example in examples if example.gold.sparql is None]
     assert len(without) == 339
     assert sum(bool(example.gold.paths) for example in without) >= 310
 
 
-def test_the_breakdown_by_level(shared_data: Path) -> None:
+def test_levels_are_read_into_meta(shared_data: Path) -> None:
     levels = Counter(
         example.question.meta["level"] for example in _slice(shared_data, "grailqa.test1000").examples(pytest.fail)
     )
@@ -160,7 +160,7 @@ def test_paths_use_the_ids_of_the_graph(tmp_path: Path) -> None:
     }
 
 
-def test_other_accepted_names(tmp_path: Path) -> None:
+def test_other_accepted_names_are_aliases_of_one_answer_or_further_answers(tmp_path: Path) -> None:
     rows = [
         _question("one", answers=[{"id": "m.1", "label": "Bo", "aliases": ["B."]}], answers_alt=["Bob"]),
         _question("two", answers=["Bo", 1984], answers_alt=["Cy"], answer_mids=["m.1"]),
@@ -180,7 +180,7 @@ def test_meta_holds_the_named_scalars_only(tmp_path: Path) -> None:
     assert [(row.line, row.reason) for row in rejected] == [(3, "type: expected a text, a number, true, false or null")]
 
 
-def test_the_filter_keeps_equal_values_and_refuses_an_unknown_field(tmp_path: Path) -> None:
+def test_a_filter_keeps_equal_values_and_refuses_an_unknown_field(tmp_path: Path) -> None:
     rows = [_question("a", hard=True), _question("b", hard=False), _question("c"), _question("d", hard=True, hops=2)]
 
     def kept(**wanted: object) -> list[str]:
@@ -194,7 +194,7 @@ def test_the_filter_keeps_equal_values_and_refuses_an_unknown_field(tmp_path: Pa
         kept(hrad=True)
 
 
-def test_malformed_questions(tmp_path: Path) -> None:
+def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     rows: list[object] = [
         _question("good"),
         _question("no topics", topic_entities=None),
@@ -211,7 +211,7 @@ def test_malformed_questions(tmp_path: Path) -> None:
     assert "neither id, label, name nor mid" in rejected[1].reason
 
 
-def test_the_graph_may_be_gzipped_and_wrong_files_are_named(tmp_path: Path) -> None:
+def test_the_graph_may_be_gzipped_and_errors_name_missing_files(tmp_path: Path) -> None:
     dataset = _custom(tmp_path, [_question()])
     assert list(dataset.triples()) == [Triple("m.1", "born_in", "m.2")]
     nowhere = Custom(triples=tmp_path / "none.tsv", questions=tmp_path)

@@ -1,4 +1,4 @@
-"""ComplexWebQuestions in its official form and as ToG distributes it, written out from methods.md §10.3."""
+"""ComplexWebQuestions in its official form and as ToG distributes it, written out from specification §10.3."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_togs_copy_names_the_topics_and_has_one_answer(tmp_path: Path) -> None:
         CWQ(path=tmp_path, split="dev").examples(pytest.fail)
 
 
-def test_the_file_with_answers_is_preferred_and_a_question_without_stays(tmp_path: Path) -> None:
+def test_the_file_with_answers_is_preferred_and_questions_without_answers_are_kept(tmp_path: Path) -> None:
     for stem, answers in (("test", []), ("test_wans", ANSWERS)):
         (tmp_path / f"ComplexWebQuestions_{stem}.json").write_text(json.dumps([_question(answers=answers)]))
     assert [len(example.gold.answers) for example in CWQ(path=tmp_path).examples(pytest.fail)] == [2]
@@ -78,7 +78,7 @@ def test_the_file_with_answers_is_preferred_and_a_question_without_stays(tmp_pat
     assert [example.gold.answers for example in bare.examples(pytest.fail)] == [()]
 
 
-def test_malformed_questions(tmp_path: Path) -> None:
+def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "cwq.json"
     file.write_text(
         json.dumps(
@@ -100,8 +100,8 @@ def test_malformed_questions(tmp_path: Path) -> None:
     assert rejected[1].reason == "an answer has neither a name nor an id"
 
 
-def test_topics_from_the_query_agree_with_those_that_tog_names(shared_data: Path, tmp_path: Path) -> None:
-    """On the real questions: the share whose topics are the same set was 1,712 of 1,760."""
+def test_topics_from_the_query_agree_with_those_of_togs_copy(shared_data: Path, tmp_path: Path) -> None:
+    """On the real questions 1,712 of 1,760 had the same set of topics."""
     folder = shared_data / "freebase-slice"
     with gzip.open(folder / "cwq.test.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = [row for row in map(json.loads, lines) if row["topic_entities"]][:150]
@@ -115,6 +115,6 @@ def test_topics_from_the_query_agree_with_those_that_tog_names(shared_data: Path
     assert same >= 0.95 * len(rows)
 
 
-def test_there_is_no_graph(tmp_path: Path) -> None:
+def test_the_dataset_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kg=sparql"):
         CWQ(path=tmp_path).triples()

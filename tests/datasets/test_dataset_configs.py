@@ -1,4 +1,4 @@
-"""The configuration of each dataset: what it builds, and which graph it brings along."""
+"""The configuration of each dataset: the class it builds and the graph it selects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRAPHS = {
 
 @pytest.fixture
 def compose(tmp_path: Path) -> Iterator[Any]:
-    """Compose the real dataset files with a graph group that holds nothing but its choice."""
+    """Compose the real dataset files with a stub of the graph group."""
     (tmp_path / "dataset").mkdir()
     (tmp_path / "kg").mkdir()
     (tmp_path / "config.yaml").write_text("defaults: [{kg: embedded}, {dataset: metaqa}, _self_]\n")
@@ -55,7 +55,7 @@ def _built(section: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "graph"), GRAPHS.items())
-def test_each_file_builds_its_dataset_and_names_its_graph(compose: Any, name: str, graph: str) -> None:
+def test_each_file_builds_its_dataset_and_selects_its_graph(compose: Any, name: str, graph: str) -> None:
     files = ("triples", "questions") if name == "custom" else ("path",)
     config = compose(f"dataset={name}", *(f"dataset.{file}=/data" for file in files))
     assert config["kg"] == {"name": graph}
@@ -66,13 +66,13 @@ def test_each_file_builds_its_dataset_and_names_its_graph(compose: Any, name: st
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_command_line_has_the_last_word_on_the_graph(compose: Any, name: str) -> None:
+def test_the_command_line_overrides_the_graph(compose: Any, name: str) -> None:
     choice = "sparql" if GRAPHS[name] != "sparql" else "embedded"
     assert compose(f"dataset={name}", f"kg={choice}")["kg"] == {"name": choice}
     assert compose(f"kg={choice}", f"dataset={name}")["kg"] == {"name": choice}
 
 
-def test_values_reach_the_dataset(compose: Any) -> None:
+def test_overrides_reach_the_dataset(compose: Any) -> None:
     assert _built(compose("dataset.path=/data", "dataset.hops=3")["dataset"]).name == "metaqa-3hop"
     config = compose("dataset=custom", "dataset.filter={gold_pattern_in_slice:true,level:zero-shot}")
     assert config["dataset"]["filter"] == {"gold_pattern_in_slice": True, "level": "zero-shot"}

@@ -1,4 +1,4 @@
-"""What the readers share: finding files, reading them plain or gzipped, rejecting rows."""
+"""Helpers of the readers: finding files, reading them plain or gzipped, rejecting rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _read(folder: Path, text: str | bytes) -> tuple[list[str], list[Rejected]]:
     return [example.question.id for example in examples], rejected
 
 
-def test_a_bad_row_is_named_by_line_and_reason_and_reading_goes_on(tmp_path: Path) -> None:
+def test_a_bad_row_is_rejected_with_line_and_reason_and_reading_continues(tmp_path: Path) -> None:
     rows = [
         _row("0"),
         "",
@@ -48,7 +48,7 @@ def test_a_bad_row_is_named_by_line_and_reason_and_reading_goes_on(tmp_path: Pat
     assert reasons[0].startswith("Invalid JSON")
     assert reasons[1] == "answer: Field required"
     assert reasons[2] == "question: Input should be a valid string"
-    assert reasons[3] == "the id 'amazon-0' came before in this file"
+    assert reasons[3] == "the id 'amazon-0' occurs earlier in this file"
     assert "object" in reasons[4]
     assert reasons[5].startswith("qid: String should have at least 1 character")
 
@@ -66,12 +66,12 @@ def test_windows_line_ends_and_other_separators_inside_a_text(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "a plain text\nof two lines\n", "[1, 2]", "x\n" * 500])
-def test_a_file_of_another_format_is_one_sentence(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_format_is_a_user_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="is not a file of GRBench questions of amazon: "):
         _read(tmp_path, text)
 
 
-def test_a_file_of_another_format_is_given_up_early(tmp_path: Path) -> None:
+def test_reading_stops_after_100_leading_bad_rows(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("x\n" * 500 + _row("0"))
     rejected: list[Rejected] = []
     with pytest.raises(UserError, match="row 100"):
@@ -79,18 +79,18 @@ def test_a_file_of_another_format_is_given_up_early(tmp_path: Path) -> None:
     assert len(rejected) == 100
 
 
-def test_bad_rows_after_a_good_one_never_end_the_reading(tmp_path: Path) -> None:
+def test_bad_rows_after_a_good_one_never_stop_reading(tmp_path: Path) -> None:
     ids, rejected = _read(tmp_path, "\n".join([_row("0"), *["x"] * 500, _row("1")]))
     assert (ids, len(rejected)) == (["amazon-0", "amazon-1"], 500)
 
 
-def test_gzip_is_told_by_content_and_a_torn_one_is_a_user_error(tmp_path: Path) -> None:
+def test_gzip_is_detected_by_content_and_a_truncated_file_is_a_user_error(tmp_path: Path) -> None:
     packed = gzip.compress(b"one\ntwo\n" * 1000)
     (tmp_path / "whole").write_bytes(packed)
     assert list(lines(tmp_path / "whole"))[-1] == (2000, b"two")
-    (tmp_path / "torn").write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(UserError, match="torn cannot be read"):
-        list(lines(tmp_path / "torn"))
+    (tmp_path / "truncated").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(UserError, match="truncated cannot be read"):
+        list(lines(tmp_path / "truncated"))
 
 
 def test_patterns_are_tried_in_order_plain_before_gzip(tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_patterns_are_tried_in_order_plain_before_gzip(tmp_path: Path) -> None:
     assert matching(tmp_path, ("none",)) == []
 
 
-def test_a_missing_path_and_an_empty_folder_say_what_was_looked_for(tmp_path: Path) -> None:
+def test_errors_for_missing_files_name_the_patterns(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"dataset.path=/nowhere is not a folder with fish: looked for a.txt or b.txt"):
         find(Path("/nowhere"), ("a.txt", "b.txt"), what="fish")
     with pytest.raises(UserError, match=f"dataset.path={tmp_path} holds no fish"):
         find(tmp_path, ("a.txt",), what="fish")
 
 
-def test_json_arrays(tmp_path: Path) -> None:
+def test_json_arrays_are_read_plain_or_under_a_key(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text('{"Questions": ["a", "b"]}')
     assert list(json_array(file, key="Questions")) == [(1, "a"), (2, "b")]
@@ -122,7 +122,7 @@ def test_json_arrays(tmp_path: Path) -> None:
         json_array(file)
 
 
-def test_triples_are_not_unquoted_and_a_header_is_optional(tmp_path: Path) -> None:
+def test_triples_are_read_without_quoting_and_with_an_optional_header(tmp_path: Path) -> None:
     file = tmp_path / "t.tsv"
     file.write_text('head\trelation\ttail\n"Weird Al" Yankovic\tplays\tAccordion\n')
     header = "head\trelation\ttail"
@@ -132,14 +132,14 @@ def test_triples_are_not_unquoted_and_a_header_is_optional(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("bad", [b"a\tb", b"a\tb\tc\td", b"a\t\tc", b"a\tb\t\xff", b""])
-def test_a_bad_triple_is_named_by_line(tmp_path: Path, bad: bytes) -> None:
+def test_the_error_for_a_bad_triple_names_its_line(tmp_path: Path, bad: bytes) -> None:
     file = tmp_path / "t.tsv"
     file.write_bytes(b"a\tr\tb\n" + bad + b"\n")
     with pytest.raises(UserError, match=r"t\.tsv, line 2: "):
         list(delimited_triples(file, "\t"))
 
 
-def test_lines_are_streamed(tmp_path: Path) -> None:
+def test_questions_are_streamed(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl.gz"
     row = json.dumps({"question": "w" * 2000, "topic_entities": ["a"], "answers": ["b"]})
     with gzip.open(questions, "wt") as out:

@@ -1,4 +1,4 @@
-"""Relation paths read off gold SPARQL."""
+"""Relation paths derived from gold SPARQL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_chain_keeps_the_direction_of_each_pattern() -> None:
     }
 
 
-def test_virtuosos_or_is_understood_but_never_inside_a_text_or_a_name() -> None:
+def test_virtuosos_or_is_translated_except_inside_texts_and_names() -> None:
     query = (
         PREFIX + "SELECT ?x WHERE { FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en')) "
         'ns:m.a ns:r.OR ?x . ?x ns:s "this OR that" . ?x ns:t <http://rdf.freebase.com/ns/OR> }'
@@ -51,7 +51,7 @@ def test_filters_orders_minus_and_not_exists_are_dropped() -> None:
     assert _paths(query, "m.a") == {"m.a": (_out("held", "office"),)}
 
 
-def test_grailqa_style_values_subselects_and_superlatives() -> None:
+def test_values_subselects_and_superlatives_of_grailqa_are_read() -> None:
     query = """PREFIX : <http://rdf.freebase.com/ns/>
     SELECT (?x0 AS ?value) WHERE { SELECT DISTINCT ?x0 WHERE {
       ?x0 :type.object.type :law.court .
@@ -62,7 +62,7 @@ def test_grailqa_style_values_subselects_and_superlatives() -> None:
     assert _paths(query, "m.05vm39") == {"m.05vm39": (_out("law.court.inferior_courts"),)}
 
 
-def test_several_candidates_come_shortest_first_and_each_topic_has_its_own() -> None:
+def test_each_topic_has_its_paths_shortest_first() -> None:
     query = (
         PREFIX + "SELECT ?x WHERE { { ns:m.a ns:direct ?x } UNION { ns:m.a ns:via ?y . ?y ns:on ?x } ?x ns:at ns:m.b }"
     )
@@ -72,12 +72,12 @@ def test_several_candidates_come_shortest_first_and_each_topic_has_its_own() -> 
     }
 
 
-def test_no_path_leads_through_another_constant() -> None:
+def test_paths_do_not_go_through_another_constant() -> None:
     query = PREFIX + "SELECT ?x WHERE { ns:m.a ns:r ns:m.b . ns:m.b ns:s ?x }"
     assert _paths(query, "m.a", "m.b") == {"m.b": (_out("s"),)}
 
 
-def test_a_count_is_not_a_node_that_a_path_reaches() -> None:
+def test_a_count_has_no_path() -> None:
     query = PREFIX + "SELECT (COUNT(?x0) AS ?value) WHERE { SELECT DISTINCT ?x0 WHERE { ns:m.a ns:r ?x0 } }"
     assert _paths(query, "m.a") == {}
 
@@ -98,7 +98,7 @@ def test_an_unreadable_query_gives_no_path(sparql: str) -> None:
     assert _paths(sparql, "m.a") == {}
 
 
-def test_unverified_candidates_come_last_and_once() -> None:
+def test_unverified_candidates_come_last_without_duplicates() -> None:
     query = PREFIX + "SELECT ?x WHERE { ns:m.a ns:r ?x }"
     paths = SparqlPaths((query,), {"m.a": "Anna"}, unverified=(_out("s"), _out("r")))
     assert dict(paths) == {"Anna": (_out("r"), _out("s"))}
@@ -115,7 +115,7 @@ def test_topics_leave_out_classes() -> None:
     assert set(graph.topics()) == {"m.f", "m.n"}
 
 
-def test_paths_are_a_mapping_that_pickles_before_and_after_they_are_read() -> None:
+def test_paths_can_be_pickled_before_and_after_parsing() -> None:
     paths = SparqlPaths((PREFIX + "SELECT ?x WHERE { ns:m.a ns:r ?x }",), {"m.a": "m.a"})
     early = pickle.loads(pickle.dumps(paths))
     assert len(paths) == 1

@@ -1,4 +1,4 @@
-"""GrailQA in its official form and as ToG distributes it, written out from methods.md §10.4."""
+"""GrailQA in its official form and as ToG distributes it, written out from specification §10.4."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_official_file_takes_its_topics_from_the_query_graph(tmp_path: Path)
     assert example.gold.paths == {"m.0m9_5": ((Relation("education.school_newspaper.school", "in"),),)}
 
 
-def test_togs_copy_has_topics_of_its_own(tmp_path: Path) -> None:
+def test_togs_sample_has_its_own_topics(tmp_path: Path) -> None:
     (tmp_path / "graliqa.json").write_text(json.dumps([_question(topic_entity={})]))
     (example,) = GrailQA(path=tmp_path).examples(pytest.fail)
     assert example.question.topic_entities == ()
@@ -64,14 +64,14 @@ def test_togs_copy_has_topics_of_its_own(tmp_path: Path) -> None:
         GrailQA(path=tmp_path, split="train").examples(pytest.fail)
 
 
-def test_the_test_split_has_no_answers(tmp_path: Path) -> None:
+def test_the_test_split_is_read_without_answers(tmp_path: Path) -> None:
     (tmp_path / "grailqa_v1.0_test.json").write_text(json.dumps([{"qid": 1, "question": "what?"}]))
     (example,) = GrailQA(path=tmp_path, split="test").examples(pytest.fail)
     assert example.gold.answers == ()
     assert example.gold.paths == {}
 
 
-def test_malformed_questions(tmp_path: Path) -> None:
+def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "graliqa.json").write_text(
         json.dumps([_question(), _question(qid=None), _question(qid=1, answer=[{"answer_type": "Thing"}]), _question()])
     )
@@ -81,6 +81,6 @@ def test_malformed_questions(tmp_path: Path) -> None:
     assert rejected[1].reason == "answer.0.answer_type: Input should be 'Entity' or 'Value'"
 
 
-def test_there_is_no_graph(tmp_path: Path) -> None:
+def test_the_dataset_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kg=sparql"):
         GrailQA(path=tmp_path).triples()

@@ -21,14 +21,14 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("domain", "count"), COUNTS.items())
-def test_all_questions(shared_data: Path, domain: str, count: int) -> None:
+def test_every_question_of_every_domain_is_read(shared_data: Path, domain: str, count: int) -> None:
     examples = list(GRBench(path=shared_data / "grbench", domain=domain).examples(pytest.fail))
     assert len(examples) == count
     assert len({example.question.id for example in examples}) == count
     assert all(len(example.gold.answers) == 1 for example in examples)
 
 
-def test_a_question(shared_data: Path) -> None:
+def test_ids_hold_domain_and_number(shared_data: Path) -> None:
     example = next(GRBench(path=shared_data / "grbench", domain="maple/Biology").examples(pytest.fail))
     assert example.question.id == "maple-Biology-0"
     assert example.question.meta == {"domain": "maple/Biology", "level": None}
@@ -38,18 +38,18 @@ def test_a_question(shared_data: Path) -> None:
     assert amazon.gold.answers == (GoldAnswer("Dolica"),)
 
 
-def test_the_folder_of_the_domain_and_the_file_itself_will_do(shared_data: Path) -> None:
+def test_the_path_may_be_the_folder_of_the_domain_or_the_file(shared_data: Path) -> None:
     folder = shared_data / "grbench" / "maple" / "Physics"
     for path in (folder, folder / "data.json.gz"):
         assert len(list(GRBench(path=path, domain="maple/Physics").examples(pytest.fail))) == 140
 
 
-def test_the_folder_of_another_domain_is_not_taken_for_this_one(shared_data: Path) -> None:
+def test_the_folder_of_another_domain_is_refused(shared_data: Path) -> None:
     with pytest.raises(UserError, match=r"no GRBench questions of legal: looked for legal/data\.json"):
         GRBench(path=shared_data / "grbench" / "amazon", domain="legal").examples(pytest.fail)
 
 
-def test_a_level_is_read_and_an_empty_answer_stays(tmp_path: Path) -> None:
+def test_a_level_is_read_and_a_question_with_an_empty_answer_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "data.json"
     file.write_text(json.dumps({"qid": "7", "question": "&quot;What?&quot;", "answer": "", "level": "easy"}))
     (example,) = GRBench(path=file, domain="biomedical").examples(pytest.fail)
@@ -58,7 +58,7 @@ def test_a_level_is_read_and_an_empty_answer_stays(tmp_path: Path) -> None:
     assert example.gold.answers == ()
 
 
-def test_the_graph_of_the_domain_as_triples(tmp_path: Path) -> None:
+def test_the_graph_of_the_domain_is_read_as_triples(tmp_path: Path) -> None:
     graph = {"brand_nodes": {"b": {"features": {"name": "Dolica"}, "neighbors": {"item": ["i"]}}}}
     (tmp_path / "amazon").mkdir()
     (tmp_path / "amazon" / "graph.json").write_text(json.dumps(graph))

@@ -1,4 +1,4 @@
-"""Whatever stands in a row, it is read or rejected: no reader raises anything else."""
+"""Any row is read or rejected: no reader raises another error."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pipeline.datasets.cwq import CWQ
 from pipeline.datasets.gold_paths import query_graph
 from pipeline.datasets.grailqa import GrailQA
 from pipeline.datasets.grbench import GRBench
+from pipeline.datasets.interface import Dataset
 from pipeline.datasets.metaqa import MetaQA
-from pipeline.datasets.port import Dataset
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.types import Rejected
 
@@ -66,7 +66,7 @@ def _row_like(fields: tuple[str, ...]) -> st.SearchStrategy[object]:
 @pytest.mark.parametrize("reader", ["custom", "grbench"])
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_json_lines(reader: str, data: st.DataObject) -> None:
+def test_any_json_line_is_read_or_rejected(reader: str, data: st.DataObject) -> None:
     junk = st.binary(max_size=60) | _row_like(_FIELDS[reader]).map(lambda row: json.dumps(row).encode())
     rows = [row.replace(b"\n", b" ") for row in data.draw(st.lists(junk, max_size=5))]
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def test_json_lines(reader: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("reader", ["webqsp", "cwq", "grailqa"])
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_json_arrays(reader: str, data: st.DataObject) -> None:
+def test_any_element_of_a_json_array_is_read_or_rejected(reader: str, data: st.DataObject) -> None:
     rows = data.draw(st.lists(_row_like(_FIELDS[reader]), max_size=5))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
@@ -92,7 +92,7 @@ def test_json_arrays(reader: str, data: st.DataObject) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(rows=st.lists(st.binary(max_size=60) | st.text(alphabet="[]\t|ab\u2028é").map(str.encode), max_size=6))
-def test_metaqa_lines(rows: list[bytes]) -> None:
+def test_any_metaqa_line_is_read_or_rejected(rows: list[bytes]) -> None:
     rows = [row.replace(b"\n", b" ") for row in rows]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "1-hop" / "qa_test.txt"
@@ -109,5 +109,5 @@ def test_metaqa_lines(rows: list[bytes]) -> None:
         " ".join
     )
 )
-def test_gold_queries(sparql: str) -> None:
+def test_any_gold_query_is_read_or_skipped(sparql: str) -> None:
     query_graph(sparql)

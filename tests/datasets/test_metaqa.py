@@ -1,4 +1,4 @@
-"""MetaQA, on the real files."""
+"""MetaQA, read from the real files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _reached(graph: dict[tuple[str, Relation], set[str]], example: Example) -> s
     return nodes
 
 
-def test_the_graph(folder: Path) -> None:
+def test_the_graph_is_read(folder: Path) -> None:
     triples = list(MetaQA(path=folder, hops=1).triples())
     assert len(set(triples)) == 133_582
     assert len({node for head, _, tail in triples for node in (head, tail)}) == 43_234
@@ -64,7 +64,7 @@ def test_the_graph(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("hops", "split"), COUNTS)
-def test_all_questions_and_their_gold_paths(
+def test_every_question_and_its_gold_path_are_read(
     folder: Path, graph: dict[tuple[str, Relation], set[str]], hops: int, split: str
 ) -> None:
     examples = list(MetaQA(path=folder, hops=hops, split=split).examples(pytest.fail))
@@ -77,7 +77,7 @@ def test_all_questions_and_their_gold_paths(
     assert all(len(path) == hops for example in examples for paths in example.gold.paths.values() for path in paths)
 
 
-def test_a_question(folder: Path) -> None:
+def test_a_question_is_read_in_full(folder: Path) -> None:
     example = next(MetaQA(path=folder, hops=2, name="metaqa-2hop").examples(pytest.fail))
     assert example.question.text == "which person directed the movies starred by John Krasinski"
     assert example.question.id == "2hop-test-0"
@@ -95,7 +95,7 @@ def _write(folder: Path, name: str, text: str | bytes) -> None:
     (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def test_the_official_layout_plain_and_without_types(folder: Path, tmp_path: Path) -> None:
+def test_the_official_layout_is_read_plain_and_without_types(folder: Path, tmp_path: Path) -> None:
     for source, target in (("kb.txt.gz", "kb.txt"), ("1-hop/qa_test.txt.gz", "1-hop/vanilla/qa_test.txt")):
         _write(tmp_path, target, gzip.decompress((folder / source).read_bytes()))
     official, gzipped = MetaQA(path=tmp_path, hops=1), MetaQA(path=folder, hops=1)
@@ -106,7 +106,7 @@ def test_the_official_layout_plain_and_without_types(folder: Path, tmp_path: Pat
     assert list(official.examples(pytest.fail)) == list(gzipped.examples(pytest.fail))
 
 
-def test_malformed_lines(tmp_path: Path) -> None:
+def test_malformed_lines_are_rejected(tmp_path: Path) -> None:
     rows = [
         b"who directed [[REC]]\tJaume Balaguero|Paco Plaza|Jaume Balaguero",
         b"no tab [here]",
@@ -139,7 +139,7 @@ def test_unknown_types_give_no_path_and_unequal_files_are_refused(tmp_path: Path
             list(MetaQA(path=tmp_path, hops=1).examples(pytest.fail))
 
 
-def test_a_missing_split_and_a_missing_graph_name_what_was_looked_for(folder: Path, tmp_path: Path) -> None:
+def test_errors_for_a_missing_split_or_graph_name_the_patterns(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1-hop/qa_train\.txt or 1-hop/vanilla/qa_train\.txt"):
         MetaQA(path=folder, hops=1, split="train").examples(pytest.fail)
     with pytest.raises(UserError, match=r"MetaQA graph: looked for kb\.txt"):

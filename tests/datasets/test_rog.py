@@ -1,4 +1,4 @@
-"""The Parquet files of RoG, written from rows of the Freebase slice in the form of methods.md §10.5."""
+"""The Parquet files of RoG, written from rows of the Freebase slice in the form of specification §10.5."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def folder(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def test_questions_come_in_file_order(folder: Path, rows: list[dict[str, Any]]) -> None:
+def test_questions_are_in_file_order(folder: Path, rows: list[dict[str, Any]]) -> None:
     examples = list(RoG(path=folder, name="rog-cwq").examples(pytest.fail))
     assert [example.question.id for example in examples] == [row["id"] for row in rows]
     assert examples[0].question.dataset == "rog-cwq"
@@ -88,14 +88,14 @@ def _graphs(rows: list[dict[str, Any]]) -> dict[str, list[Triple]]:
 
 
 @pytest.mark.parametrize("step", [1, -1, 37])
-def test_each_question_has_its_graph_in_any_order(folder: Path, rows: list[dict[str, Any]], step: int) -> None:
+def test_the_graph_of_a_question_is_found_in_any_order(folder: Path, rows: list[dict[str, Any]], step: int) -> None:
     dataset, graphs = RoG(path=folder), _graphs(rows)
     for number in range(ROWS):
         id = rows[number * step % ROWS]["id"]
         assert list(dataset.question_triples(id)) == graphs[id]
 
 
-def test_graphs_are_read_from_threads_and_after_pickling(folder: Path, rows: list[dict[str, Any]]) -> None:
+def test_graphs_are_thread_safe_and_survive_pickling(folder: Path, rows: list[dict[str, Any]]) -> None:
     dataset, graphs = RoG(path=folder), _graphs(rows)
     list(dataset.question_triples(rows[0]["id"]))
     copy = pickle.loads(pickle.dumps(dataset))
@@ -105,7 +105,7 @@ def test_graphs_are_read_from_threads_and_after_pickling(folder: Path, rows: lis
     assert found == graphs
 
 
-def test_a_question_without_a_row_is_a_user_error(folder: Path) -> None:
+def test_an_unknown_question_is_a_user_error(folder: Path) -> None:
     with pytest.raises(UserError, match="no graph for question 'nobody'"):
         RoG(path=folder).question_triples("nobody")
 
@@ -120,7 +120,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peak < whole / 4
 
 
-def test_malformed_rows(tmp_path: Path) -> None:
+def test_malformed_rows_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "test.parquet"
     rows = [
         _row("good"),
@@ -141,7 +141,7 @@ def test_malformed_rows(tmp_path: Path) -> None:
     assert rejected[3].reason == "q_entity.1: Input should be a valid string"
 
 
-def test_invalid_utf8_is_one_bad_row(tmp_path: Path) -> None:
+def test_a_row_with_invalid_utf8_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "test.parquet"
     table = pa.Table.from_pylist([_row("a"), _row("b"), _row("c")], schema=SCHEMA)
     broken = pa.array([b"fine", b"\xff\xfe", b"fine"]).view(pa.string())
@@ -152,7 +152,7 @@ def test_invalid_utf8_is_one_bad_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fact", [["a", "b"], ["a", "b", "c", "d"], ["a", None, "c"], None])
-def test_a_bad_fact_is_named(tmp_path: Path, fact: object) -> None:
+def test_the_error_for_a_bad_fact_names_its_row(tmp_path: Path, fact: object) -> None:
     file = tmp_path / "test.parquet"
     _write(file, [_row("a"), _row("b", graph=[["x", "y", "z"], fact])])
     dataset = RoG(path=file)
@@ -163,7 +163,7 @@ def test_a_bad_fact_is_named(tmp_path: Path, fact: object) -> None:
     assert list(dataset.question_triples("a")) == [Triple("Ann", "knows", "Bo")]
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_files_of_another_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no RoG questions: looked for \*test\*\.parquet"):
         list(RoG(path=tmp_path).examples(pytest.fail))
     (tmp_path / "test.parquet").write_text("not parquet")

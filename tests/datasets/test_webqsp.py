@@ -1,4 +1,4 @@
-"""WebQSP in its official form and as ToG distributes it, written out from methods.md §10.2."""
+"""WebQSP in its official form and as ToG distributes it, written out from specification §10.2."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _official(folder: Path, questions: list[object]) -> Path:
     return folder
 
 
-def test_the_official_file(tmp_path: Path) -> None:
+def test_the_official_file_is_read(tmp_path: Path) -> None:
     (example,) = WebQSP(path=_official(tmp_path, [_question()])).examples(pytest.fail)
     assert example.question.id == "WebQTest-0"
     assert example.question.text == "what county is St. Louis Park in?"
@@ -78,7 +78,7 @@ def test_the_official_file(tmp_path: Path) -> None:
     assert example.gold.sparql == _sparql("place.part_of")
 
 
-def test_the_best_parse_is_the_first_that_is_complete(tmp_path: Path) -> None:
+def test_best_parse_takes_the_first_complete_parse(tmp_path: Path) -> None:
     bad = _question("WebQTest-1")
     bad["Parses"] = [{**parse, "AnnotatorComment": {"ParseQuality": "Partial"}} for parse in bad["Parses"]]
     dataset = WebQSP(path=_official(tmp_path, [_question(), bad]), webqsp_gold="best_parse")
@@ -88,7 +88,7 @@ def test_the_best_parse_is_the_first_that_is_complete(tmp_path: Path) -> None:
     assert first.gold.answers == (GoldAnswer("Hennepin County", id="m.0nhmw"), GoldAnswer("m.0zz", id="m.0zz"))
 
 
-def test_togs_copy_is_a_list_with_topics_of_its_own(tmp_path: Path) -> None:
+def test_togs_copy_is_an_array_with_its_own_topics(tmp_path: Path) -> None:
     question = _question(topic_entity={"m.0xdhj": "Saint Louis Park", "m.02": "County"})
     (tmp_path / "WebQSP.json.gz").write_bytes(gzip.compress(json.dumps([question]).encode()))
     (example,) = WebQSP(path=tmp_path).examples(pytest.fail)
@@ -97,7 +97,7 @@ def test_togs_copy_is_a_list_with_topics_of_its_own(tmp_path: Path) -> None:
         WebQSP(path=tmp_path, split="train").examples(pytest.fail)
 
 
-def test_questions_without_parses_answers_topic_or_query_stay(tmp_path: Path) -> None:
+def test_questions_without_parses_answers_topic_or_query_are_kept(tmp_path: Path) -> None:
     bare = {"QuestionId": "b", "RawQuestion": "?", "Parses": [{"Answers": [], "TopicEntityMid": None, "Sparql": None}]}
     dataset = WebQSP(path=_official(tmp_path, [{**bare, "QuestionId": "a", "Parses": []}, bare]))
     for example in dataset.examples(pytest.fail):
@@ -107,7 +107,7 @@ def test_questions_without_parses_answers_topic_or_query_stay(tmp_path: Path) ->
         assert example.gold.sparql is None
 
 
-def test_malformed_questions_are_named_by_their_place_in_the_array(tmp_path: Path) -> None:
+def test_malformed_questions_are_rejected_with_their_position(tmp_path: Path) -> None:
     wrong = _question("w")
     wrong["Parses"][1]["Answers"][1]["AnswerArgument"] = None
     rejected: list[Rejected] = []
@@ -116,9 +116,9 @@ def test_malformed_questions_are_named_by_their_place_in_the_array(tmp_path: Pat
     assert [row.line for row in rejected] == [2, 3, 4, 5]
     assert rejected[1].reason == "RawQuestion: Field required"
     assert rejected[2].reason.startswith("Parses.1.Answers.1.AnswerArgument: ")
-    assert rejected[3].reason == "the id 'WebQTest-0' came before in this file"
+    assert rejected[3].reason == "the id 'WebQTest-0' occurs earlier in this file"
 
 
-def test_there_is_no_graph(tmp_path: Path) -> None:
+def test_the_dataset_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kg=sparql"):
         WebQSP(path=tmp_path).triples()

@@ -1,4 +1,4 @@
-"""Test doubles for methods: each does one thing that a method may do wrong."""
+"""Test doubles for methods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.errors import ServiceError
 from pipeline.llm.prompt import Sampling
 from pipeline.methods.cot import AnswerAlone
-from pipeline.methods.port import Tools
+from pipeline.methods.interface import Tools
 from pipeline.types import Answer, Prediction, Question
 
 
@@ -28,7 +28,7 @@ class OneFails:
 
 @dataclass(frozen=True)
 class MeetsAnOutage:
-    """Asks once, then needs a service that every tenth question does not get while the file `outage` exists."""
+    """Asks once; every tenth question then fails with ServiceError while the file `outage` exists."""
 
     outage: str
     name: str = "meets-an-outage"
@@ -36,7 +36,7 @@ class MeetsAnOutage:
     async def answer(self, question: Question, tools: Tools) -> Answer:
         answers = await tools.llm.ask(AnswerAlone(question), Sampling())
         if question.id.endswith("3") and self._is_out():
-            raise ServiceError("nobody is there")
+            raise ServiceError("no server answers")
         return Answer(tuple(map(Prediction, answers.texts)))
 
     def _is_out(self) -> bool:
@@ -57,7 +57,7 @@ class Hangs:
 
 @dataclass(frozen=True)
 class Insatiable:
-    """Asks until its budget is spent, then answers with what is known."""
+    """Calls until its budget is spent, then answers."""
 
     name: str = "insatiable"
 
@@ -74,7 +74,7 @@ class Insatiable:
 
 @dataclass(frozen=True)
 class Samples:
-    """Draws `samples` replies at a temperature: two points with different counts share their first draws."""
+    """Draws `samples` replies at a temperature: two configurations with different counts share their first draws."""
 
     samples: int
     name: str = "samples"
@@ -87,9 +87,9 @@ class Samples:
 
 @dataclass(frozen=True)
 class Planted:
-    """A response with one best setting: the further from it, the fewer of its questions are answered.
+    """A method with one best configuration: the further from it, the fewer questions are answered.
 
-    Every hop costs a call, which all settings with so many hops share.
+    Every hop costs a call, which all configurations with as many hops share.
     """
 
     width: int

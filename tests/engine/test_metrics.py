@@ -1,4 +1,4 @@
-"""What a recorder makes of rows and servers, and the page of a single process."""
+"""Metrics: what a recorder computes from rows and servers, and the page of a single process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.engine import metrics
-from pipeline.engine.metrics import METRICS, Metric, Recorder, on_port
+from pipeline.engine.metrics import METRICS, Metric, Recorder, serve_metrics
 from pipeline.errors import UserError
+from pipeline.net.server_stats import ServerStats
 from pipeline.traces.schema import Counters, Step, TraceRow
-from pipeline.traffic import Traffic
 from pipeline.types import Answer, Example, Gold, Question, Scores
 
 
 def row(*steps: Step, status: Any = "ok") -> TraceRow:
-    example = Example(Question("q", "sample", "test", "?"), Gold())
+    example = Example(Question("q", "synthetic", "test", "?"), Gold())
     return TraceRow(0, "srp", example, Answer(status=status), Scores(), Counters(wall_s=2.0), list(steps))
 
 
@@ -30,8 +30,8 @@ def call(role: str = "judge", *, tokens: tuple[int, int] = (10, 2), **fields: An
     return Step(0, "llm", role, 0.0, **(known | fields))
 
 
-class Told:
-    """Remembers what it is told."""
+class Emitted:
+    """Collects what is emitted."""
 
     def __init__(self) -> None:
         self.sums: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -42,7 +42,7 @@ class Told:
         assert len(labels) == len(metric.labels)
         match metric.kind:
             case "counter":
-                assert value > 0, "Ray refuses to add nothing"
+                assert value > 0, "Ray refuses to add 0"
                 self.sums[metric.name, labels] += value
             case "gauge":
                 self.gauges[metric.name, labels] = value
@@ -51,14 +51,14 @@ class Told:
 
 
 def test_a_row_is_counted_once_and_calls_by_whether_they_were_shared() -> None:
-    told = Told()
-    recorder = Recorder(told)
+    emitted = Emitted()
+    recorder = Recorder(emitted)
     lookup = Step(0, "kg", "relations", 0.0, queries=3)
     recorder.add(row(call(), call(shared=True, tokens=(7, 1)), call("answer", error="no list"), lookup))
     recorder.add(row(call(completion=None, error="ServiceError: gone"), status="failed"))
     for _ in range(2):
-        recorder.tell([], 0.25)
-    assert told.sums == {
+        recorder.emit([], 0.25)
+    assert emitted.sums == {
         ("kgqa_questions_total", ("srp", "ok")): 1,
         ("kgqa_questions_total", ("srp", "failed")): 1,
         ("kgqa_model_calls_total", ("judge", "false")): 2,
@@ -72,39 +72,39 @@ def test_a_row_is_counted_once_and_calls_by_whether_they_were_shared() -> None:
         ("kgqa_graph_lookups_total", ("relations",)): 1,
         ("kgqa_graph_queries_total", ("relations",)): 3,
     }
-    seconds = Counter((name, labels) for name, _, labels in told.observed)
+    seconds = Counter((name, labels) for name, _, labels in emitted.observed)
     assert seconds["kgqa_model_call_seconds", ("judge",)] == 2
     assert seconds["kgqa_question_seconds", ("srp",)] == 2
-    assert told.gauges["kgqa_loop_lag_seconds", ()] == 0.25
+    assert emitted.gauges["kgqa_loop_lag_seconds", ()] == 0.25
 
 
-def test_questions_wait_until_they_are_begun() -> None:
-    told = Told()
-    recorder = Recorder(told)
+def test_a_question_is_queued_until_it_starts() -> None:
+    emitted = Emitted()
+    recorder = Recorder(emitted)
     recorder.queued += 3
     recorder.begin()
-    recorder.tell([], 0.0)
-    assert (told.gauges["kgqa_questions_queued", ()], told.gauges["kgqa_questions_in_flight", ()]) == (2, 1)
+    recorder.emit([], 0.0)
+    assert (emitted.gauges["kgqa_questions_queued", ()], emitted.gauges["kgqa_questions_in_flight", ()]) == (2, 1)
 
 
-def test_servers_of_one_address_are_added_up_and_each_answer_is_told_once() -> None:
-    told = Told()
-    recorder = Recorder(told)
-    servers = [Traffic("model", "http://a"), Traffic("model", "http://a"), Traffic("graph", "http://b")]
+def test_servers_of_one_address_are_added_up_and_each_latency_is_emitted_once() -> None:
+    emitted = Emitted()
+    recorder = Recorder(emitted)
+    servers = [ServerStats("model", "http://a"), ServerStats("model", "http://a"), ServerStats("graph", "http://b")]
     servers[0].latencies.extend([0.1, 0.2])
     servers[0].failures = 2
     servers[1].failures = 1
-    servers[2].usable = False
-    recorder.tell(servers, 0.0)
+    servers[2].healthy = False
+    recorder.emit(servers, 0.0)
     servers[1].failures = 4
-    recorder.tell(servers, 0.0)
-    assert told.sums == {("kgqa_server_failures_total", ("model", "http://a")): 6}
-    assert [(value, labels) for _, value, labels in told.observed] == [
+    recorder.emit(servers, 0.0)
+    assert emitted.sums == {("kgqa_server_failures_total", ("model", "http://a")): 6}
+    assert [(value, labels) for _, value, labels in emitted.observed] == [
         (0.1, ("model", "http://a")),
         (0.2, ("model", "http://a")),
     ]
-    assert told.gauges["kgqa_server_usable", ("graph", "http://b")] == 0
-    assert told.gauges["kgqa_server_usable", ("model", "http://a")] == 1
+    assert emitted.gauges["kgqa_server_usable", ("graph", "http://b")] == 0
+    assert emitted.gauges["kgqa_server_usable", ("model", "http://a")] == 1
 
 
 @pytest.fixture
@@ -115,29 +115,29 @@ def port() -> Iterator[int]:
 
 
 def test_the_page_of_a_single_process_has_every_metric(port: int) -> None:
-    with on_port(port, "runs/x") as tell:
+    with serve_metrics(port, "runs/x") as emit:
         for metric in METRICS:
-            tell(metric, 1.0, tuple(f"a {label}" for label in metric.labels))
+            emit(metric, 1.0, tuple(f"a {label}" for label in metric.labels))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
             families = list(text_string_to_metric_families(response.read().decode()))
     samples = {sample.name: sample.labels for family in families for sample in family.samples}
     for metric in METRICS:
         name = f"{metric.name}_count" if metric.kind == "histogram" else metric.name
         assert samples[name] == {"run": "runs/x", **{label: f"a {label}" for label in metric.labels}}
-    with on_port(port, "the port is free again"):
+    with serve_metrics(port, "the port is free again"):
         pass
 
 
-def test_a_port_that_is_taken_is_told(port: int) -> None:
+def test_a_port_in_use_is_a_user_error(port: int) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
-        with pytest.raises(UserError, match=f"engine.metrics_port={port} cannot be used"), on_port(port, "x"):
+        with pytest.raises(UserError, match=f"engine.metrics_port={port} cannot be used"), serve_metrics(port, "x"):
             pass
 
 
-def test_names_say_what_is_counted() -> None:
-    """As Prometheus wants them: counters end in _total, times are in seconds."""
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    """Counters end in _total, times are in seconds."""
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert set(METRICS) == {each for each in vars(metrics).values() if isinstance(each, Metric)}
     for metric in METRICS:

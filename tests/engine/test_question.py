@@ -1,4 +1,4 @@
-"""One question: gold reaches its scores, and nothing that a method does or says."""
+"""One question: gold affects its scores, and nothing that the method does."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Self
 
 import pytest
 
-from pipeline.datasets.sample import SampleWorld
-from pipeline.engine.ledger import Budget
-from pipeline.engine.memo import Memo
-from pipeline.engine.question import Setting, run_question
-from pipeline.evaluation.settings import Evaluation
+from pipeline.engine.call_cache import CallCache
+from pipeline.engine.question import ConfigurationRuntime, run_question
+from pipeline.engine.question_record import Budget
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.llm.port import OneModel
+from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Completion
 from pipeline.methods.parog import PARoG
 from pipeline.methods.r3 import R3
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.search import Search
+from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example, Gold, GoldAnswer, Prediction
 
@@ -37,7 +37,7 @@ REPLIES = {
 
 @dataclass
 class FixedReplies(OneModel):
-    """A model with one reply to each role."""
+    """A model with one reply per role."""
 
     replies: Mapping[str, str]
     identity: str = "fixed"
@@ -60,24 +60,26 @@ class FixedReplies(OneModel):
 
 
 async def run(method: Any, gold: str) -> TraceRow:
-    world = SampleWorld(triples=2000, questions=8)
+    world = SyntheticWorld(triples=2000, questions=8)
     example = replace(next(iter(world.examples(pytest.fail))), gold=Gold((GoldAnswer(gold),)))
     async with EmbeddedGraph(dataset=world) as graph:
-        setting = Setting(
-            points=[(0, method.name)],
+        runtime = ConfigurationRuntime(
+            configurations=[(0, method.name)],
             method=method,
             model=FixedReplies(REPLIES),
             graph=graph,
             retrieval=Search(encoder=LexicalEncoder()),
-            evaluation=Evaluation(),
+            evaluation=ScoringConfig(),
             budget=Budget(),
             seed=0,
         )
-        return await run_question(example, setting, Memo(made={}, reused={}, on_call=lambda *_: None), lambda *_: None)
+        return await run_question(
+            example, runtime, CallCache(made={}, reused={}, on_call=lambda *_: None), lambda *_: None
+        )
 
 
 @pytest.mark.parametrize("method", [PARoG(), R3()], ids=lambda method: method.name)
-async def test_gold_decides_the_scores_of_first_and_last_answers_and_nothing_else(method: Any) -> None:
+async def test_gold_affects_the_scores_of_initial_and_final_answers_and_nothing_else(method: Any) -> None:
     right, wrong = await run(method, "Ann"), await run(method, "Zoe")
     assert right.answer == wrong.answer
     assert right.answer.initial == (Prediction("Ann"),)

@@ -1,4 +1,4 @@
-"""A whole run in this process: rows, isolation, resuming, drift, reuse, replay and points that share."""
+"""A whole run in this process: rows, isolation, resuming, drift, reuse, replay and shared calls."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.datasets.sample import SampleWorld
-from pipeline.engine.run import Point, execute
+from pipeline.engine.run import Configuration, execute
 from pipeline.engine.shard import Shard
 from pipeline.engine.worker import Worker
 from pipeline.errors import StorageError, UserError
-from pipeline.traces.draft import Draft
+from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.journal import Journal
 from tests.support import refuse
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers import the test doubles by name
@@ -29,19 +29,26 @@ sys.path.insert(0, str(Path(__file__).parent))  # workers import the test double
 TIMES = {"llm_s", "kg_s", "wall_s", "steps", "texts"}
 
 
-def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None) -> Point:
-    words = ("dataset=sample", "dataset.triples=2000", "llm=oracle", "run.limit=40", f"run.dir='{folder}'", *overrides)
+def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None) -> Configuration:
+    words = (
+        "dataset=synthetic",
+        "dataset.triples=2000",
+        "llm=oracle",
+        "run.limit=40",
+        f"run.dir='{folder}'",
+        *overrides,
+    )
     resolved = config.compose(words)
-    return Point(overrides, resolved | ({"method": method} if method else {}))
+    return Configuration(overrides, resolved | ({"method": method} if method else {}))
 
 
-def run(*points: Point) -> dict[str, Any]:
+def run(*points: Configuration) -> dict[str, Any]:
     execute(points, Console(quiet=True))
     return RunFolder(Path(points[0].config["run"]["dir"])).read_summary() or {}
 
 
 def rows(folder: Path) -> pl.DataFrame:
-    """The rows without what differs from one run to the next: times."""
+    """Return the rows without the columns that differ between runs: times."""
     frame = pl.read_parquet(folder / "traces" / "*.parquet").sort("point", "question_id")
     return frame.select([name for name in frame.columns if name not in TIMES])
 
@@ -51,7 +58,7 @@ def steps(folder: Path) -> pl.DataFrame:
     return frame.explode("steps", "texts").unnest("steps", "texts").collect()
 
 
-def test_every_question_is_a_row_and_the_summary_says_what_it_took(tmp_path: Path) -> None:
+def test_every_question_is_a_row_and_the_summary_counts_calls(tmp_path: Path) -> None:
     summary = run(resolve(tmp_path / "run"))
     frame = rows(tmp_path / "run")
     assert frame.height == frame["question_id"].n_unique() == 40
@@ -68,7 +75,7 @@ def test_every_question_is_a_row_and_the_summary_says_what_it_took(tmp_path: Pat
     }
 
 
-def test_a_bug_on_some_questions_is_a_failed_row_each_and_nothing_else(tmp_path: Path) -> None:
+def test_a_bug_of_the_method_fails_only_its_questions(tmp_path: Path) -> None:
     summary = run(resolve(tmp_path / "run", method={"_target_": "methods.OneFails"}))
     frame = rows(tmp_path / "run")
     failed = frame.filter(pl.col("status") == "failed")
@@ -79,7 +86,7 @@ def test_a_bug_on_some_questions_is_a_failed_row_each_and_nothing_else(tmp_path:
     assert summary["points"][0]["hits_at_1"] == pytest.approx(0.9)
 
 
-def test_a_question_that_hangs_meets_its_deadline(tmp_path: Path) -> None:
+def test_a_question_that_hangs_fails_at_its_deadline(tmp_path: Path) -> None:
     budget = ("budget.max_wall_s=0.2", "budget.grace_s=0.1")
     run(resolve(tmp_path / "run", *budget, method={"_target_": "methods.Hangs"}))
     failed = rows(tmp_path / "run").filter(pl.col("status") == "failed")
@@ -88,7 +95,7 @@ def test_a_question_that_hangs_meets_its_deadline(tmp_path: Path) -> None:
     assert set(failed["error"]) == {"TimeoutError: no answer within 0.3 s"}
 
 
-def test_a_spent_budget_still_answers(tmp_path: Path) -> None:
+def test_a_question_with_a_spent_budget_still_answers(tmp_path: Path) -> None:
     run(resolve(tmp_path / "run", "budget.max_llm_calls=3", method={"_target_": "methods.Insatiable"}))
     frame = rows(tmp_path / "run")
     assert set(frame["status"]) == {"budget_exhausted"}
@@ -96,42 +103,42 @@ def test_a_spent_budget_still_answers(tmp_path: Path) -> None:
     assert frame["hits_at_1"].sum() == 40
 
 
-def test_questions_that_met_an_outage_are_run_again_when_asked(tmp_path: Path) -> None:
+def test_failed_questions_are_run_again_on_request(tmp_path: Path) -> None:
     outage = tmp_path / "outage"
     method = {"_target_": "methods.MeetsAnOutage", "outage": str(outage)}
     run(resolve(tmp_path / "undisturbed", method=method))
     outage.touch()
     assert run(resolve(tmp_path / "run", method=method))["points"][0]["failed"] == 4
     outage.unlink()
-    assert run(resolve(tmp_path / "run", method=method))["points"][0]["failed"] == 4, "not unless it is asked for"
+    assert run(resolve(tmp_path / "run", method=method))["points"][0]["failed"] == 4, "only on request"
     assert run(resolve(tmp_path / "run", "run.retry_failed=true", method=method))["points"][0]["failed"] == 0
     assert rows(tmp_path / "run").equals(rows(tmp_path / "undisturbed"))
 
 
 def test_a_folder_that_cannot_be_written_to_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(draft: object, *line: object) -> None:
+    def full(journal: object, *line: object, **owner: object) -> None:
         raise StorageError("shard-00000.jsonl cannot be written: No space left on device")
 
-    monkeypatch.setattr(Draft, "append", full)
+    monkeypatch.setattr(Journal, "append", full)
     with pytest.raises(ExceptionGroup) as ended:
         run(resolve(tmp_path / "run"))
     assert ended.group_contains(StorageError)
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
-async def test_no_call_is_made_that_could_not_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor by the other shards of a worker, which hear of the full disk later than the one that met it."""
+async def test_no_call_is_made_that_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other shards of the worker stop, too."""
     lost = []
 
-    def full(draft: object, *line: object) -> None:
+    def full(journal: object, *line: object, **owner: object) -> None:
         lost.append(line)
         raise StorageError("shard-00000.jsonl cannot be written: No space left on device")
 
-    monkeypatch.setattr(Draft, "append", full)
+    monkeypatch.setattr(Journal, "append", full)
     for name in ("drafts", "prompts", "traces"):
         (tmp_path / "run" / name).mkdir(parents=True)
     point = resolve(tmp_path / "run", "engine.concurrency=2").config
-    examples = tuple(islice(SampleWorld(triples=2000).examples(refuse), 4))
+    examples = tuple(islice(SyntheticWorld(triples=2000).examples(refuse), 4))
     async with Worker([point], tmp_path / "run", lambda *_: None) as worker:
         shards = [Shard(0, examples[:2]), Shard(1, examples[2:])]
         ended = await asyncio.gather(*(worker.run(s, lambda _: None) for s in shards), return_exceptions=True)
@@ -139,7 +146,7 @@ async def test_no_call_is_made_that_could_not_be_kept(tmp_path: Path, monkeypatc
     assert len(lost) <= 2
 
 
-def test_a_name_with_the_signs_of_a_pattern_is_only_a_name(tmp_path: Path) -> None:
+def test_a_folder_name_is_not_a_glob_pattern(tmp_path: Path) -> None:
     one, other = tmp_path / "r[12]", tmp_path / "r1"
     assert run(resolve(other, "run.limit=8"))["questions"] == 8
     assert run(resolve(one))["complete"] is True
@@ -151,7 +158,7 @@ def test_the_same_command_on_a_finished_run_does_nothing(tmp_path: Path) -> None
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "traces").iterdir()}
     again = run(resolve(tmp_path / "run"))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "traces").iterdir()} == before
-    assert again == first, "what it took included"
+    assert again == first, "including the times"
 
 
 def test_only_the_missing_shards_are_run_again(tmp_path: Path) -> None:
@@ -169,7 +176,7 @@ def test_a_resume_with_another_configuration_is_refused_with_the_keys(tmp_path: 
     run(resolve(tmp_path / "run"))
     with pytest.raises(UserError, match=r"method\.max_edits: 3 → 1"):
         run(resolve(tmp_path / "run", "method.retries=1"))
-    run(resolve(tmp_path / "run", "engine.concurrency=3"))  # where and how fast is not what
+    run(resolve(tmp_path / "run", "engine.concurrency=3"))  # a runtime-only key
 
 
 def test_a_resume_that_meets_another_model_is_refused(tmp_path: Path) -> None:
@@ -180,11 +187,11 @@ def test_a_resume_that_meets_another_model_is_refused(tmp_path: Path) -> None:
     saved["served"][0]["model"] = "another model"
     folder.write_run(saved)
     sorted((tmp_path / "run" / "traces").iterdir())[0].unlink()
-    with pytest.raises(UserError, match="was begun with the model another model"):
+    with pytest.raises(UserError, match="began with the model another model"):
         run(resolve(tmp_path / "run"))
 
 
-def test_a_run_that_reuses_another_makes_no_call_that_is_in_it(tmp_path: Path) -> None:
+def test_a_run_that_reuses_another_makes_none_of_its_calls(tmp_path: Path) -> None:
     first = run(resolve(tmp_path / "first"))
     again = run(resolve(tmp_path / "again", f"run.reuse=[{tmp_path / 'first'}]"))
     assert again["physical_llm_calls"] == 0
@@ -210,14 +217,14 @@ def test_replay_answers_a_run_without_its_model(tmp_path: Path) -> None:
     assert rows(tmp_path / "replayed").equals(rows(tmp_path / "first"))
 
 
-def test_replay_says_which_field_differs_from_the_nearest_call(tmp_path: Path) -> None:
+def test_replay_names_the_field_that_differs_from_the_nearest_call(tmp_path: Path) -> None:
     run(resolve(tmp_path / "first"))
     run(resolve(tmp_path / "replayed", "llm=replay", f"llm.run={tmp_path / 'first'}", "method.temperature=0.9"))
     errors = rows(tmp_path / "replayed")["error"]
     assert errors.str.contains("differs in sampling.temperature").all()
 
 
-def test_points_of_one_run_share_their_calls_and_answer_as_if_alone(tmp_path: Path) -> None:
+def test_configurations_of_one_run_share_calls_and_answer_as_if_alone(tmp_path: Path) -> None:
     points = [
         resolve(tmp_path / "fused", method={"_target_": "methods.Samples", "samples": samples}) for samples in (1, 3)
     ]
@@ -240,7 +247,7 @@ def test_each_prompt_can_be_rebuilt_from_the_run_folder(tmp_path: Path) -> None:
         assert "{{" not in "".join(message.content for message in messages)
 
 
-def test_gold_is_out_of_a_methods_reach(tmp_path: Path) -> None:
+def test_a_method_cannot_reach_gold(tmp_path: Path) -> None:
     from methods import Samples
 
     seen: list[object] = []
@@ -261,5 +268,5 @@ def test_gold_is_out_of_a_methods_reach(tmp_path: Path) -> None:
 
 
 def public_attributes(roots: Iterable[object]) -> list[object]:
-    """What a method can get at without reaching for what is private."""
+    """Return the values of all public attributes."""
     return [getattr(root, name) for root in roots for name in dir(root) if not name.startswith("_")]

@@ -1,4 +1,4 @@
-"""A sweep costs its unique calls, and each of its points is what it would be alone."""
+"""A sweep makes each distinct call once, and each configuration has the results of a run alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Point, execute
+from pipeline.engine.run import Configuration, execute
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 
@@ -25,12 +25,12 @@ GRID = [
     for retries in (0, 1, 2)
 ]
 AS_RUN = ["llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"]
-"""What a point's row says of how it was run, and not of what came of it."""
+"""Columns about how a row was computed, not about its result."""
 
 
 def run(folder: Path, *points: tuple[str, ...]) -> dict[str, Any]:
     words = [(*WORLD, *point, f"run.dir={folder}") for point in points]
-    execute([Point(each, config.compose(each)) for each in words], Console(quiet=True))
+    execute([Configuration(each, config.compose(each)) for each in words], Console(quiet=True))
     return summary(folder)
 
 
@@ -53,7 +53,7 @@ def calls(folder: Path) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3"])
-def test_36_points_make_each_distinct_call_once_and_answer_as_if_alone(method: str, tmp_path: Path) -> None:
+def test_36_configurations_make_each_distinct_call_once_and_answer_as_if_alone(method: str, tmp_path: Path) -> None:
     points = [(f"method={method}", *axes) for axes in GRID]
     fused = run(tmp_path / "fused", *points)
     assert len(fused["points"]) == 36
@@ -67,7 +67,7 @@ def test_36_points_make_each_distinct_call_once_and_answer_as_if_alone(method: s
         assert fused["points"][index]["llm_calls"] == alone["physical_llm_calls"]
 
 
-def test_equal_points_are_computed_once_and_reported_under_each_name(tmp_path: Path) -> None:
+def test_equal_configurations_are_computed_once_and_reported_under_each_name(tmp_path: Path) -> None:
     fused = run(tmp_path, ("method=cot",), ("method=cot", "method.depth=4"), ("method=cot", "method.name=other"))
     assert [point["method"] for point in fused["points"]] == ["cot", "cot", "other"]
     assert [point["llm_calls"] - point["llm_calls_shared"] for point in fused["points"]] == [8 + _again(tmp_path), 0, 0]
@@ -79,17 +79,17 @@ def test_equal_points_are_computed_once_and_reported_under_each_name(tmp_path: P
 
 
 def _again(folder: Path) -> int:
-    """Calls that were asked again because a reply could not be read."""
+    """Count the calls that were repeated because a reply could not be parsed."""
     return calls(folder).filter(pl.col("point") == 0, pl.col("parent").is_not_null()).height
 
 
-def test_without_sharing_every_call_is_made(tmp_path: Path) -> None:
+def test_without_deduplication_every_call_is_made(tmp_path: Path) -> None:
     points = [
         ("method=srp", "method.retries=1"),
         ("method=srp", "method.retries=2"),
         ("method=srp", "method.retries=2"),
     ]
-    alike = [(*point, "engine.share=false") for point in points]
+    alike = [(*point, "engine.dedupe_calls=false") for point in points]
     apart, fused = run(tmp_path / "apart", *alike), run(tmp_path / "fused", *points)
     assert apart["physical_llm_calls"] == apart["logical_llm_calls"] == fused["logical_llm_calls"]
     assert apart["distinct_call_keys"] == fused["physical_llm_calls"] < apart["physical_llm_calls"]
@@ -97,7 +97,7 @@ def test_without_sharing_every_call_is_made(tmp_path: Path) -> None:
         assert rows(tmp_path / "apart", index).equals(rows(tmp_path / "fused", index))
 
 
-def test_points_may_ask_different_questions_about_different_graphs(tmp_path: Path) -> None:
+def test_configurations_may_ask_different_questions_about_different_graphs(tmp_path: Path) -> None:
     points = [
         ("method=srp", "run.limit=5"),
         ("method=cot", "run.limit=9", "dataset.seed=3", "engine.shard_size=4"),
@@ -119,7 +119,7 @@ def test_points_may_ask_different_questions_about_different_graphs(tmp_path: Pat
     assert rows(tmp_path / "fused", 3).height == 9
 
 
-def test_seeds_are_an_axis_and_share_what_is_not_drawn(tmp_path: Path) -> None:
+def test_seeds_share_the_calls_that_are_not_drawn(tmp_path: Path) -> None:
     points = [(f"method={method}", f"run.seed={seed}") for method in ("srp", "cot") for seed in (0, 1)]
     run(tmp_path / "fused", *points)
     keys = {
@@ -135,12 +135,12 @@ def test_seeds_are_an_axis_and_share_what_is_not_drawn(tmp_path: Path) -> None:
     assert rows(tmp_path / "fused", 1).equals(rows(tmp_path / "alone"))
 
 
-def test_what_holds_for_the_whole_run_is_given_once(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"engine\.concurrency is one for the whole run, and .* have 1, 2"):
+def test_a_key_of_the_whole_run_has_one_value(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"engine\.concurrency has one value for the whole run, .* have 1, 2"):
         run(tmp_path, ("engine.concurrency=1",), ("engine.concurrency=2",))
 
 
-def test_an_extended_sweep_makes_exactly_the_new_calls(tmp_path: Path) -> None:
+def test_an_extended_sweep_makes_only_the_new_calls(tmp_path: Path) -> None:
     def points(depths: range) -> list[tuple[str, ...]]:
         return [(f"method={method}", f"method.depth={depth}") for method in ("srp", "r3") for depth in depths]
 
@@ -154,7 +154,7 @@ def test_an_extended_sweep_makes_exactly_the_new_calls(tmp_path: Path) -> None:
     needed = set(calls(tmp_path / "deeper").select("question_id", "key").rows())
     assert deeper["physical_llm_calls"] == len(needed - known) > 0
     seed = run(tmp_path / "seed", ("method=srp", "method.depth=2", reuse, "run.seed=1"))
-    assert seed["physical_llm_calls"] == seed["distinct_call_keys"], "everything that is drawn is drawn anew"
+    assert seed["physical_llm_calls"] == seed["distinct_call_keys"], "everything that is drawn is drawn again"
 
 
 def test_batches_of_a_searching_sweeper_share_their_calls(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Scores of one-string answers, with the facts that methods.md §9.4 states."""
+"""Scores of one-string answers, with the facts that specification §9.4 states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFERENCE_VALUES = [
 
 
 @pytest.mark.parametrize(("prediction", "reference", "f_measure"), REFERENCE_VALUES)
-def test_rouge_l_is_that_of_the_reference_implementation(prediction: str, reference: str, f_measure: float) -> None:
+def test_rouge_l_equals_the_reference_implementation(prediction: str, reference: str, f_measure: float) -> None:
     assert rouge_l(prediction, reference) == pytest.approx(f_measure)
 
 
@@ -34,16 +34,16 @@ def test_order_matters() -> None:
     assert rouge_l(join_answers(["Cy", "Bob", "Ann"]), join_answers(["Ann", "Bob", "Cy"])) == pytest.approx(1 / 3)
 
 
-def test_an_iso_date_is_not_a_written_one() -> None:
+def test_an_iso_date_differs_from_a_written_one() -> None:
     assert rouge_l("March 7, 1950", "1950-03-07") == pytest.approx(1 / 3)
 
 
-def test_what_is_not_latin_scores_nothing() -> None:
+def test_text_without_latin_letters_scores_zero() -> None:
     assert rouge_l("王小明", "王小明") == 0
 
 
 @given(st.lists(st.sampled_from("abcd")), st.lists(st.sampled_from("abcd")))
-def test_the_longest_common_subsequence_is_that_of_the_textbook_table(first: list[str], second: list[str]) -> None:
+def test_the_longest_common_subsequence_equals_the_textbook_table(first: list[str], second: list[str]) -> None:
     table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, left in enumerate(first):
         for j, right in enumerate(second):
@@ -69,14 +69,14 @@ def test_exact_match_compares_numbers_as_numbers(prediction: str, reference: str
     assert exact_match(prediction, reference) is equal
 
 
-def test_set_f1_is_of_items_in_any_order() -> None:
+def test_set_f1_ignores_the_order() -> None:
     assert set_f1("C. Mayer, A. Smith", "A. Smith, B. Lee, C. Mayer") == pytest.approx(4 / 5)
     assert set_f1("1,234", "1234.0") == 1
     assert set_f1("7", "7.0, 8") == pytest.approx(2 / 3)
     assert set_f1("", "x") == 0
 
 
-def test_every_real_answer_is_its_own_best_prediction(shared_data: Path) -> None:
+def test_every_real_answer_scores_one_against_itself(shared_data: Path) -> None:
     files = sorted((shared_data / "grbench").rglob("data.json.gz"))
     answers = [json.loads(line)["answer"] for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
     assert len(answers) == 1470

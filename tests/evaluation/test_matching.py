@@ -1,4 +1,4 @@
-"""Gold groups, repeated predictions and the one-to-one matching (methods.md §9.2)."""
+"""Gold groups, duplicate predictions and one-to-one matching (specification §9.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def gold(*answers: GoldAnswer) -> Gold:
     return Gold(answers=answers)
 
 
-def test_repetitions_and_blanks_are_no_predictions() -> None:
+def test_duplicates_and_empty_texts_are_dropped() -> None:
     predictions = [Prediction("The Beatles"), Prediction(" "), Prediction("beatles!", "m.1"), Prediction("Queen")]
     assert distinct(predictions) == (Candidate("beatles", ("m.1",)), Candidate("queen", ()))
 
@@ -23,32 +23,32 @@ def test_repetitions_and_blanks_are_no_predictions() -> None:
 def test_a_name_an_alias_and_an_id_match() -> None:
     groups = group_gold(gold(GoldAnswer("New York City", "m.02_286", ("NYC", "Big Apple"))))
     for candidate in (Candidate("new york city", ()), Candidate("nyc", ()), Candidate("x", ("m.0", "m.02_286"))):
-        assert groups.of(candidate) == {0}
-    assert not groups.of(Candidate("york", ()))
-    assert not groups.of(Candidate("x", ("m.0",)))
+        assert groups.matched_by(candidate) == {0}
+    assert not groups.matched_by(Candidate("york", ()))
+    assert not groups.matched_by(Candidate("x", ("m.0",)))
 
 
-def test_gold_answers_of_one_name_are_one_group() -> None:
+def test_gold_answers_with_one_name_are_one_group() -> None:
     groups = group_gold(
         gold(GoldAnswer("Tempest", "m.1"), GoldAnswer("The Tempest", "m.2"), GoldAnswer("Hamlet", "m.3"))
     )
     assert groups.count == 2
-    assert groups.of(Candidate("x", ("m.2",))) == groups.of(Candidate("tempest", ())) == {0}
+    assert groups.matched_by(Candidate("x", ("m.2",))) == groups.matched_by(Candidate("tempest", ())) == {0}
 
 
-def test_an_unnamed_gold_answer_goes_by_its_id() -> None:
+def test_an_unnamed_gold_answer_is_matched_by_its_id() -> None:
     assert group_gold(gold(GoldAnswer("", "m.0abc"), GoldAnswer(" "))).count == 1
 
 
-def test_an_alias_that_two_gold_answers_share_matches_one_of_them_at_a_time() -> None:
+def test_a_shared_alias_matches_one_gold_answer_at_a_time() -> None:
     groups = group_gold(gold(GoldAnswer("Georgia (state)", aliases=("Georgia",)), GoldAnswer("Georgia")))
-    georgia, state = groups.of(Candidate("georgia", ())), groups.of(Candidate("georgia state", ()))
+    georgia, state = groups.matched_by(Candidate("georgia", ())), groups.matched_by(Candidate("georgia state", ()))
     assert georgia == {0, 1}
     assert matching_size([georgia]) == 1
     assert matching_size([georgia, state]) == 2
 
 
-def test_greedy_matching_would_lose_one() -> None:
+def test_the_matching_is_better_than_greedy() -> None:
     assert matching_size([{0, 1}, {0}, set(), {1, 2}]) == 3
 
 

@@ -1,4 +1,4 @@
-"""Every score of one question, with known answers (methods.md §9.2–9.5)."""
+"""Every score of one question, with known answers (specification §9.2–9.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.evaluation.metrics import score_question
-from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Gold, GoldAnswer, LiteralNode, Prediction, Scores, Triple
 
 
@@ -31,56 +31,56 @@ def test_the_standard_metrics_of_a_partly_right_answer() -> None:
     assert scores.exact_match == 0
 
 
-def test_the_same_answers_in_another_order_are_an_exact_set() -> None:
+def test_exact_match_ignores_the_order() -> None:
     scores = score_question(answer("NICE", "lyon."), gold("Lyon", "Nice"))
     assert (scores.hits_at_1, scores.f1, scores.exact_match) == (1, 1, 1)
 
 
-def test_nothing_answered_scores_nothing() -> None:
+def test_an_empty_answer_scores_zero() -> None:
     scores = score_question(answer("", "  "), gold("Lyon"))
     assert (scores.hits_at_1, scores.hits_any, scores.precision, scores.recall, scores.f1) == (0, 0, 0, 0, 0)
     assert scores.compat_tog_em == scores.compat_rog_f1 == scores.compat_arg_f1 == 0
     assert scores.faithfulness is None
 
 
-def test_a_failed_question_is_wrong_whatever_it_left_behind() -> None:
+def test_a_failed_question_is_wrong_even_with_partial_answers() -> None:
     left = Answer((Prediction("Lyon"),), raw="{Lyon}", status="failed")
     scores = score_question(left, gold("Lyon"))
     assert scores.hits_at_1 == scores.f1 == scores.compat_tog_em == scores.answer_in_evidence == 0
     assert score_question(Answer((Prediction("Lyon"),), status="budget_exhausted"), gold("Lyon")).hits_at_1 == 1
 
 
-def test_one_answer_cannot_count_for_two() -> None:
+def test_one_prediction_matches_one_gold_answer() -> None:
     shared = Gold(answers=(GoldAnswer("Georgia (state)", aliases=("Georgia",)), GoldAnswer("Georgia")))
     assert score_question(answer("Georgia"), shared).recall == 0.5
 
 
-def test_an_id_is_enough() -> None:
+def test_an_id_matches_without_a_name() -> None:
     by_id = Answer((Prediction("Big Apple", "m.02_286"),))
     assert score_question(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),))).exact_match == 1
 
 
-def test_without_gold_there_is_no_score() -> None:
+def test_a_question_without_gold_has_no_scores() -> None:
     assert set(astuple(score_question(answer("Lyon"), gold()))) == {None}
 
 
-def test_without_gold_saying_nothing_can_be_right() -> None:
-    strict = Evaluation(empty_gold="strict_empty")
+def test_with_strict_empty_an_empty_answer_is_correct_without_gold() -> None:
+    strict = ScoringConfig(empty_gold="strict_empty")
     silent, loud = (
-        score_question(answer(), gold(), settings=strict),
-        score_question(answer("x"), gold(), settings=strict),
+        score_question(answer(), gold(), scoring=strict),
+        score_question(answer("x"), gold(), scoring=strict),
     )
     assert (silent.hits_at_1, silent.f1, silent.exact_match, silent.compat_tog_em) == (1, 1, 1, None)
     assert (loud.hits_at_1, loud.f1, loud.exact_match) == (0, 0, 0)
 
 
-def test_accents_matter_when_asked() -> None:
-    strict = Evaluation(strip_accents=False)
+def test_accents_count_if_they_are_not_stripped() -> None:
+    strict = ScoringConfig(strip_accents=False)
     assert score_question(answer("Beyonce"), gold("Beyoncé")).hits_at_1 == 1
-    assert score_question(answer("Beyonce"), gold("Beyoncé"), settings=strict).hits_at_1 == 0
+    assert score_question(answer("Beyonce"), gold("Beyoncé"), scoring=strict).hits_at_1 == 0
 
 
-def test_the_compatible_scores_read_what_the_papers_read() -> None:
+def test_paper_metrics_read_the_text_that_the_papers_read() -> None:
     scores = score_question(answer("Lyon", "Paris", raw="{Yes} so it is {Lyon; Paris}."), gold("Lyon"))
     assert (scores.compat_tog_em, scores.compat_readi_hit) == (1, 1)
     assert (scores.compat_rog_hit, scores.compat_rog_f1) == (1, pytest.approx(2 / 3))
@@ -89,7 +89,7 @@ def test_the_compatible_scores_read_what_the_papers_read() -> None:
     assert (lower.hits_at_1, lower.compat_arg_hit3) == (1, 0)
 
 
-def test_grbench_scores_are_for_grbench() -> None:
+def test_only_grbench_has_grbench_scores() -> None:
     reply, expected = answer("C. Mayer", "B. Lee", "A. Smith"), gold("A. Smith, B. Lee, C. Mayer")
     assert score_question(reply, expected, dataset="webqsp").rouge_l is None
     scores = score_question(reply, expected, dataset="grbench")
@@ -117,7 +117,7 @@ def with_evidence(*texts: str) -> Answer:
         ([], "Ann Director", 1, None, None),
     ],
 )
-def test_reliability(
+def test_evidence_scores(
     texts: list[str], expected: str, in_evidence: float, supported: float | None, faithful: float | None
 ) -> None:
     scores = score_question(with_evidence(*texts), gold(expected))
@@ -139,20 +139,20 @@ def test_reliability(
         (["Lyon"], [], 1, None, 1),
     ],
 )
-def test_what_became_of_the_initial_answers(
+def test_reflection_scores(
     initial: list[str], final: list[str], initial_hits: float, corrected: float | None, damaged: float | None
 ) -> None:
     scores = score_question(replace(answer(*final), initial=answer(*initial).predictions), gold("Lyon"))
     assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (initial_hits, corrected, damaged)
 
 
-def test_an_initial_answer_matches_as_the_final_one_does() -> None:
+def test_initial_answers_match_like_final_ones() -> None:
     by_id = Answer((Prediction("Big Apple", "m.02_286"),), initial=(Prediction("Big Apple", "m.02_286"),))
     scores = score_question(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),)))
     assert (scores.initial_hits_at_1, scores.damaged) == (1, 0)
     accented = replace(answer("Beyoncé"), initial=(Prediction("Beyonce"),))
     assert score_question(accented, gold("Beyoncé")).initial_hits_at_1 == 1
-    assert score_question(accented, gold("Beyoncé"), settings=Evaluation(strip_accents=False)).corrected == 1
+    assert score_question(accented, gold("Beyoncé"), scoring=ScoringConfig(strip_accents=False)).corrected == 1
 
 
 def test_without_initial_answers_or_gold_nothing_is_corrected_or_damaged() -> None:
@@ -164,7 +164,7 @@ def test_without_initial_answers_or_gold_nothing_is_corrected_or_damaged() -> No
         score_question(reflected, gold()),
     ):
         assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (None, None, None)
-    strict = score_question(reflected, gold(), settings=Evaluation(empty_gold="strict_empty"))
+    strict = score_question(reflected, gold(), scoring=ScoringConfig(empty_gold="strict_empty"))
     assert (strict.initial_hits_at_1, strict.corrected, strict.damaged) == (1, None, 1)
 
 
@@ -186,7 +186,7 @@ GOLDS = st.builds(
 
 
 @given(ANSWERS, GOLDS)
-def test_bounds(answer: Answer, gold: Gold) -> None:
+def test_standard_scores_are_between_zero_and_one(answer: Answer, gold: Gold) -> None:
     scores = score_question(answer, gold, dataset="grbench")
     values = {name: getattr(scores, name) for name in Scores.__dataclass_fields__}
     if scores.hits_at_1 is None:
@@ -204,7 +204,7 @@ def test_bounds(answer: Answer, gold: Gold) -> None:
 
 
 @given(ANSWERS, GOLDS)
-def test_what_has_not_changed_is_neither_corrected_nor_damaged(answer: Answer, gold: Gold) -> None:
+def test_unchanged_answers_are_neither_corrected_nor_damaged(answer: Answer, gold: Gold) -> None:
     scores = score_question(replace(answer, initial=answer.predictions), gold)
     assert not scores.corrected
     assert not scores.damaged

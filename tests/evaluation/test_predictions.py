@@ -1,4 +1,4 @@
-"""Scoring a file of anybody's predictions."""
+"""Scoring a predictions file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.port import Reject
+from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
-from pipeline.evaluation.peers import compare_rules
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.summary import aggregate, tally
+from pipeline.papers.paper_rules import compare_rules
 from pipeline.types import Example, Gold, GoldAnswer, Question, Rejected
 
 EXAMPLES = [
@@ -24,7 +24,7 @@ EXAMPLES = [
     Example(Question("q3", "webqsp", "test", "?", meta={"hops": 2}), Gold(answers=(GoldAnswer("7"),))),
     Example(Question("q4", "webqsp", "test", "?", meta={"hops": 2}), Gold()),
 ]
-QUICK = Evaluation(bootstrap_resamples=500)
+QUICK = ScoringConfig(bootstrap_resamples=500)
 
 
 def write(folder: Path, *rows: object) -> Path:
@@ -37,7 +37,7 @@ def rejecting(rejected: list[Rejected] | None = None) -> Reject:
     return (rejected if rejected is not None else []).append
 
 
-def test_scores_and_table_rows(tmp_path: Path) -> None:
+def test_predictions_have_scores_and_a_table_row(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         {"id": "q1", "answers": ["lyon"], "raw": "So: {Lyon}", "model": "ignored"},
@@ -45,14 +45,14 @@ def test_scores_and_table_rows(tmp_path: Path) -> None:
         "",
         {"id": "q3", "answers": [7]},
     )
-    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="somebody", settings=QUICK)
-    (point,) = aggregate(tally([scored.frame]), settings=QUICK)
-    assert (point.method, point.questions, point.failed, point.empty_gold) == ("somebody", 4, 1, 1)
-    assert point.scores["hits_at_1"].mean == 1
-    assert point.scores["f1"].mean == pytest.approx((1 + 0.5 + 1) / 3)
-    assert point.scores["compat_tog_em"].mean == 1
-    assert "answer_in_evidence" not in point.scores
-    assert [group.value for group in point.breakdown["hops"]] == ["1", "2"]
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="somebody", scoring=QUICK)
+    (summary,) = aggregate(tally([scored.frame]), scoring=QUICK)
+    assert (summary.method, summary.questions, summary.failed, summary.empty_gold) == ("somebody", 4, 1, 1)
+    assert summary.scores["hits_at_1"].mean == 1
+    assert summary.scores["f1"].mean == pytest.approx((1 + 0.5 + 1) / 3)
+    assert summary.scores["compat_tog_em"].mean == 1
+    assert "answer_in_evidence" not in summary.scores
+    assert [group.value for group in summary.breakdown["hops"]] == ["1", "2"]
 
 
 def test_an_id_in_a_prediction_counts(tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_an_id_in_a_prediction_counts(tmp_path: Path) -> None:
 
 def test_a_missing_prediction_is_wrong(tmp_path: Path) -> None:
     file = write(tmp_path, {"id": "q1", "answers": ["Lyon"]})
-    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="x", settings=QUICK)
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="x", scoring=QUICK)
     assert scored.frame["hits_at_1"].to_list() == [1, 0, 0, None]
     assert scored.missing == ["q2", "q3", "q4"]
     assert scored.remarks() == ["3 questions have no prediction and count as wrong: q2, q3, q4"]
 
 
-def test_of_repeated_predictions_the_first_counts(tmp_path: Path) -> None:
+def test_the_first_of_repeated_predictions_counts(tmp_path: Path) -> None:
     file = write(
         tmp_path, *({"id": id, "answers": [answer]} for id, answer in [("q1", "Nice"), ("q1", "Lyon"), ("q1", "Lyon")])
     )
@@ -78,7 +78,7 @@ def test_of_repeated_predictions_the_first_counts(tmp_path: Path) -> None:
     assert scored.frame["hits_at_1"].to_list() == [0]
     assert scored.repeated == ["q1", "q1"]
     tog = compare_rules(scored.lines)[0]
-    assert (tog.mean, tog.counted) == (pytest.approx(2 / 3), 3)
+    assert (tog.mean, tog.questions) == (pytest.approx(2 / 3), 3)
 
 
 def test_unknown_ids_are_reported(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_unknown_ids_are_reported(tmp_path: Path) -> None:
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x")
     assert scored.unknown == ["x0", "x1", "x2", "x3", "x4"]
     assert scored.remarks() == [
-        "5 predictions are for no question of the dataset and were left out: x0, x1, x2 …",
+        "5 predictions have an id that is not in the dataset and were ignored: x0, x1, x2 …",
     ]
     assert len(scored.lines) == 1
 
@@ -105,7 +105,7 @@ def test_unknown_ids_are_reported(tmp_path: Path) -> None:
         ({"id": "q1", "answers": [], "raw": ["x"]}, "raw: Input should be a valid string"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_rejected_by_number(tmp_path: Path, row: object, reason: str) -> None:
+def test_an_unreadable_line_is_rejected_with_its_number(tmp_path: Path, row: object, reason: str) -> None:
     rejected: list[Rejected] = []
     file = write(tmp_path, {"id": "q2", "answers": ["Ann"]}, row, {"id": "q3", "answers": ["7"]})
     predictions = read_predictions(file, rejecting(rejected))
@@ -128,23 +128,23 @@ def test_gzip_and_numeric_ids(tmp_path: Path) -> None:
     assert list(read_predictions(file, rejecting()).by_id) == ["2101960008000"]
 
 
-def test_mistakes_are_named(tmp_path: Path) -> None:
+def test_errors_explain_the_problem(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"predictions=.*nowhere\.jsonl is not a file"):
         read_predictions(tmp_path / "nowhere.jsonl", rejecting())
-    with pytest.raises(UserError, match="holds no prediction: line 1: Invalid JSON"):
+    with pytest.raises(UserError, match="has no readable prediction: line 1: Invalid JSON"):
         read_predictions(write(tmp_path, "hello"), rejecting())
-    with pytest.raises(UserError, match="holds no prediction: it is empty"):
+    with pytest.raises(UserError, match="has no readable prediction: it is empty"):
         read_predictions(write(tmp_path, ""), rejecting())
     with pytest.raises(
         UserError,
-        match="no prediction is for a question of the dataset: it has ids like 'q1', the predictions like 'z9'",
+        match=r"no prediction has the id of a question .* has ids like 'q1', the predictions have ids like 'z9'",
     ):
         score_predictions(
             read_predictions(write(tmp_path, {"id": "z9", "answers": []}), rejecting()), EXAMPLES, method="x"
         )
 
 
-def test_the_real_answers_of_webqsp_score_full_marks(tmp_path: Path, shared_data: Path) -> None:
+def test_the_gold_answers_of_webqsp_score_100_percent(tmp_path: Path, shared_data: Path) -> None:
     packed = (shared_data / "freebase-slice" / "webqsp.test.jsonl.gz").read_bytes()
     rows = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
     examples = [
@@ -154,8 +154,8 @@ def test_the_real_answers_of_webqsp_score_full_marks(tmp_path: Path, shared_data
         for row in rows
     ]
     file = write(tmp_path, *({"id": row["id"], "answers": row["answers"][::-1]} for row in rows))
-    scored = score_predictions(read_predictions(file, rejecting()), examples, method="gold", settings=QUICK)
-    (point,) = aggregate(tally([scored.frame]), settings=QUICK)
-    assert (point.questions, point.empty_gold, point.failed) == (820, 6, 0)
-    assert {point.scores[name].mean for name in ("hits_at_1", "f1", "exact_match", "compat_arg_f1")} == {1}
-    assert point.scores["hits_at_1"].questions == 814
+    scored = score_predictions(read_predictions(file, rejecting()), examples, method="gold", scoring=QUICK)
+    (summary,) = aggregate(tally([scored.frame]), scoring=QUICK)
+    assert (summary.questions, summary.empty_gold, summary.failed) == (820, 6, 0)
+    assert {summary.scores[name].mean for name in ("hits_at_1", "f1", "exact_match", "compat_arg_f1")} == {1}
+    assert summary.scores["hits_at_1"].questions == 814

@@ -1,4 +1,4 @@
-"""A trace row is enough to score it again."""
+"""Rescoring trace rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.rescore import SCORES, rescore
-from pipeline.evaluation.settings import Evaluation
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.traces.schema import Counters, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
@@ -40,7 +40,7 @@ def row(number: int, dataset: str) -> TraceRow:
     gold = Gold(answers=tuple(GoldAnswer(*gold) for gold in draw.sample(golds, draw.randint(0, 3))))
     example = Example(Question(f"q{number}", dataset, "test", "who?"), gold)
     return TraceRow(
-        point=0,
+        configuration=0,
         method="srp",
         example=example,
         answer=answer,
@@ -56,26 +56,26 @@ def traces(tmp_path: Path) -> pl.DataFrame:
     return pl.read_parquet(tmp_path / "shard-00000.parquet")
 
 
-def test_the_scores_of_a_trace_are_those_of_the_run(traces: pl.DataFrame) -> None:
+def test_rescoring_gives_the_same_scores_as_the_run(traces: pl.DataFrame) -> None:
     assert traces.select(SCORES).equals(rescore(traces).select(SCORES), null_equal=True)
     assert [name for name in SCORES if traces[name].drop_nulls().n_unique() < 2] == []
 
 
-def test_nothing_but_answers_gold_and_evidence_is_read(traces: pl.DataFrame) -> None:
+def test_only_answers_gold_and_evidence_are_read(traces: pl.DataFrame) -> None:
     blank = traces.with_columns(pl.lit(None, pl.Float32).alias(name) for name in SCORES).drop(
         "steps", "meta", "question"
     )
     assert rescore(blank).select(SCORES).equals(traces.select(SCORES), null_equal=True)
 
 
-def test_other_settings_give_other_scores(traces: pl.DataFrame) -> None:
-    strict = rescore(traces, settings=Evaluation(empty_gold="strict_empty"))
+def test_another_configuration_gives_other_scores(traces: pl.DataFrame) -> None:
+    strict = rescore(traces, scoring=ScoringConfig(empty_gold="strict_empty"))
     assert strict["hits_at_1"].null_count() == 0 < traces["hits_at_1"].null_count()
 
 
-def test_no_rows(traces: pl.DataFrame) -> None:
+def test_an_empty_frame_keeps_its_columns(traces: pl.DataFrame) -> None:
     assert rescore(traces.clear()).columns == traces.columns
 
 
-def test_every_score_has_its_column() -> None:
+def test_every_score_has_a_column() -> None:
     assert len(SCORES) == len(astuple(Scores()))

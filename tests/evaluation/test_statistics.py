@@ -1,4 +1,4 @@
-"""Intervals and paired tests against scipy, published tables, and their own promise to cover."""
+"""Intervals and paired tests: agreement with SciPy and published tables, and nominal coverage."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_interval_in_any_order_of_the_questions() -
     assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
 
 
-def test_many_columns_have_the_intervals_that_each_has_alone() -> None:
+def test_several_columns_have_the_same_intervals_as_each_alone() -> None:
     values = np.column_stack([RNG.choice([0, 1], size=200), RNG.choice([0, 0.5, 1], size=200), RNG.random(200)])
     for column, together in zip(values.T, bootstrap_means(values, seed=5), strict=True):
         alone = bootstrap_mean(column, seed=6)
@@ -66,7 +66,7 @@ def test_many_columns_have_the_intervals_that_each_has_alone() -> None:
         assert together.high == pytest.approx(alone.high, abs=error)
 
 
-def test_columns_meet_the_same_draws_of_the_questions() -> None:
+def test_all_columns_use_the_same_draws() -> None:
     one = RNG.random(60)
     first, second, constant = bootstrap_means(np.column_stack([one, one + 0.25, np.full(60, 0.5)]), seed=2)
     assert (second.low - first.low, second.high - first.high) == (pytest.approx(0.25), pytest.approx(0.25))
@@ -85,33 +85,33 @@ def test_columns_of_clustered_questions_have_the_intervals_of_the_paired_bootstr
         bootstrap_means(values, clusters=np.zeros(120))
 
 
-def test_large_columns_are_drawn_in_parts_of_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_columns_are_drawn_in_batches_from_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     values = RNG.random((50, 2))
     whole = bootstrap_means(values, resamples=200)
-    monkeypatch.setattr("pipeline.evaluation.statistics._CELLS_TOGETHER", 70)
+    monkeypatch.setattr("pipeline.evaluation.statistics._CELLS_OF_MANY_COLUMNS", 70)
     for part, of_whole in zip(bootstrap_means(values, resamples=200), whole, strict=True):
         assert (part.low, part.high) == (pytest.approx(of_whole.low), pytest.approx(of_whole.high))
 
 
-def test_a_wider_confidence_is_a_wider_interval() -> None:
+def test_a_higher_confidence_gives_a_wider_interval() -> None:
     values = RNG.random(50)
     narrow, wide = (bootstrap_mean(values, confidence=confidence) for confidence in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
 
 
 @pytest.mark.parametrize("values", [RNG.random(40), RNG.choice([0.0, 1.0], size=400)], ids=["questions", "counts"])
-def test_resampling_in_batches_is_resampling_at_once(values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_size_does_not_change_the_interval(values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_mean(values)
     monkeypatch.setattr("pipeline.evaluation.statistics._CELLS", 1000)
     assert bootstrap_mean(values) == whole
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_has_its_nominal_coverage() -> None:
     rng = np.random.default_rng(0)
-    truth = 0.7 * 1 + 0.2 * 0.5
+    gold_context = 0.7 * 1 + 0.2 * 0.5
     samples = rng.choice([1, 0.5, 0], p=[0.7, 0.2, 0.1], size=(600, 200))
     estimates = [bootstrap_mean(sample, resamples=1000, seed=index) for index, sample in enumerate(samples)]
-    covered = np.mean([estimate.low <= truth <= estimate.high for estimate in estimates])
+    covered = np.mean([estimate.low <= gold_context <= estimate.high for estimate in estimates])
     assert 0.92 <= covered <= 0.975
 
 
@@ -133,7 +133,7 @@ def test_paired_bootstrap_agrees_with_scipy() -> None:
     assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=error)
 
 
-def test_pairing_sees_what_two_intervals_cannot() -> None:
+def test_a_paired_test_finds_a_difference_that_separate_intervals_miss() -> None:
     second = RNG.choice([0.0, 1.0], size=400)
     first = second.copy()
     first[np.flatnonzero(second == 0)[:15]] = 1
@@ -143,7 +143,7 @@ def test_pairing_sees_what_two_intervals_cannot() -> None:
     assert difference.p_value < 0.01
 
 
-def test_no_difference_has_no_significance() -> None:
+def test_equal_scores_have_a_p_value_of_one() -> None:
     values = RNG.random(100)
     assert paired_bootstrap(values, values).p_value == 1
     assert paired_bootstrap(values, values[::-1]).p_value > 0.05
@@ -189,14 +189,14 @@ def test_mean_over_seeds() -> None:
         mean_over_seeds([88.0])
 
 
-def test_a_cluster_per_question_is_no_clustering() -> None:
+def test_one_cluster_per_question_equals_no_clustering() -> None:
     for first, second in (RNG.random((2, 60)), RNG.choice([0.0, 1.0], size=(2, 400))):
         plain = paired_bootstrap(first, second)
         assert paired_bootstrap(first, second, clusters=np.arange(len(first))) == plain
         assert paired_bootstrap(first, second, clusters=[f"q{number}" for number in range(len(first))]) == plain
 
 
-def test_what_a_cluster_is_called_and_where_its_questions_stand_does_not_matter() -> None:
+def test_cluster_names_and_question_order_do_not_matter() -> None:
     first, second = RNG.choice([0.0, 0.5, 1.0], size=(2, 90))
     clusters = RNG.integers(20, size=90)
     order = RNG.permutation(90)
@@ -204,7 +204,7 @@ def test_what_a_cluster_is_called_and_where_its_questions_stand_does_not_matter(
     assert there == paired_bootstrap(first, second, clusters=clusters)
 
 
-def test_questions_asked_thrice_are_no_more_evidence_than_asked_once() -> None:
+def test_repeating_each_question_does_not_add_evidence() -> None:
     first, second = RNG.choice([0.0, 1.0], p=[0.4, 0.6], size=(2, 200))
     thrice, clusters = np.repeat([first, second], 3, axis=1), np.repeat(np.arange(200), 3)
     once = paired_bootstrap(first, second)
@@ -216,14 +216,14 @@ def test_questions_asked_thrice_are_no_more_evidence_than_asked_once() -> None:
 
 
 def clustered_hits(rng: np.random.Generator, *, sources: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two equally good methods; which is right depends on the source, from which one to nine questions are built."""
+    """Draw two equally good methods; which one is right depends on the source, which has one to nine questions."""
     clusters = np.repeat(np.arange(sources), rng.integers(1, 10, size=sources))
     favours_first = rng.random(sources)[clusters]
     drawn = rng.random(len(clusters))
     return drawn < favours_first, drawn >= favours_first, clusters
 
 
-def test_the_clustered_interval_covers_no_difference_as_often_as_it_says_and_the_plain_one_does_not() -> None:
+def test_only_the_clustered_interval_has_its_nominal_coverage() -> None:
     rng = np.random.default_rng(11)
     covered = {"clustered": 0, "plain": 0}
     for seed in range(600):
@@ -235,7 +235,7 @@ def test_the_clustered_interval_covers_no_difference_as_often_as_it_says_and_the
     assert covered["plain"] / 600 < 0.85
 
 
-def test_the_clustered_exact_test_misleads_as_rarely_as_it_says_and_the_plain_one_does_not() -> None:
+def test_only_the_clustered_exact_test_has_its_nominal_error_rate() -> None:
     rng = np.random.default_rng(12)
     p_values = np.array(
         [
@@ -249,7 +249,7 @@ def test_the_clustered_exact_test_misleads_as_rarely_as_it_says_and_the_plain_on
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 1)), min_size=2, max_size=12))
-def test_the_clustered_exact_test_counts_the_ways_in_which_clusters_may_swap_sides(
+def test_the_clustered_exact_test_enumerates_the_signs_of_clusters(
     questions: list[tuple[int, int]],
 ) -> None:
     clusters, surplus = [5, *(each for each, _ in questions)], np.array([0, *(each for _, each in questions)])
@@ -266,19 +266,19 @@ def _sides(clusters: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("compare", [paired_bootstrap, mcnemar])
-def test_a_single_cluster_says_nothing(compare: object) -> None:
+def test_a_single_cluster_is_an_error(compare: object) -> None:
     with pytest.raises(ValueError, match="at least two clusters"):
         compare(np.ones(5), np.zeros(5), clusters=np.zeros(5))  # type: ignore[operator]
 
 
-def test_corrections_worked_by_hand() -> None:
+def test_corrections_of_a_small_example() -> None:
     p_values = [0.01, 0.04, 0.03, 0.005]
     assert holm(p_values) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert benjamini_hochberg(p_values) == pytest.approx([0.02, 0.04, 0.04, 0.02])
 
 
 def test_corrections_on_the_example_that_benjamini_and_hochberg_published() -> None:
-    """Fifteen p-values of a trial of a heart drug: four are discoveries at 5 %, three survive a familywise control."""
+    """Fifteen p-values of a drug trial: four are discoveries at 5 %, three with family-wise control."""
     p_values = "0.0001 0.0004 0.0019 0.0095 0.0201 0.0278 0.0298 0.0344 0.0459 0.3240 0.4262 0.5719 0.6528 0.7590 1"
     values = np.array(p_values.split(), dtype=float)
     assert (benjamini_hochberg(values) <= 0.05).sum() == 4
@@ -295,7 +295,7 @@ def test_benjamini_hochberg_agrees_with_scipy(p_values: list[float]) -> None:
 
 @given(P_VALUES)
 def test_holm_steps_down(p_values: list[float]) -> None:
-    """Rejecting one by one, the smallest first, while it is at most α over how many are left."""
+    """Reject one by one, smallest first, while p is at most α divided by the number of remaining tests."""
     adjusted, left = holm(p_values), sorted(p_values)
     for alpha in (0.01, 0.05, 0.5):
         rejected = 0
@@ -318,8 +318,8 @@ def test_corrected_p_values(p_values: list[float], random: object) -> None:
 
 
 @pytest.mark.parametrize("shaky", [0.0, 0.02, 0.3])
-def test_the_noise_margin_holds_what_two_runs_of_one_configuration_differ_by(shaky: float) -> None:
-    """A share of the questions is answered by the toss of a coin; the margin comes from a sample of all of them."""
+def test_the_noise_margin_covers_the_difference_of_two_runs(shaky: float) -> None:
+    """Some questions have random answers; the margin is estimated from a sample of all questions."""
     rng = np.random.default_rng(13)
     within = 0
     for _ in range(500):
@@ -330,7 +330,7 @@ def test_the_noise_margin_holds_what_two_runs_of_one_configuration_differ_by(sha
     assert within / 500 >= 0.93
 
 
-def test_the_noise_margin_by_hand() -> None:
+def test_the_noise_margin_of_a_small_example() -> None:
     differences = np.array([1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     assert noise_margin(differences, 300) == pytest.approx(1.959964 * (0.3 / 300) ** 0.5, rel=1e-6)
     assert noise_margin(differences, 300, confidence=0.99) > noise_margin(differences, 300)

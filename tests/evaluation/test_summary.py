@@ -1,4 +1,4 @@
-"""The points of a run: means, denominators, intervals, costs and kinds of questions (methods.md §9.2, §9.6)."""
+"""Summaries of configurations: means, denominators, intervals, costs, breakdowns (specification §9.2, §9.6)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from pipeline.evaluation.rescore import SCORES, rescore
-from pipeline.evaluation.settings import Evaluation
-from pipeline.evaluation.summary import Point, PointSummary, aggregate, tally
+from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.summary import ConfigurationInfo, ConfigurationSummary, aggregate, tally
 
-QUICK = Evaluation(bootstrap_resamples=500)
+QUICK = ScoringConfig(bootstrap_resamples=500)
 
 
 def frame(*rows: dict[str, object]) -> pl.DataFrame:
@@ -56,31 +56,31 @@ FAILED = {"status": "failed", "answers": []}
 NO_GOLD = {"gold": [], "answers": ["Lyon"]}
 
 
-def only(rows: pl.DataFrame, **options: object) -> PointSummary:
-    (point,) = aggregate(tally([rows]), settings=QUICK, **options)  # type: ignore[arg-type]
-    return point
+def only(rows: pl.DataFrame, **options: object) -> ConfigurationSummary:
+    (summary,) = aggregate(tally([rows]), scoring=QUICK, **options)  # type: ignore[arg-type]
+    return summary
 
 
 def test_a_failed_question_is_wrong_and_one_without_gold_is_left_out() -> None:
-    point = only(frame(RIGHT, RIGHT, WRONG, FAILED, NO_GOLD))
-    assert (point.questions, point.failed, point.empty_gold, point.not_run) == (5, 1, 1, 0)
-    assert point.statuses == {"failed": 1, "ok": 4}
-    assert point.scores["hits_at_1"].mean == 2 / 4
-    assert point.scores["hits_at_1"].questions == 4
+    summary = only(frame(RIGHT, RIGHT, WRONG, FAILED, NO_GOLD))
+    assert (summary.questions, summary.failed, summary.empty_gold, summary.not_run) == (5, 1, 1, 0)
+    assert summary.statuses == {"failed": 1, "ok": 4}
+    assert summary.scores["hits_at_1"].mean == 2 / 4
+    assert summary.scores["hits_at_1"].questions == 4
 
 
-def test_questions_that_were_not_run_are_counted_apart() -> None:
-    point = only(frame(RIGHT, WRONG), points={0: Point(questions=10)})
-    assert (point.questions, point.not_run, point.scores["hits_at_1"].mean) == (10, 8, 0.5)
+def test_questions_that_were_not_run_are_counted_separately() -> None:
+    summary = only(frame(RIGHT, WRONG), configurations={0: ConfigurationInfo(questions=10)})
+    assert (summary.questions, summary.not_run, summary.scores["hits_at_1"].mean) == (10, 8, 0.5)
 
 
 def test_a_mean_is_over_the_questions_that_have_the_score() -> None:
-    point = only(frame(RIGHT, WRONG, WRONG))
-    assert point.scores["answer_supported"].questions == 1
-    assert "rouge_l" not in point.scores
+    summary = only(frame(RIGHT, WRONG, WRONG))
+    assert summary.scores["answer_supported"].questions == 1
+    assert "rouge_l" not in summary.scores
 
 
-def test_rates_of_correction_and_damage_are_over_the_wrong_and_the_right_first_answers() -> None:
+def test_corrected_is_over_wrong_and_damaged_over_correct_first_answers() -> None:
     corrected, still_wrong = {**RIGHT, "initial_answers": []}, {**WRONG, "initial_answers": ["Nice"]}
     kept, damaged = {**RIGHT, "initial_answers": ["Lyon"]}, {**WRONG, "initial_answers": ["Lyon"]}
     scores = only(frame(RIGHT, FAILED, corrected, *[still_wrong] * 3, *[kept] * 4, damaged)).scores
@@ -89,9 +89,9 @@ def test_rates_of_correction_and_damage_are_over_the_wrong_and_the_right_first_a
     assert scores["initial_hits_at_1"].mean == 5 / 9
 
 
-def test_the_interval_is_that_of_a_bootstrap_over_questions() -> None:
-    point = only(frame(*[RIGHT] * 30, *[WRONG] * 10))
-    score = point.scores["hits_at_1"]
+def test_the_interval_is_a_bootstrap_over_questions() -> None:
+    summary = only(frame(*[RIGHT] * 30, *[WRONG] * 10))
+    score = summary.scores["hits_at_1"]
     draws = np.random.default_rng(1).choice([1] * 30 + [0] * 10, size=(4000, 40)).mean(axis=1)
     assert (score.low, score.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.03)
 
@@ -100,15 +100,15 @@ def test_the_order_of_rows_changes_nothing() -> None:
     rows = frame(
         *[{**RIGHT, "meta": {"hops": n % 3}} for n in range(20)], *[{**WRONG, "meta": {"hops": 2}}] * 9, FAILED
     )
-    assert aggregate(tally([rows]), settings=QUICK) == aggregate(tally([rows.reverse()]), settings=QUICK)
+    assert aggregate(tally([rows]), scoring=QUICK) == aggregate(tally([rows.reverse()]), scoring=QUICK)
 
 
-def test_points_come_in_order_with_what_the_run_knows_of_them() -> None:
+def test_configurations_are_sorted_and_have_the_facts_of_the_run() -> None:
     rows = frame({**WRONG, "point": 2}, {**RIGHT, "point": 0, "method": "cot"}, {**RIGHT, "point": 2})
-    known = {2: Point(("method.depth=3",), "oracle"), 0: Point(label="similarity")}
-    first, second = aggregate(tally([rows]), points=known, settings=QUICK)
-    assert (first.point, first.method, first.label, first.overrides) == (0, "cot", "similarity", ())
-    assert (second.point, second.method, second.label, second.overrides) == (2, "srp", "oracle", ("method.depth=3",))
+    known = {2: ConfigurationInfo(("method.depth=3",), "oracle"), 0: ConfigurationInfo(label="similarity")}
+    first, second = aggregate(tally([rows]), configurations=known, scoring=QUICK)
+    assert (first.number, first.method, first.label, first.overrides) == (0, "cot", "similarity", ())
+    assert (second.number, second.method, second.label, second.overrides) == (2, "srp", "oracle", ("method.depth=3",))
     assert second.scores["hits_at_1"].mean == 0.5
 
 
@@ -122,7 +122,7 @@ def test_totals_do_not_overflow() -> None:
     assert only(rows).counters["prompt_tokens"] == 2 * (2**31 - 1)
 
 
-def test_breakdown_by_every_field_that_tells_kinds_apart() -> None:
+def test_the_breakdown_has_every_field_with_several_values() -> None:
     rows = frame(
         {**RIGHT, "meta": {"type": "composition", "hops": 2, "split": "test", "constraints": True}},
         {**WRONG, "meta": {"type": "composition", "hops": 10, "split": "test", "constraints": False}},
@@ -146,35 +146,35 @@ def test_breakdown_by_every_field_that_tells_kinds_apart() -> None:
     assert [group.value for group in breakdown["hops"]] == ["2", "10"]
 
 
-def test_a_field_that_names_each_question_is_no_kind() -> None:
+def test_a_field_with_too_many_values_is_not_in_the_breakdown() -> None:
     assert only(frame(*[{**RIGHT, "meta": {"number": n}} for n in range(60)])).breakdown == {}
 
 
 def test_the_summary_is_json_with_every_score_under_its_name() -> None:
-    point = only(frame(RIGHT, WRONG, {**RIGHT, "meta": {"type": "a"}}, {**RIGHT, "meta": {"type": "b"}}))
-    summary = json.loads(json.dumps(point.to_dict(), allow_nan=False))
-    assert {"method", "overrides", "questions", "failed", "hits_at_1", "f1", "llm_calls", "tokens"} <= summary.keys()
-    assert set(SCORES) <= summary.keys()
-    assert summary["hits_at_1"] == 0.75
-    assert summary["rouge_l"] is None
-    low, high = summary["intervals"]["hits_at_1"]
+    summary = only(frame(RIGHT, WRONG, {**RIGHT, "meta": {"type": "a"}}, {**RIGHT, "meta": {"type": "b"}}))
+    saved = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
+    assert {"method", "overrides", "questions", "failed", "hits_at_1", "f1", "llm_calls", "tokens"} <= saved.keys()
+    assert set(SCORES) <= saved.keys()
+    assert saved["hits_at_1"] == 0.75
+    assert saved["rouge_l"] is None
+    low, high = saved["intervals"]["hits_at_1"]
     assert low <= 0.75 <= high
-    assert [group["value"] for group in summary["breakdown"]["type"]] == ["a", "b"]
+    assert [group["value"] for group in saved["breakdown"]["type"]] == ["a", "b"]
 
 
-def test_a_tally_of_parts_is_the_tally_of_the_whole() -> None:
+def test_a_tally_of_parts_equals_the_tally_of_the_whole() -> None:
     rows = frame(*[RIGHT, WRONG, FAILED, NO_GOLD, {**RIGHT, "meta": {"hops": 2}}] * 40)
     whole, parts = tally([rows]), tally(rows.slice(start, 3) for start in range(0, rows.height, 3))
     assert whole.height == 5
-    assert aggregate(parts, settings=QUICK) == aggregate(whole, settings=QUICK)
+    assert aggregate(parts, scoring=QUICK) == aggregate(whole, scoring=QUICK)
 
 
-def test_a_point_can_be_read_back() -> None:
+def test_a_summary_can_be_read_back() -> None:
     rows = frame(*({"meta": {"hops": n % 2}, **(RIGHT if n % 3 else WRONG)} for n in range(12)), NO_GOLD, FAILED)
-    point = only(rows, points={0: Point(("method=srp",), "oracle", 20)})
-    read = PointSummary.from_dict(json.loads(json.dumps(point.to_dict())))
-    assert read.to_dict() == point.to_dict()
-    assert read.scores == point.scores
-    assert read.breakdown["hops"][1].scores["hits_at_1"] == point.breakdown["hops"][1].scores["hits_at_1"]
+    summary = only(rows, configurations={0: ConfigurationInfo(("method=srp",), "oracle", 20)})
+    read = ConfigurationSummary.from_dict(json.loads(json.dumps(summary.to_dict())))
+    assert read.to_dict() == summary.to_dict()
+    assert read.scores == summary.scores
+    assert read.breakdown["hops"][1].scores["hits_at_1"] == summary.breakdown["hops"][1].scores["hits_at_1"]
     with pytest.raises(KeyError):
-        PointSummary.from_dict({"point": 0})
+        ConfigurationSummary.from_dict({"point": 0})

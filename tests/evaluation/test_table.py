@@ -1,4 +1,4 @@
-"""What a reader of a results table sees."""
+"""Tables of results."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.evaluation.peers import compare_rules
 from pipeline.evaluation.statistics import Estimate
-from pipeline.evaluation.summary import Group, PointSummary
-from pipeline.evaluation.table import breakdown_table, rules_table, score_table, sweep_table
-from pipeline.types import Answer, Example, Gold, GoldAnswer, Prediction, Question
+from pipeline.evaluation.summary import ConfigurationSummary, Group
+from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 
 HALF = Estimate(0.5, 0.401, 0.599, 100)
 
 
-def point(method: str = "srp", **changes: object) -> PointSummary:
+def summary(method: str = "srp", **changes: object) -> ConfigurationSummary:
     values = {
-        "point": 0,
+        "number": 0,
         "method": method,
         "dataset": "webqsp",
         "overrides": (),
@@ -31,7 +29,7 @@ def point(method: str = "srp", **changes: object) -> PointSummary:
         "confidence": 0.95,
         "counters": {"llm_calls": 450, "tokens": 123456},
     }
-    return PointSummary(**{**values, **changes})  # type: ignore[arg-type]
+    return ConfigurationSummary(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def printed(table: Table, width: int = 200) -> str:
@@ -41,93 +39,93 @@ def printed(table: Table, width: int = 200) -> str:
 
 
 def test_a_score_is_printed_with_its_interval() -> None:
-    text = printed(score_table([point()]))
+    text = printed(score_table([summary()]))
     assert "50.0" in text
     assert "40.1–59.9" in text
     assert "95 % bootstrap" in text
 
 
-def test_the_compatible_score_stands_before_the_standard_one_and_is_named() -> None:
-    text = printed(score_table([point()]))
+def test_the_papers_metric_comes_before_the_standard_one_with_its_name() -> None:
+    text = printed(score_table([summary()]))
     assert "readi_hit" in text
     assert text.index("75.0") < text.index("50.0")
 
 
 def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
-    text = printed(score_table([point(label="oracle"), point("cot")]))
+    text = printed(score_table([summary(label="oracle"), summary("cot")]))
     assert "srp (oracle)" in text
     assert "not the answers of a language model: oracle" in text
-    assert "not the answers" not in printed(score_table([point()]))
+    assert "not the answers" not in printed(score_table([summary()]))
 
 
-def test_what_reflection_made_of_first_answers_stands_below() -> None:
+def test_the_effect_of_reflection_is_below_the_table() -> None:
     corrected, damaged = Estimate(0.7123, 0.7, 0.72, 310), Estimate(0.031, 0.02, 0.04, 690)
-    parog = point("parog", scores={"hits_at_1": HALF, "corrected": corrected, "damaged": damaged})
-    said = "71.2 % of 310 wrong ones corrected, 3.1 % of 690 right ones damaged"
-    text = printed(score_table([parog, point()]))
+    parog = summary("parog", scores={"hits_at_1": HALF, "corrected": corrected, "damaged": damaged})
+    said = "71.2 % of 310 wrong ones corrected, 3.1 % of 690 correct ones damaged"
+    text = printed(score_table([parog, summary()]))
     assert " ".join(text.split()).endswith(f"count as wrong first answers of parog: {said}")
-    r3 = point("r3", label="oracle", overrides=("a=1",), scores={"corrected": Estimate(1, 1, 1, 9)})
-    text = printed(score_table([r3, point("r3", label="oracle", overrides=("a=2",))]))
+    r3 = summary("r3", label="oracle", overrides=("a=1",), scores={"corrected": Estimate(1, 1, 1, 9)})
+    text = printed(score_table([r3, summary("r3", label="oracle", overrides=("a=2",))]))
     assert "first answers of r3 (oracle) a=1: 100 % of 9 wrong ones corrected" in text
     assert text.count("first answers") == 1
 
 
-def test_failures_and_gaps_are_printed() -> None:
-    text = printed(score_table([point(failed=3, not_run=20, empty_gold=11)]))
+def test_failed_not_run_and_unscored_questions_are_counted() -> None:
+    text = printed(score_table([summary(failed=3, not_run=20, empty_gold=11)]))
     assert all(words in text for words in ("3 failed", "20 not run", "11 without gold"))
 
 
-def test_costs_are_per_question_answered() -> None:
-    text = printed(score_table([point(not_run=50)]))
+def test_costs_are_per_answered_question() -> None:
+    text = printed(score_table([summary(not_run=50)]))
     assert "9.0 calls" in text
     assert "2,469.1" in text
     assert "tokens" in text
 
 
-def test_overrides_tell_points_apart() -> None:
-    text = printed(score_table([point(overrides=("method.depth=2",)), point(overrides=("method.depth=[3]",))]))
+def test_differing_overrides_are_printed() -> None:
+    text = printed(score_table([summary(overrides=("method.depth=2",)), summary(overrides=("method.depth=[3]",))]))
     assert "method.depth=2" in text
     assert "method.depth=[3]" in text
 
 
-def test_an_override_of_all_points_tells_none_of_them_apart() -> None:
+def test_common_overrides_are_not_printed() -> None:
     shared = ("run.dir=/data/runs/x", "run.limit=20")
-    alone = printed(score_table([point(overrides=shared)]))
-    both = printed(score_table([point(overrides=(*shared, f"method.depth={depth}")) for depth in (2, 3)]))
+    alone = printed(score_table([summary(overrides=shared)]))
+    both = printed(score_table([summary(overrides=(*shared, f"method.depth={depth}")) for depth in (2, 3)]))
     assert "run." not in alone + both
     assert "method.depth=2" in both
     assert "method.depth=3" in both
 
 
-def test_axes_of_a_sweep_are_columns_and_many_are_one() -> None:
-    few = printed(sweep_table([point(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 80)
+def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
+    few = printed(sweep_table([summary(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 80)
     assert few.split()[:3] == ["#", "method", "depth"]
     own = {"srp": ("method.retries=1", "method.depth=2"), "r3": ("method.depth=3", "llm.depth=1", "a.b=5", "a.c=6")}
-    many = printed(sweep_table([point(method, overrides=words) for method, words in own.items()]), 120)
+    many = printed(sweep_table([summary(method, overrides=words) for method, words in own.items()]), 120)
     assert many.split()[:4] == ["#", "method", "differs", "by"]
     assert "retries=1 method.depth=2" in many
     assert "method.depth=3 llm.depth=1 b=5 c=6" in many
 
 
-def test_grbench_rows_show_rouge() -> None:
+def test_a_grbench_row_shows_rouge() -> None:
     scores = {"rouge_l": Estimate(0.369, 0.3, 0.4, 200), "grbench_em": HALF}
-    text = printed(score_table([point("r3", dataset="grbench", scores=scores)]))
+    text = printed(score_table([summary("r3", dataset="grbench", scores=scores)]))
     assert "36.9" in text
     assert "rouge_l" in text
     assert "EM" in text
 
 
 @pytest.mark.parametrize("width", [60, 70])
-def test_a_terminal_too_narrow_for_all_figures_still_shows_the_names(width: int) -> None:
-    text = printed(score_table([point(label="similarity", failed=3), point("cot", label="similarity")]), width)
+def test_a_narrow_terminal_still_shows_the_names(width: int) -> None:
+    text = printed(score_table([summary(label="similarity", failed=3), summary("cot", label="similarity")]), width)
     assert all(words in text for words in ("srp (similarity)", "cot (similarity)", "webqsp, 100", "3 failed"))
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_grbench_row_says_whose_figures_they_are(width: int) -> None:
+def test_a_grbench_row_names_its_metrics(width: int) -> None:
     names = ("rouge_l", "hits_at_1", "f1", "grbench_em", "grbench_f1", "answer_in_evidence", "answer_supported")
     scores = {name: Estimate(mean / 10, mean / 10 - 0.05, mean / 10 + 0.05, 200) for mean, name in enumerate(names, 1)}
-    row = point("r3", dataset="grbench", label="similarity", failed=3, scores=scores)
+    row = summary("r3", dataset="grbench", label="similarity", failed=3, scores=scores)
     text = printed(score_table([row]), width)
     assert max(map(len, text.splitlines())) <= width
     assert all(words in text for words in ("r3 (similarity)", "grbench, ", "100", "questions", "3 failed", "tokens"))
@@ -137,28 +135,21 @@ def test_a_grbench_row_says_whose_figures_they_are(width: int) -> None:
 
 def test_markup_in_names_is_text() -> None:
     group = Group("[bold]", 5, {"hits_at_1": HALF})
-    text = printed(breakdown_table(point("[red]m", breakdown={"type": [group]})))
+    text = printed(breakdown_table(summary("[red]m", breakdown={"type": [group]})))
     assert "[bold]" in text
     assert "[red]m" in text
 
 
-def test_a_terminals_commands_in_names_are_shown_and_not_obeyed() -> None:
+def test_terminal_commands_in_names_are_replaced() -> None:
     group = Group("\x1b[2J\x07\x9b31m", 5, {"hits_at_1": HALF})
-    text = printed(breakdown_table(point("\x1b]0;mine\x07", breakdown={"\x1bc": [group]})))
+    text = printed(breakdown_table(summary("\x1b]0;mine\x07", breakdown={"\x1bc": [group]})))
     assert not {"\x1b", "\x07", "\x9b"} & set(text)
     assert "\ufffd[2J\ufffd" in text
 
 
-def test_it_fits_a_terminal() -> None:
-    points = [point("srp", label="similarity", overrides=(f"method.depth={depth}",)) for depth in (3, 4)]
-    text = printed(score_table(points), width=80)
+def test_the_table_fits_80_columns() -> None:
+    summaries = [summary("srp", label="similarity", overrides=(f"method.depth={depth}",)) for depth in (3, 4)]
+    text = printed(score_table(summaries), width=80)
     assert text.count("40.1–59.9") == 4
     assert max(map(len, text.splitlines())) <= 80
     assert all(name in text for name in ("srp (similarity)", "method.depth=3", "method.depth=4"))
-
-
-def test_the_rules_of_the_peers() -> None:
-    example = Example(Question("q", "webqsp", "test", "?"), Gold(answers=(GoldAnswer("New York City"),)))
-    text = printed(rules_table(compare_rules([(example, Answer((Prediction("York"),), raw="{York}"))])))
-    assert "first {…} block within a gold or a gold within it" in text
-    assert text.count(" 100 ") == 2

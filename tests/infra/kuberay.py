@@ -1,4 +1,4 @@
-"""A schema of the KubeRay objects that infra/k8s uses, trimmed and written by hand after KubeRay's API reference (v1).
+"""A schema of the KubeRay objects that infra/k8s uses, reduced and written by hand from KubeRay's API reference (v1).
 
 It stands in for the schema of KubeRay's own definitions, which no package carries: it knows the fields that
 our manifests use and a few beside them, and refuses all others. Pod templates and the like are Kubernetes' own types.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 KUBERNETES = "https://kubernetes.io/api/_definitions.json"
-"""How the schemas of Kubernetes' own types name themselves."""
+"""The id of the schemas of Kubernetes' own types."""
 
 
 def _kubernetes(type: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ _JOB = _object(
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Of a whole RayCluster or RayJob."""
+    """Return the schema of a whole RayCluster or RayJob."""
     spec = {"RayCluster": _CLUSTER, "RayJob": _JOB}[kind]
     return _object(
         ("apiVersion", "kind", "metadata", "spec"),

@@ -19,7 +19,7 @@ OF_VLLM = {
     *("vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_bucket"),
     "vllm:e2e_request_latency_seconds_bucket",
 }
-"""vLLM's metrics that dashboards and rules ask for; a test looks for them at a real server."""
+"""vLLM's metrics that dashboards and rules use; a test checks that a real server exports them."""
 
 _RANGE = re.compile(r"\$__rate_interval\b")
 _VARIABLE = re.compile(r"\$\w+")
@@ -28,17 +28,17 @@ _METRIC = re.compile(r"\b(?:kgqa_|vllm:)\w+")
 
 @cache
 def dashboards() -> dict[str, dict[str, Any]]:
-    """By the name of the file."""
+    """Return the dashboards by file name."""
     return {file.name: json.loads(file.read_text()) for file in (MONITORING / "grafana" / "dashboards").glob("*.json")}
 
 
 def expressions(dashboard: dict[str, Any]) -> Iterator[str]:
-    """What its panels ask, over a minute and of everything."""
+    """Return the expressions of its panels, over one minute and all label values."""
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
             yield _VARIABLE.sub(".*", _RANGE.sub("1m", target["expr"]))
 
 
 def metrics_in(text: str) -> set[str]:
-    """The names of ours and of vLLM's metrics."""
+    """Return the names of our metrics and of vLLM's in an expression."""
     return set(_METRIC.findall(text))

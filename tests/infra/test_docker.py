@@ -1,4 +1,4 @@
-"""The container images and the compose file: linted, parsed, and held to what is in the project."""
+"""The container images and the compose file: linted, parsed, and compared with the project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def instructions(file: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)
-def test_hadolint_has_nothing_to_say(file: Path) -> None:
+def test_hadolint_finds_nothing(file: Path) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     done = subprocess.run([hadolint, "--no-color", file], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
@@ -41,7 +41,7 @@ def test_there_is_an_image_for_each_part() -> None:
 
 
 @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)
-def test_images_are_pinned_run_as_a_user_and_copy_what_is_there(file: Path) -> None:
+def test_images_are_pinned_run_as_a_user_and_copy_existing_files(file: Path) -> None:
     lines = instructions(file)
     bases = [value.split(" AS ")[0] for name, value in lines if name == "FROM"]
     assert all(re.fullmatch(r"[\w./-]+:\d+\.\d+[\w.-]*", base) for base in bases), "an exact version, not latest"
@@ -78,7 +78,7 @@ def test_every_dependency_of_the_cpu_image_is_pinned_to_a_version_that_fits() ->
 
 
 def compose(**environment: str) -> dict[str, Any]:
-    """The compose file with the variables of the environment filled in, as the command does it."""
+    """The compose file with environment variables filled in, as the command does."""
 
     def fill(found: re.Match[str]) -> str:
         name, rule, default = found.groups()
@@ -95,7 +95,7 @@ def composed() -> dict[str, Any]:
     return compose(RAY_AUTH_TOKEN="token", DATABASE="/graphs/freebase")
 
 
-def test_the_compose_file_keeps_to_the_compose_specification(composed: dict[str, Any]) -> None:
+def test_the_compose_file_follows_the_compose_specification(composed: dict[str, Any]) -> None:
     services = {"ray-head", "ray-worker", "vllm", "virtuoso-1", "virtuoso-2", "prometheus", "grafana"}
     assert set(PyCompose.from_yaml(yaml.safe_dump(composed)).service_names()) == services
     composed["services"]["vllm"]["prots"] = []
@@ -103,7 +103,7 @@ def test_the_compose_file_keeps_to_the_compose_specification(composed: dict[str,
         PyCompose.from_yaml(yaml.safe_dump(composed))
 
 
-def test_ports_are_published_to_this_machine_alone(composed: dict[str, Any]) -> None:
+def test_ports_are_published_to_this_machine_only(composed: dict[str, Any]) -> None:
     ports = [port for service in composed["services"].values() for port in service.get("ports", [])]
     assert len(ports) == len(set(ports)) == 6
     assert all(port.startswith("127.0.0.1:") for port in ports)
@@ -116,7 +116,7 @@ def test_no_secret_has_a_default() -> None:
     assert not re.search(r"(?i)password: *[\"']?\w", text)
 
 
-def test_what_services_mount_build_and_wait_for_is_there(composed: dict[str, Any]) -> None:
+def test_everything_that_services_mount_build_and_wait_for_exists(composed: dict[str, Any]) -> None:
     folder = INFRA / "docker"
     for service in composed["services"].values():
         for volume in service.get("volumes", []):
@@ -147,8 +147,8 @@ def test_prometheus_finds_the_services_by_their_names(composed: dict[str, Any]) 
     assert shared == [["ray", "/tmp/ray"]] * 2
 
 
-def test_the_build_of_the_cpu_image_makes_a_package_from_what_it_copies(tmp_path: Path) -> None:
-    """The steps of its first stage, without the downloads: what is not copied would be missed here."""
+def test_the_files_that_the_cpu_image_copies_make_a_package(tmp_path: Path) -> None:
+    """The steps of its first stage without downloads: a file that is not copied would be missing here."""
     for sources in (value.split() for name, value in instructions(DOCKERFILES[0]) if name == "COPY"):
         *copied, to = sources
         if "--from=build" in copied:
@@ -166,6 +166,6 @@ def test_the_build_of_the_cpu_image_makes_a_package_from_what_it_copies(tmp_path
     listed = subprocess.run(
         [sys.executable, "-m", "zipfile", "--list", str(wheel)], check=True, capture_output=True, text=True
     ).stdout
-    assert {"jobs/evaluate.py", "pipeline/conf/config.yaml", "hydra_plugins/"} <= {
+    assert {"pipeline/cli/evaluate.py", "pipeline/conf/config.yaml", "hydra_plugins/"} <= {
         part for line in listed.splitlines() for part in (line.split()[0], line.split()[0].partition("/")[0] + "/")
     }

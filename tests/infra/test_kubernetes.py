@@ -1,4 +1,4 @@
-"""The manifests of infra/k8s, against Kubernetes' published schemas and a hand-written one of KubeRay's objects."""
+"""The manifests of infra/k8s against Kubernetes' published schemas and a hand-written one of KubeRay's objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kuberay_mistakes(document: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("key", BUILT_IN, ids=name)
-def test_built_in_objects_keep_to_the_schemas_of_kubernetes(key: tuple[str, int]) -> None:
+def test_built_in_objects_follow_the_schemas_of_kubernetes(key: tuple[str, int]) -> None:
     kubernetes_validate.validate(BUILT_IN[key], "1.31", strict=True)
 
 
@@ -61,7 +61,7 @@ def test_a_wrong_field_of_a_built_in_object_is_found() -> None:
 
 
 @pytest.mark.parametrize("key", KUBERAY, ids=name)
-def test_kuberay_objects_keep_to_the_trimmed_schema(key: tuple[str, int]) -> None:
+def test_kuberay_objects_follow_the_reduced_schema(key: tuple[str, int]) -> None:
     assert kuberay_mistakes(KUBERAY[key]) == []
 
 
@@ -98,7 +98,7 @@ def identity(document: dict[str, Any]) -> tuple[str, str]:
 
 
 def kubectl(*words: str | Path) -> str:
-    """What kubectl prints; its absence is a failure in CI."""
+    """The output of kubectl. In CI a missing kubectl is a failure."""
     if not shutil.which("kubectl"):
         message = "kubectl is not installed (infra/install-kubectl.sh)"
         if os.environ.get("CI"):
@@ -120,7 +120,7 @@ def containers() -> list[dict[str, Any]]:
     return [container for template in templates() for container in template["containers"]]
 
 
-def test_no_pod_is_root_or_may_become_it() -> None:
+def test_no_pod_runs_as_root_or_can_become_root() -> None:
     assert len(templates()) == 4
     for template in templates():
         assert template["securityContext"]["runAsNonRoot"] is True
@@ -130,7 +130,7 @@ def test_no_pod_is_root_or_may_become_it() -> None:
         assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
 
 
-def test_volumes_and_services_that_pods_name_are_there() -> None:
+def test_volumes_and_services_that_pods_name_exist() -> None:
     claims = {each["metadata"]["name"] for each in OBJECTS.values() if each["kind"] == "PersistentVolumeClaim"}
     for template in templates():
         volumes = template.get("volumes", [])
@@ -149,12 +149,12 @@ def stateful_set() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("job", ["evaluate", "sweep"])
-def test_jobs_are_commands_of_ours_on_the_cluster_and_graph_that_stand_there(job: str) -> None:
+def test_jobs_run_our_commands_on_the_cluster_and_graph_of_the_manifests(job: str) -> None:
     spec = OBJECTS[f"jobs/{job}.yaml", 0]["spec"]
     cluster = next(each for each in OBJECTS.values() if each["kind"] == "RayCluster")
     assert spec["clusterSelector"] == {"ray.io/cluster": cluster["metadata"]["name"]}
-    python, module, command, *words = shlex.split(spec["entrypoint"])
-    assert (python, module, command) == ("python", "-m", f"jobs.{job}")
+    program, command, *words = shlex.split(spec["entrypoint"])
+    assert (program, command) == ("kgqa", job)
     first_points = [word.partition(",")[0] if word.startswith("method") else word for word in words]
     resolved = config.compose(first_points)
     graph = stateful_set()

@@ -1,4 +1,4 @@
-"""Scrape configurations, rules and dashboards, by Prometheus' own tool and against the metrics that there are."""
+"""Scrape configurations, rules and dashboards: checked by promtool, and against the metrics that exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PANELS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def promtool_installed() -> None:
-    """Prometheus' tool on this machine; its absence is a failure in CI."""
+    """The promtool of this machine. In CI a missing promtool is a failure."""
     if not shutil.which("promtool"):
         message = "promtool is not installed (infra/install-prometheus.sh)"
         if os.environ.get("CI"):
@@ -39,14 +39,14 @@ def promtool(*words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_scrape_configurations_are_understood() -> None:
+def test_scrape_configurations_are_valid() -> None:
     files = sorted(MONITORING.glob("prometheus*.yml"))
     assert len(files) == 3
     for file in files:
         promtool("check", "config", "--syntax-only", file)
 
 
-def test_rules_are_understood_and_alert_when_they_should() -> None:
+def test_rules_are_valid_and_alert_when_they_should() -> None:
     promtool("check", "rules", "rules.yml")
     promtool("test", "rules", "rules.test.yml")
 
@@ -68,7 +68,7 @@ def exported(metric: Metric) -> Iterator[str]:
         yield metric.name
 
 
-def test_expressions_of_dashboards_are_parsed(tmp_path: Path) -> None:
+def test_expressions_of_dashboards_are_valid(tmp_path: Path) -> None:
     asked = [expression for dashboard in dashboards().values() for expression in expressions(dashboard)]
     assert len(asked) > 30
     rules = [{"record": f"panel:{place}", "expr": expression} for place, expression in enumerate(asked)]
@@ -77,7 +77,7 @@ def test_expressions_of_dashboards_are_parsed(tmp_path: Path) -> None:
     promtool("check", "rules", file)
 
 
-def test_dashboards_and_rules_ask_for_metrics_that_there_are() -> None:
+def test_dashboards_and_rules_use_existing_metrics() -> None:
     ours = {name for metric in METRICS for name in exported(metric)}
     in_dashboards = {
         name for board in dashboards().values() for each in expressions(board) for name in metrics_in(each)
@@ -93,7 +93,7 @@ def test_dashboards_and_rules_ask_for_metrics_that_there_are() -> None:
     assert shown == {metric.name for metric in METRICS}, "every metric of ours is on a dashboard"
 
 
-def test_labels_that_are_asked_for_are_those_of_the_metric() -> None:
+def test_expressions_use_existing_labels() -> None:
     labels = {name: {"run", "le", *metric.labels} for metric in METRICS for name in exported(metric)}
     for dashboard in dashboards().values():
         for expression in expressions(dashboard):
@@ -113,7 +113,7 @@ def test_a_panel_can_be_drawn(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(dashboards()))
-def test_a_dashboard_is_whole(name: str) -> None:
+def test_a_dashboard_is_complete(name: str) -> None:
     dashboard = dashboards()[name]
     assert {"uid", "title", "schemaVersion", "panels", "templating", "time"} <= dashboard.keys()
     ids = [panel["id"] for panel in dashboard["panels"]]
@@ -142,7 +142,7 @@ def provisioned_source() -> dict[str, Any]:
     return source
 
 
-def test_grafana_is_given_the_folder_of_dashboards_and_the_source() -> None:
+def test_grafana_provisions_the_dashboards_and_the_data_source() -> None:
     provisioning = MONITORING / "grafana" / "provisioning"
     (provider,) = yaml.safe_load((provisioning / "dashboards" / "kgqa.yaml").read_text())["providers"]
     mounted = yaml.safe_load((MONITORING.parent / "docker" / "compose.yaml").read_text())["services"]["grafana"][

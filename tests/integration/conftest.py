@@ -22,16 +22,16 @@ from ray.cluster_utils import Cluster
 from safetensors.torch import save_file
 
 from pipeline.kg import virtuoso
-from pipeline.kg.terms import Terms
-from pipeline.kg.virtuoso import Server, ServerSettings
+from pipeline.kg.virtuoso import VirtuosoConfig, VirtuosoServer
 from pipeline.llm.vllm import VllmServer
-from pipeline.local_server import free_ports
+from pipeline.net.subprocess_server import free_ports
+from pipeline.rdf_terms import Terms
 from pipeline.training.llama import LlamaShape
 from pipeline.types import Triple
 from tests.integration.processes import MARK
 from tests.support import KGQA
 
-VirtuosoFactory = Callable[..., list[Server]]
+VirtuosoFactory = Callable[..., list[VirtuosoServer]]
 
 LOOPBACK = "127.0.0.2"
 """Ray takes 127.0.0.1 for this machine's address in the network."""
@@ -112,7 +112,7 @@ def virtuoso_installed() -> None:
 
 @pytest.fixture(scope="session")
 def virtuoso_factory(virtuoso_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtuosoFactory]:
-    """`virtuoso_factory(triples, replicas=2, terms=…, settings=…)`: running servers that hold exactly these triples."""
+    """`virtuoso_factory(triples, replicas=2, terms=…, config=…)`: running servers that hold exactly these triples."""
     with contextlib.ExitStack() as running:
 
         def start(
@@ -120,13 +120,13 @@ def virtuoso_factory(virtuoso_installed: None, tmp_path_factory: pytest.TempPath
             *,
             replicas: int = 1,
             terms: Terms | None = None,
-            settings: ServerSettings | None = None,
-        ) -> list[Server]:
+            config: VirtuosoConfig | None = None,
+        ) -> list[VirtuosoServer]:
             folder = tmp_path_factory.mktemp("virtuoso")
             file = _write(triples, folder / "graph.nt", terms or Terms())
-            settings = settings or ServerSettings(memory_gb=0.1, threads=8)
-            virtuoso.build_database([file], folder / "database", settings)
-            return running.enter_context(virtuoso.replicas(folder / "database", replicas, folder, settings))
+            config = config or VirtuosoConfig(memory_gb=0.1, threads=8)
+            virtuoso.build_database([file], folder / "database", config)
+            return running.enter_context(virtuoso.replicas(folder / "database", replicas, folder, config))
 
         yield start
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.kg.port import KnowledgeGraph
-from pipeline.llm.oracle import Oracle, QuestionOracle
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.simulation.oracle import Oracle, QuestionOracle
 from pipeline.types import Example
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.local_server import free_ports
+from pipeline.net.subprocess_server import free_ports
 
 SCRIPTS = Path(sys.executable).parent
 KINDS = ("account", "container", "object")

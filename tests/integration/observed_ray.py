@@ -11,7 +11,7 @@ import sys
 
 import ray
 
-from jobs.cli import main
+from pipeline.cli.main import main
 
 
 def run(folder: str, words: list[str]) -> int:

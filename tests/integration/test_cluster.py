@@ -18,17 +18,22 @@ import pytest
 from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 
-from pipeline.local_server import free_ports
+from pipeline.net.subprocess_server import free_ports
 from pipeline.traces.folder import RunFolder
 from tests.support import KGQA
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
-RUN = ["method=srp", "dataset=sample", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
+RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
 LOOPBACK = "127.0.0.2"
 """Ray takes 127.0.0.1 for this machine's address in the network."""
 TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
-IMPATIENT = "import sys, pipeline.engine.ray as r, jobs.cli; r._PATIENCE_S = 0; sys.exit(jobs.cli.main(sys.argv[1:]))"
+IMPATIENT = (
+    "import sys, pipeline.engine.ray as r; from pipeline.cli.main import main; "
+    "r._PATIENCE_S = 0; sys.exit(main(sys.argv[1:]))"
+)
 
 
 @dataclass
@@ -166,7 +171,7 @@ def submitted(command: list[str]) -> subprocess.CompletedProcess[str]:
 def test_a_submitted_job_leaves_a_complete_run_folder(local: pl.DataFrame, nodes: Nodes, tmp_path: Path) -> None:
     """The job brings the code along, so that every node runs what was submitted."""
     run = tmp_path / "run"
-    entry = [sys.executable, "jobs/evaluate.py", *RUN, *nodes.ray[1:-1], f"run.dir={run}"]
+    entry = [sys.executable, "pipeline/cli/evaluate.py", *RUN, *nodes.ray[1:-1], f"run.dir={run}"]
     submit = [f"{Path(sys.executable).parent}/ray", "job", "submit", "--working-dir", str(ROOT)]
     submit += ["--address", f"http://{nodes.cluster.webui_url}", "--", *entry]
     with nodes.joined("one"), nodes.joined("two"):

@@ -16,10 +16,12 @@ import pytest
 
 from tests.support import KGQA
 
+pytestmark = pytest.mark.exhaustive
+
 SERVER = Path(__file__).with_name("recorded_server.py")
 CONCURRENCY = 4
 JOB = [
-    *("collect", "arg", "dataset=sample", "dataset.split=train", "dataset.triples=4000", "run.limit=24"),
+    *("collect", "arg", "dataset=synthetic", "dataset.split=train", "dataset.triples=4000", "run.limit=24"),
     *(f"engine.concurrency={CONCURRENCY}", "engine.shard_size=4", "collect.paths=known"),
 ]
 

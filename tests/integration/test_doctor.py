@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 import ray
 
-from pipeline.datasets.sample.world import SampleWorld
-from pipeline.engine.checkup import machine
-from pipeline.kg.virtuoso import Server
-from tests.engine.checkup.support import point, worst
+from pipeline.engine.doctor import machine
+from pipeline.kg.virtuoso import VirtuosoServer
+from pipeline.simulation.world.world import SyntheticWorld
+from tests.engine.doctor.support import point, worst
 from tests.support import KGQA
+
+pytestmark = pytest.mark.exhaustive
 
 
 @pytest.fixture(scope="module")
-def virtuosi(virtuoso_factory: Callable[..., list[Server]]) -> list[Server]:
+def virtuosi(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> list[VirtuosoServer]:
     """Two replicas of the small sample world."""
-    return virtuoso_factory(SampleWorld(triples=2000).triples(), replicas=2)
+    return virtuoso_factory(SyntheticWorld(triples=2000).triples(), replicas=2)
 
 
 def doctor(*words: str, folder: Path) -> tuple[int, str]:
@@ -33,7 +35,7 @@ def doctor(*words: str, folder: Path) -> tuple[int, str]:
     return done.returncode, " ".join(done.stdout.split())
 
 
-def test_all_is_well_with_two_replicas_on_ray(virtuosi: list[Server], tmp_path: Path) -> None:
+def test_all_is_well_with_two_replicas_on_ray(virtuosi: list[VirtuosoServer], tmp_path: Path) -> None:
     endpoints = ",".join(server.endpoint for server in virtuosi)
     code, said = doctor("kg=sparql", f"kg.endpoints=[{endpoints}]", "engine=ray", "engine.workers=1", folder=tmp_path)
     assert (code, said.rpartition(" all is ")[2]) == (0, "well"), said
@@ -41,7 +43,7 @@ def test_all_is_well_with_two_replicas_on_ray(virtuosi: list[Server], tmp_path: 
     assert "CPUs would be started on this machine" in said
 
 
-def test_one_replica_is_lost(virtuosi: list[Server], closed_port: int, tmp_path: Path) -> None:
+def test_one_replica_is_lost(virtuosi: list[VirtuosoServer], closed_port: int, tmp_path: Path) -> None:
     endpoints = f"{virtuosi[0].endpoint},http://127.0.0.1:{closed_port}/sparql"
     code, said = doctor("kg=sparql", f"kg.endpoints=[{endpoints}]", folder=tmp_path)
     assert code == 1
@@ -50,7 +52,7 @@ def test_one_replica_is_lost(virtuosi: list[Server], closed_port: int, tmp_path:
     assert "dry run one question: " in said, "the other one answers"
 
 
-def test_a_graph_of_another_world(virtuosi: list[Server], tmp_path: Path) -> None:
+def test_a_graph_of_another_world(virtuosi: list[VirtuosoServer], tmp_path: Path) -> None:
     words = ("kg=sparql", f"kg.endpoints=[{virtuosi[0].endpoint}]", "dataset.seed=8")
     code, said = doctor(*words, folder=tmp_path)
     assert code == 1

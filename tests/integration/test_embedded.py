@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pipeline.errors import ContextOverflow
-from pipeline.llm.embedded.model import RESIDENT, EmbeddedModel
+from pipeline.llm.embedded.model import BUNDLED_MODEL, EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Completion, Message, Sampling
 from pipeline.llm.vllm import VllmServer
@@ -20,6 +20,8 @@ from pipeline.traces.reader import RecordedCalls
 from tests.integration.conftest import CONTEXT, VLLM_WORDS, RayCluster
 from tests.integration.test_vllm import kgqa
 from tests.llm.reference import BEGUN, CHAT, call
+
+pytestmark = pytest.mark.exhaustive
 
 PROMPTS: list[Sequence[Message]] = [
     CHAT,
@@ -107,14 +109,14 @@ async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> 
             await model.complete(call([Message("user", " who" * (words + 1))]))
 
 
-async def test_the_resident_llama_walks_alike(tmp_path: Path) -> None:
+async def test_the_bundled_model_walks_alike(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert kgqa("evaluate", "method=arg", "llm=embedded", "run.limit=3", f"run.dir={run}").returncode == 0
     recorded = RecordedCalls(str(run))
     ids = pl.read_parquet(run / "traces" / "*.parquet")["question_id"]
     asked = [recorded.messages(each) for id in ids for each in recorded.calls(id).values()]
     assert len(asked) > 10
-    with VllmServer(str(RESIDENT), tmp_path / "server.log", VLLM_WORDS) as server:
+    with VllmServer(str(BUNDLED_MODEL), tmp_path / "server.log", VLLM_WORDS) as server:
         async with EmbeddedModel() as ours, EndpointModel(base_urls=(server.base_url,)) as theirs:
             for messages in asked:
                 segment = call(messages, Sampling(max_tokens=60, logprobs=1))

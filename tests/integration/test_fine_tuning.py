@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from jobs.collect import main as collect
+from pipeline.cli.main import main
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer
@@ -24,6 +24,8 @@ from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, new_llama, tr
 from pipeline.training.sft.texts import read_texts
 from tests.llm.reference import Reference, call
 from tests.support import KGQA
+
+pytestmark = pytest.mark.exhaustive
 
 STEPS = 4
 LONGEST = 900
@@ -37,7 +39,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     world = ["dataset.triples=1000", "dataset.questions=40", "dataset.split=train", "llm=oracle"]
     for word in ("arg", "parog"):
         words = [word, *world, f"output={folder}/{word}.jsonl", f"run.dir={folder}/{word}"]
-        assert collect(words) == 0
+        assert main(["collect", *words]) == 0
     return {word: folder / f"{word}.jsonl" for word in ("arg", "parog")}
 
 
@@ -156,7 +158,7 @@ def test_a_training_that_differs_is_refused(texts: dict[str, Path], base: Path, 
 
 
 def test_parog_with_an_adapter_on_two_sharded_workers(texts: dict[str, Path], base: Path, tmp_path: Path) -> None:
-    adapter = "recipe.adapter={_target_: pipeline.training.sft.recipe.LoRA, rank: 4}"
+    adapter = "recipe.adapter={_target_: pipeline.training.sft.config.LoRA, rank: 4}"
     said = train(
         words("parog", texts["parog"], base, tmp_path / "parog", "workers.count=2", "workers.sharded=true", adapter)
     )

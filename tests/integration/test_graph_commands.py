@@ -22,6 +22,8 @@ from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import Relation
 from tests.support import KGQA
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture
 def kgqa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
@@ -169,7 +171,7 @@ def test_rejected_facts_are_listed_beside_the_output(kgqa, tmp_path):
         (["lode"], "kgqa graph has no 'lode'. Did you mean 'load'?"),
         (["load", "target=rdf", "output=x"], "target=rdf is none of ntriples, oxigraph, virtuoso"),
         (["load"], "target=oxigraph needs output="),
-        (["load", "output=x", "dataset=webqsp", "dataset.path=."], "WebQSP brings no graph of its own"),
+        (["load", "output=x", "dataset=webqsp", "dataset.path=."], "WebQSP has no graph of its own"),
         (["serve", "replicas=0"], "replicas=0 should be a number from 1 on"),
         (["serve", "server.threads=many"], "server.threads='many' is wrong"),
         (["serve", "kg.endpionts=x"], "unknown key 'kg.endpionts'. Did you mean 'kg.endpoints'?"),

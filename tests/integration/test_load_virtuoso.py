@@ -17,12 +17,14 @@ from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.load import load_graph
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.kg.terms import XSD, Terms, literal_node
-from pipeline.kg.virtuoso import GRAPH, Server, replicas
-from pipeline.local_server import free_ports
+from pipeline.kg.virtuoso import GRAPH, VirtuosoServer, replicas
+from pipeline.net.subprocess_server import free_ports
+from pipeline.rdf_terms import XSD, Terms, literal_node
 from pipeline.types import LiteralNode, Triple
 from tests.kg.support import HOSTILE_FACTS, Facts
 from tests.support import refuse
+
+pytestmark = pytest.mark.exhaustive
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "infra" / "virtuoso"
 
@@ -51,7 +53,7 @@ def facts_in(endpoint: str) -> set[Triple]:
 
 
 @pytest.fixture(scope="module")
-def empty(virtuoso_factory) -> list[Server]:
+def empty(virtuoso_factory) -> list[VirtuosoServer]:
     """Two servers to load, with one unrelated fact."""
     return virtuoso_factory([Triple("m.0", "a.a", "m.0")], replicas=2)
 
@@ -60,7 +62,7 @@ def test_loading_running_servers_adds_to_what_they_hold(empty, shared_data, monk
     endpoints = [server.endpoint for server in empty]
     load = {"endpoints": endpoints, "reject": refuse}
     monkeypatch.setenv("VIRTUOSO_PASSWORD", "wrong")
-    with pytest.raises(UserError, match="refuses to be written to: set VIRTUOSO_USER and VIRTUOSO_PASSWORD"):
+    with pytest.raises(UserError, match="refuses write access; set VIRTUOSO_USER and VIRTUOSO_PASSWORD"):
         load_graph(Facts(HOSTILE_FACTS), "virtuoso", None, **load)
     monkeypatch.delenv("VIRTUOSO_PASSWORD")
 
@@ -141,7 +143,7 @@ async def check_replicas(folder: Path, kept: list[Triple]) -> None:
             assert graph.fingerprint.startswith(f"{len(set(kept))}-")
             assert await graph.labels(ids) == await known.labels(ids)
             assert await graph.relations(ids) == await known.relations(ids)
-        with pytest.raises(UserError, match="refuses to be written to"):
+        with pytest.raises(UserError, match="refuses write access"):
             load_graph(Facts(kept[:1]), "virtuoso", None, endpoints=endpoints, reject=refuse)
 
 

@@ -15,10 +15,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipeline.local_server import free_ports
+from pipeline.net.subprocess_server import free_ports
 from tests.integration.conftest import RayCluster, ServedLlama
 from tests.integration.processes import MARK, listening
 from tests.support import KGQA
+
+pytestmark = pytest.mark.exhaustive
 
 START = Path(__file__).resolve().parents[2] / "infra" / "virtuoso" / "start.sh"
 
@@ -51,7 +53,7 @@ COMMANDS = {
         [*KGQA, "evaluate", "llm=oracle", "llm.latency_s=60", "engine=ray", "engine.workers=1", "run.dir=run"],
         ["gcs_server", "raylet", "DashboardAgent", "RuntimeEnvAgent", "QuestionWorker"],
     ),
-    "kgqa graph serve": ([*KGQA, "graph", "serve", "dataset=sample", "dataset.triples=1000"], ["virtuoso-t"]),
+    "kgqa graph serve": ([*KGQA, "graph", "serve", "dataset=synthetic", "dataset.triples=1000"], ["virtuoso-t"]),
     "start.sh": ([START, "database"], ["virtuoso-t"]),
 }
 

@@ -25,13 +25,15 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.benchmarks.server import MODEL, serving
-from pipeline.datasets.sample.world import SampleWorld
+from pipeline.cli.benchmarks.server import MODEL, serving
 from pipeline.engine.metrics import METRICS
-from pipeline.kg.virtuoso import Server
+from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.llm.vllm import VllmServer
+from pipeline.simulation.world.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from tests.infra.support import MONITORING, OF_VLLM, dashboards, expressions
+
+pytestmark = pytest.mark.exhaustive
 
 WORDS = [
     *("sweep", "method=srp", "method.retries=0,1", "dataset.triples=1000", "dataset.questions=24"),
@@ -70,10 +72,10 @@ class Observed:
 
 @pytest.fixture(scope="module")
 def observed(
-    tmp_path_factory: pytest.TempPathFactory, virtuoso_factory: Callable[..., list[Server]]
+    tmp_path_factory: pytest.TempPathFactory, virtuoso_factory: Callable[..., list[VirtuosoServer]]
 ) -> Iterator[Observed]:
     run = tmp_path_factory.mktemp("observed") / "run"
-    graphs = [server.endpoint for server in virtuoso_factory(SampleWorld(triples=1000).triples(), replicas=2)]
+    graphs = [server.endpoint for server in virtuoso_factory(SyntheticWorld(triples=1000).triples(), replicas=2)]
     ray = Path(tempfile.mkdtemp(prefix="ray-"))  # the paths of Ray's sockets must be short
     with serving(latency_s=0.01) as model:
         words = [*WORDS, "llm=endpoint", f"llm.base_urls=[{model}]", f"llm.model={MODEL}", f"run.dir={run}"]

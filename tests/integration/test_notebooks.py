@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from jobs.cli import main
+from pipeline.cli.main import main
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 

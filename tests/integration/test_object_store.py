@@ -15,14 +15,16 @@ import pytest
 from fsspec.core import url_to_fs
 
 from pipeline.llm.prompt import Completion
-from pipeline.traces import draft
-from pipeline.traces.draft import Draft
+from pipeline.traces import journal
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import UPath, place, read_all
+from pipeline.traces.journal import Journal
+from pipeline.traces.storage import UPath, read_all, storage_path
 from tests.integration.object_store import SECRET, object_store
 from tests.support import KGQA, until
 
-QUESTIONS = ["method=srp", "dataset=sample", "run.limit=64", "engine.shard_size=4"]
+pytestmark = pytest.mark.exhaustive
+
+QUESTIONS = ["method=srp", "dataset=synthetic", "run.limit=64", "engine.shard_size=4"]
 ORACLE = ["llm=oracle", "llm.error_rate=0.2"]
 TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
 
@@ -69,7 +71,7 @@ def evaluate(run: Path | str, *overrides: str, llm: Sequence[str] = ORACLE) -> N
 
 
 def run_folder(url: str | Path) -> RunFolder:
-    return RunFolder(place(url))
+    return RunFolder(storage_path(url))
 
 
 def table(run: RunFolder) -> pl.DataFrame:
@@ -113,16 +115,16 @@ def test_ray_workers_write_to_it(local: Path, bucket: str) -> None:
 async def test_the_next_worker_has_the_calls_that_are_a_period_old(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draft, "PERIOD_S", 0.01)
+    monkeypatch.setattr(journal, "PERIOD_S", 0.01)
     run = run_folder(f"{bucket}/draft")
-    async with Draft(run, 3) as first:
+    async with Journal(run, 3) as first:
         for number in range(3):
             first.append("q", f"k{number}", Completion(f"reply {number}"))
-            await until(lambda so_far=number: len(run.drafts(3)) == so_far + 1)
-        async with Draft(run, 3) as second:  # the first still lives: a straggler
+            await until(lambda so_far=number: len(run.journals(3)) == so_far + 1)
+        async with Journal(run, 3) as second:  # the first still lives: a straggler
             assert second.calls("q") == {f"k{number}": Completion(f"reply {number}") for number in range(3)}
             await second.discard()
-        assert run.drafts(3) == []
+        assert run.journals(3) == []
 
 
 def test_no_file_of_a_run_holds_the_credentials(stored: UPath) -> None:

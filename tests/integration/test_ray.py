@@ -17,7 +17,7 @@ from pipeline.traces.folder import RunFolder
 from tests.integration.processes import MARK, question_workers
 from tests.support import KGQA
 
-RUN = ["method=srp", "dataset=sample", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
+RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=4"]
 TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
 

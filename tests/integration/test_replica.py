@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.kg import virtuoso
-from pipeline.kg.terms import Terms
-from pipeline.kg.virtuoso import ServerSettings
+from pipeline.kg.virtuoso import VirtuosoConfig
+from pipeline.rdf_terms import Terms
 from pipeline.types import Triple
+
+pytestmark = pytest.mark.exhaustive
 
 REPLICA = Path(__file__).resolve().parents[2] / "infra" / "virtuoso" / "replica.sh"
 
@@ -27,7 +29,7 @@ def snapshot(virtuoso_installed: None, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("snapshot")
     facts = folder / "graph.nt"
     facts.write_text("".join(Terms().n_triple(Triple(f"m.{n}", "a.b", "m.0")) for n in range(7)))
-    virtuoso.build_database([facts], folder / "database", ServerSettings(memory_gb=0.1, threads=4))
+    virtuoso.build_database([facts], folder / "database", VirtuosoConfig(memory_gb=0.1, threads=4))
     return folder / "database"
 
 

@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens from disk, sorts, filters, and has nothing to complain about."""
+"""The report in a real browser: it opens from disk, sorts and filters, without console messages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from jobs.cli import main
 from pipeline import config
-from pipeline.engine.run import Point, execute
+from pipeline.cli.main import main
+from pipeline.engine.run import Configuration, execute
 
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run"),
@@ -34,7 +34,7 @@ Open = Callable[..., Chrome]
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a run over two methods, two depths and two retry budgets; one method has a hostile name."""
     folder = tmp_path_factory.mktemp("reported")
-    points = []
+    configurations = []
     for method, depth, retries in [(m, d, r) for m in ("srp", "parog") for d in (1, 2) for r in (0, 1)]:
         words = ("dataset.triples=2000", "run.limit=24", "evaluation.bootstrap_resamples=100", "llm=oracle")
         own = (f"method={method}", f"method.depth={depth}", f"method.retries={retries}", "llm.error_rate=0.3")
@@ -42,8 +42,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         resolved = config.compose(overrides)
         if method == "parog":
             resolved["method"]["name"] = f"parog {HOSTILE}"
-        points.append(Point(overrides, resolved))
-    execute(points, Console(quiet=True))
+        configurations.append(Configuration(overrides, resolved))
+    execute(configurations, Console(quiet=True))
     file = folder / f"{HOSTILE.replace('/', '')}.html"
     assert main(["report", f"{folder}/run", f"output={file}"]) == 0
     return file
@@ -51,7 +51,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """A headless Chromium; its absence is a failure in CI."""
+    """A headless Chromium; if it is missing, CI fails and other machines skip."""
     found = [shutil.which(program) for program in ("chromium", "chromedriver")]
     if not all(found):
         message = "chromium or chromedriver is not installed (Debian packages chromium, chromium-driver)"
@@ -70,7 +70,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 @pytest.fixture
 def opened(browser: Chrome, report: Path) -> Iterator[Chrome]:
-    """The browser with the page freshly opened; afterwards it must not have logged anything."""
+    """The browser with the page freshly opened; it must not log anything."""
     browser.get_log("browser")
     browser.get(report.as_uri())
     yield browser
@@ -78,16 +78,18 @@ def opened(browser: Chrome, report: Path) -> Iterator[Chrome]:
 
 
 def heading(page: Chrome, text: str) -> WebElement:
-    return next(cell for cell in page.find_elements(By.CSS_SELECTOR, ".points thead th") if cell.text.startswith(text))
+    return next(
+        cell for cell in page.find_elements(By.CSS_SELECTOR, ".configurations thead th") if cell.text.startswith(text)
+    )
 
 
 def column(page: Chrome, text: str) -> list[float]:
     place = heading(page, text).get_property("cellIndex")
-    rows = page.find_elements(By.CSS_SELECTOR, ".points tbody tr")
+    rows = page.find_elements(By.CSS_SELECTOR, ".configurations tbody tr")
     return [float(str(row.find_elements(By.CSS_SELECTOR, "th, td")[int(str(place))].text).split()[0]) for row in rows]
 
 
-def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(opened: Chrome) -> None:
+def test_a_click_on_a_heading_sorts_and_a_second_click_reverses(opened: Chrome) -> None:
     before = column(opened, "F1")
     assert len(before) == 8
     assert before != sorted(before, reverse=True)
@@ -101,26 +103,26 @@ def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(opened: Chro
     assert heading(opened, "F1").get_attribute("aria-sort") == "none"
 
 
-def test_a_method_can_be_left_out_of_the_table_and_the_charts(opened: Chrome) -> None:
+def test_a_method_can_be_hidden_in_the_table_and_the_charts(opened: Chrome) -> None:
     def shown(selector: str) -> int:
         return sum(element.is_displayed() for element in opened.find_elements(By.CSS_SELECTOR, selector))
 
-    rows, marks = shown(".points tbody tr"), shown(".of.s0 .mark")
+    rows, marks = shown(".configurations tbody tr"), shown(".of.s0 .mark")
     opened.find_element(By.CSS_SELECTOR, ".show-1").click()
-    assert shown(".points tbody tr") == rows / 2
+    assert shown(".configurations tbody tr") == rows / 2
     assert 0 < shown(".of.s0 .mark") < marks
     opened.find_element(By.CSS_SELECTOR, ".show-1").click()
-    assert (shown(".points tbody tr"), shown(".of.s0 .mark")) == (rows, marks)
+    assert (shown(".configurations tbody tr"), shown(".of.s0 .mark")) == (rows, marks)
 
 
-def test_another_score_shows_its_charts_instead(opened: Chrome) -> None:
+def test_selecting_another_score_shows_its_charts(opened: Chrome) -> None:
     first, second = (opened.find_element(By.CSS_SELECTOR, f".charts.of.s{n}") for n in (0, 1))
     assert (first.is_displayed(), second.is_displayed()) == (True, False)
     opened.find_element(By.CSS_SELECTOR, ".pick-1").click()
     assert (first.is_displayed(), second.is_displayed()) == (False, True)
 
 
-def test_a_point_of_the_front_says_what_it_is_to_pointer_and_keyboard(opened: Chrome) -> None:
+def test_a_mark_on_the_front_has_a_tooltip_for_pointer_and_keyboard(opened: Chrome) -> None:
     mark = opened.find_element(By.CSS_SELECTOR, ".mark.ranked")
     tip = opened.find_element(By.CSS_SELECTOR, ".tip")
     assert not tip.is_displayed()
@@ -130,7 +132,7 @@ def test_a_point_of_the_front_says_what_it_is_to_pointer_and_keyboard(opened: Ch
     assert "(oracle)" in tip.text
 
 
-def test_the_breakdown_follows_the_chosen_point(opened: Chrome) -> None:
+def test_the_breakdown_follows_the_selected_configuration(opened: Chrome) -> None:
     def rows() -> list[str]:
         return [row.text for row in opened.find_elements(By.CSS_SELECTOR, ".kinds tbody tr")]
 
@@ -142,14 +144,14 @@ def test_the_breakdown_follows_the_chosen_point(opened: Chrome) -> None:
     assert rows() == first
 
 
-def test_names_run_no_script(opened: Chrome) -> None:
-    assert opened.title.startswith("srp, parog on sample")
+def test_hostile_names_run_no_script(opened: Chrome) -> None:
+    assert opened.title.startswith("srp, parog on synthetic")
     assert HOSTILE in opened.find_element(By.TAG_NAME, "main").text
     assert opened.find_elements(By.TAG_NAME, "img") == []
 
 
 @pytest.mark.parametrize("width", [390, 1600])
-def test_the_page_is_no_wider_than_the_window(width: int, opened: Chrome) -> None:
+def test_the_page_fits_the_window(width: int, opened: Chrome) -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     opened.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
@@ -157,12 +159,12 @@ def test_the_page_is_no_wider_than_the_window(width: int, opened: Chrome) -> Non
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_without_scripts_the_numbers_are_there(browser: Chrome, report: Path) -> None:
+def test_the_numbers_are_shown_without_javascript(browser: Chrome, report: Path) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get(report.as_uri())
-        assert len([row for row in browser.find_elements(By.CSS_SELECTOR, ".points tbody tr") if row.text]) == 8
-        assert not browser.find_element(By.CSS_SELECTOR, ".points button").is_enabled()
+        assert len([row for row in browser.find_elements(By.CSS_SELECTOR, ".configurations tbody tr") if row.text]) == 8
+        assert not browser.find_element(By.CSS_SELECTOR, ".configurations button").is_enabled()
         assert browser.find_element(By.CSS_SELECTOR, ".kinds tbody tr").text
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.datasets.metaqa import MetaQA
-from pipeline.datasets.sample.world import SampleWorld
-from pipeline.kg.virtuoso import Server
+from pipeline.kg.virtuoso import VirtuosoServer
+from pipeline.simulation.world.world import SyntheticWorld
 from tests.integration.rows import Rows, read
 from tests.support import KGQA
 
-VirtuosoFactory = Callable[..., list[Server]]
+pytestmark = pytest.mark.exhaustive
+
+VirtuosoFactory = Callable[..., list[VirtuosoServer]]
 
 QUESTIONS = 64
 # It errs, so that runs take every branch: with this seed they do within the questions that are asked.
@@ -35,7 +37,7 @@ class Job:
     """Questions over a graph that the dataset brings along and that two replicas serve."""
 
     words: tuple[str, ...]
-    servers: list[Server]
+    servers: list[VirtuosoServer]
     folder: Path
     references: dict[tuple[str, ...], Rows] = field(default_factory=dict)
 
@@ -61,8 +63,8 @@ class Job:
 
 @pytest.fixture(scope="module")
 def sample(virtuoso_factory: VirtuosoFactory, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    servers = virtuoso_factory(SampleWorld().triples(), replicas=2)
-    return Job(("dataset=sample",), servers, tmp_path_factory.mktemp("sample"))
+    servers = virtuoso_factory(SyntheticWorld().triples(), replicas=2)
+    return Job(("dataset=synthetic",), servers, tmp_path_factory.mktemp("sample"))
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipeline.datasets.sample import SampleWorld
-from pipeline.kg.virtuoso import Server
-from tests.jobs.conftest import FixedReply, serving
+from pipeline.kg.virtuoso import VirtuosoServer
+from pipeline.simulation.world import SyntheticWorld
+from tests.cli.conftest import FixedReply, serving
 from tests.support import KGQA
+
+pytestmark = pytest.mark.exhaustive
 
 SECRETS = {
     "OPENAI_API_KEY": "sk-planted-key",
@@ -37,9 +39,9 @@ class TellTale(FixedReply):
 
 
 @pytest.fixture(scope="module")
-def guarded_graph(virtuoso_factory: Callable[..., list[Server]]) -> str:
+def guarded_graph(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> str:
     """An endpoint that asks for the planted account."""
-    [server] = virtuoso_factory(SampleWorld(triples=2000).triples())
+    [server] = virtuoso_factory(SyntheticWorld(triples=2000).triples())
     user, password = SECRETS["VIRTUOSO_USER"], SECRETS["VIRTUOSO_PASSWORD"]
     server._isql(f"USER_CREATE('{user}', '{password}'); GRANT SPARQL_SELECT TO \"{user}\";")
     return f"{server.endpoint}-auth"
@@ -62,7 +64,7 @@ def test_no_secret_is_kept_or_said(guarded_graph: str, short_folder: str, tmp_pa
         said.append(done.stdout + done.stderr)
 
     with serving(model := TellTale(refuses_every=3)) as base_url:
-        run = ["dataset=sample", "dataset.triples=2000", "run.limit=12", "llm=endpoint", base_url, "engine=ray"]
+        run = ["dataset=synthetic", "dataset.triples=2000", "run.limit=12", "llm=endpoint", base_url, "engine=ray"]
         run += ["kg=sparql", f"kg.endpoints=[{guarded_graph}]"]
         kgqa("sweep", *run, "method=srp,tog", "run.dir=run")
         kgqa("evaluate", *run, "run.dir=unknown", OPENAI_API_KEY="sk-planted-key-of-another")

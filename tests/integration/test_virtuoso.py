@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.kg.load import post
-from pipeline.kg.virtuoso import GRAPH, Server, build_database, is_healthy, replicas
+from pipeline.kg.virtuoso import GRAPH, VirtuosoServer, build_database, is_healthy, replicas
 from pipeline.types import LiteralNode, Triple
 
 FACTS = [
@@ -33,7 +33,7 @@ def ask(endpoint: str, query: str) -> list[str]:
         return response.read().decode().splitlines()[1:]
 
 
-def count(server: Server) -> int:
+def count(server: VirtuosoServer) -> int:
     return int(ask(server.endpoint, "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }")[0])
 
 
@@ -80,6 +80,7 @@ def test_killed_replica_comes_back_at_the_same_address(servers):
     assert count(server) == 3
 
 
+@pytest.mark.exhaustive
 def test_copy_is_reused_until_the_database_changes(virtuoso_installed, tmp_path):
     def build(facts: int) -> None:
         file = tmp_path / "graph.nt"
@@ -100,19 +101,21 @@ def test_copy_is_reused_until_the_database_changes(virtuoso_installed, tmp_path)
     assert serve()[0] == 4
 
 
+@pytest.mark.exhaustive
 def test_a_replica_holds_what_was_loaded_without_a_checkpoint(virtuoso_installed, tmp_path):
     file = tmp_path / "graph.nt"
     file.write_text("<urn:1> <urn:r> <urn:o> .\n")
     build_database([file], tmp_path / "database")
-    with Server(tmp_path / "database") as server:
+    with VirtuosoServer(tmp_path / "database") as server:
         post([b"<urn:2> <urn:r> <urn:o> .\n"], [server.endpoint])
-        running = pytest.raises(UserError, match=f"process {server.pid}.* runs over")
+        running = pytest.raises(UserError, match=f"process {server.pid}.* is using")
         with running, replicas(tmp_path / "database", 1, tmp_path):
             pass
     with replicas(tmp_path / "database", 1, tmp_path) as (copy,):
         assert count(copy) == 2
 
 
+@pytest.mark.exhaustive
 def test_unloadable_file_is_named_and_leaves_no_database(virtuoso_installed, tmp_path):
     bad = tmp_path / "bad's.nt"
     bad.write_text('<urn:a> <urn:b> "never closed\n')
@@ -124,7 +127,7 @@ def test_unloadable_file_is_named_and_leaves_no_database(virtuoso_installed, tmp
 def test_missing_virtuoso_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="virtuoso-opensource-7"):
-        Server(tmp_path).start()
+        VirtuosoServer(tmp_path).start()
 
 
 def test_missing_database_says_what_to_do(tmp_path):
@@ -132,14 +135,16 @@ def test_missing_database_says_what_to_do(tmp_path):
         pass
 
 
+@pytest.mark.exhaustive
 def test_second_server_in_a_folder_is_refused_and_the_first_lives_on(servers):
     server = servers[0]
     with pytest.raises(UserError, match=f"process {server.pid}.* already runs in"):
-        Server(server.folder).start()
+        VirtuosoServer(server.folder).start()
     assert count(server) == 3
 
 
+@pytest.mark.exhaustive
 def test_server_that_cannot_start_shows_its_log(virtuoso_installed, tmp_path):
     (tmp_path / "virtuoso.lck").mkdir()
     with pytest.raises(UserError, match=r"server\.log.*virtuoso\.lck"):
-        Server(tmp_path).start()
+        VirtuosoServer(tmp_path).start()

@@ -10,28 +10,30 @@ from typing import Any, get_args
 
 import pytest
 
-from jobs.benchmarks.fanout import measure as measure_fanout
-from jobs.benchmarks.graph import measure
+from pipeline.cli.benchmarks.fanout import measure as measure_fanout
+from pipeline.cli.benchmarks.graph import measure
 from pipeline.datasets.metaqa import MetaQA
-from pipeline.datasets.sample.world import SampleWorld
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.interface import Hop, KnowledgeGraph
+from pipeline.kg.labels import NAME, TYPE
 from pipeline.kg.load import bulk_load
-from pipeline.kg.naming import NAME, TYPE
-from pipeline.kg.port import Hop, KnowledgeGraph
 from pipeline.kg.queries import Style
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.kg.terms import XSD, Terms
-from pipeline.kg.virtuoso import GRAPH, Server, ServerSettings
+from pipeline.kg.virtuoso import GRAPH, VirtuosoConfig, VirtuosoServer
+from pipeline.rdf_terms import XSD, Terms
+from pipeline.simulation.world.world import SyntheticWorld
 from pipeline.types import LiteralNode, Relation, Triple
 from tests.kg.support import Facts
 from tests.support import until
+
+pytestmark = pytest.mark.exhaustive
 
 STYLES: tuple[Style, ...] = get_args(Style)
 TERMS = Terms()
 
 
-def sparql(servers: Iterable[Server], **options: Any) -> SparqlGraph:
+def sparql(servers: Iterable[VirtuosoServer], **options: Any) -> SparqlGraph:
     return SparqlGraph(endpoints=tuple(server.endpoint for server in servers), **options)
 
 
@@ -60,21 +62,21 @@ def metaqa(shared_data: Path) -> MetaQA:
 
 
 @pytest.fixture(scope="module")
-def metaqa_servers(metaqa: MetaQA, virtuoso_factory: Callable[..., list[Server]]) -> list[Server]:
+def metaqa_servers(metaqa: MetaQA, virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> list[VirtuosoServer]:
     return virtuoso_factory(metaqa.triples(), replicas=2)
 
 
 @pytest.fixture(scope="module")
-def world() -> SampleWorld:
-    return SampleWorld(triples=6_000)
+def world() -> SyntheticWorld:
+    return SyntheticWorld(triples=6_000)
 
 
 @pytest.fixture(scope="module")
-def world_server(world: SampleWorld, virtuoso_factory: Callable[..., list[Server]]) -> list[Server]:
+def world_server(world: SyntheticWorld, virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> list[VirtuosoServer]:
     return virtuoso_factory(world.triples())
 
 
-async def test_metaqa_answers_alike_hubs_included(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+async def test_metaqa_answers_alike_hubs_included(metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]) -> None:
     everything = entities(metaqa.triples())
     ids = [*random.Random(7).sample(everything, 1500), "Drama", "English", "Comedy", "2012", "not there"]
     async with EmbeddedGraph(dataset=metaqa) as known, sparql(metaqa_servers) as kg:
@@ -87,7 +89,7 @@ async def test_metaqa_answers_alike_hubs_included(metaqa: MetaQA, metaqa_servers
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("graph", [None, GRAPH])
 async def test_the_sample_world_answers_alike_in_every_style(
-    world: SampleWorld, world_server: list[Server], style: Style, graph: str | None
+    world: SyntheticWorld, world_server: list[VirtuosoServer], style: Style, graph: str | None
 ) -> None:
     facts = list(world.triples())
     names = sorted({fact.tail.value for fact in facts if fact.relation == NAME and isinstance(fact.tail, LiteralNode)})
@@ -99,11 +101,11 @@ async def test_the_sample_world_answers_alike_in_every_style(
 
 @pytest.mark.parametrize("max_rows", [7, 60])
 async def test_a_small_result_set_limit_changes_no_answer(
-    world: SampleWorld, virtuoso_factory: Callable[..., list[Server]], max_rows: int
+    world: SyntheticWorld, virtuoso_factory: Callable[..., list[VirtuosoServer]], max_rows: int
 ) -> None:
-    settings = ServerSettings(memory_gb=0.1, threads=8, max_rows=max_rows)
+    config = VirtuosoConfig(memory_gb=0.1, threads=8, max_rows=max_rows)
     facts = list(world.triples())
-    servers = virtuoso_factory(facts, settings=settings)
+    servers = virtuoso_factory(facts, config=config)
     degrees = dict.fromkeys(entities(facts), 0)
     for fact in facts:
         for node in (fact.head, fact.tail):
@@ -132,7 +134,7 @@ TYPED = [
 ]
 
 
-async def test_typed_literals_are_the_same_nodes(virtuoso_factory: Callable[..., list[Server]]) -> None:
+async def test_typed_literals_are_the_same_nodes(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> None:
     facts = tuple(
         Triple(f"m.{number}", "r.value", LiteralNode(value, datatype)) for number, (datatype, value) in enumerate(TYPED)
     )
@@ -145,7 +147,7 @@ async def test_typed_literals_are_the_same_nodes(virtuoso_factory: Callable[...,
 
 
 async def test_replicas_and_a_store_of_the_same_facts_share_a_fingerprint(
-    world: SampleWorld, world_server: list[Server], tmp_path: Path
+    world: SyntheticWorld, world_server: list[VirtuosoServer], tmp_path: Path
 ) -> None:
     bulk_load((TERMS.n_triple(fact).encode() for fact in world.triples()), tmp_path / "store")
     async with EmbeddedGraph(store=tmp_path / "store") as store, sparql(world_server, default_graph=GRAPH) as kg:
@@ -154,11 +156,13 @@ async def test_replicas_and_a_store_of_the_same_facts_share_a_fingerprint(
         assert kg.fingerprint == store.fingerprint
 
 
-async def test_a_replica_killed_in_mid_stream_costs_no_answer(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+async def test_a_replica_killed_in_mid_stream_costs_no_answer(
+    metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]
+) -> None:
     ids = random.Random(11).sample(entities(metaqa.triples()), 3000)
     async with (
         EmbeddedGraph(dataset=metaqa) as known,
-        sparql(metaqa_servers, values_chunk=5, max_inflight=4, coalesce_ms=1) as kg,
+        sparql(metaqa_servers, values_chunk=5, max_inflight=4, batch_window_ms=1) as kg,
     ):
         victim = metaqa_servers[0]
         answered = 0
@@ -174,7 +178,7 @@ async def test_a_replica_killed_in_mid_stream_costs_no_answer(metaqa: MetaQA, me
         try:
             parts = await asyncio.gather(*(ask(ids[start : start + 5]) for start in range(0, len(ids), 5)))
             assert {id: found for part in parts for id, found in part.items()} == await known.relations(ids)
-            dead, alive = kg._pool.endpoints
+            dead, alive = kg._client.servers
             assert (dead.healthy, alive.healthy) == (False, True)
         finally:
             victim.start()
@@ -183,7 +187,9 @@ async def test_a_replica_killed_in_mid_stream_costs_no_answer(metaqa: MetaQA, me
         assert (await kg.relations(["Heat"])).endpoint == victim.endpoint
 
 
-async def test_both_replicas_away_for_a_while_cost_no_answer(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+async def test_both_replicas_away_for_a_while_cost_no_answer(
+    metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]
+) -> None:
     async with EmbeddedGraph(dataset=metaqa) as known, sparql(metaqa_servers) as kg:
         for server in metaqa_servers:
             server.kill()
@@ -196,7 +202,7 @@ async def test_both_replicas_away_for_a_while_cost_no_answer(metaqa: MetaQA, met
 
 
 async def test_an_account_is_taken_from_the_environment(
-    world_server: list[Server], monkeypatch: pytest.MonkeyPatch
+    world_server: list[VirtuosoServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guarded = world_server[0].endpoint + "-auth"
     with pytest.raises(UserError, match="401"):
@@ -207,17 +213,17 @@ async def test_an_account_is_taken_from_the_environment(
         assert await kg.vocabulary()
 
 
-async def test_a_query_that_takes_too_long_is_an_error(virtuoso_factory: Callable[..., list[Server]]) -> None:
+async def test_a_query_that_takes_too_long_is_an_error(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> None:
     facts = [Triple(f"m.{one}", TYPE, f"t.{one % 7}") for one in range(3000)]
-    servers = virtuoso_factory(facts, settings=ServerSettings(memory_gb=0.1, threads=8, query_timeout_s=1))
+    servers = virtuoso_factory(facts, config=VirtuosoConfig(memory_gb=0.1, threads=8, query_timeout_s=1))
     async with sparql(servers) as kg:
         slow = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?r ?b . ?c ?r ?b . ?d ?r ?b . ?e ?r ?b . FILTER(STR(?a) > STR(?d)) }"
         with pytest.raises(ServiceError, match="timed out"):
-            await kg._pool.ask(slow)
+            await kg._client.ask(slow)
         assert await kg.types(["m.3"]) == {"m.3": ["t.3"]}
 
 
-async def test_the_benchmark_asks_both_ways(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+async def test_the_benchmark_asks_both_ways(metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]) -> None:
     figures = await measure([metaqa_servers[0].endpoint], entities(metaqa.triples()), rounds=1, one_by_one=5)
     assert set(figures) >= {"ratio", "ratio_one_query", "pool_expansions_per_s"}
     assert all(figure > 0 for figure in figures.values())
@@ -225,7 +231,9 @@ async def test_the_benchmark_asks_both_ways(metaqa: MetaQA, metaqa_servers: list
         await measure([metaqa_servers[0].endpoint], ["Drama"], rounds=1)
 
 
-async def test_the_fanout_benchmark_loses_no_answer_with_a_server(metaqa: MetaQA, metaqa_servers: list[Server]) -> None:
+async def test_the_fanout_benchmark_loses_no_answer_with_a_server(
+    metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]
+) -> None:
     try:
         figures = await measure_fanout(metaqa_servers, entities(metaqa.triples()), rounds=1, lookups=200)
         assert not metaqa_servers[1].running

@@ -16,14 +16,16 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.interface import Hop, KnowledgeGraph
+from pipeline.kg.labels import NAME
 from pipeline.kg.load import post
-from pipeline.kg.naming import NAME
-from pipeline.kg.port import Hop, KnowledgeGraph
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.kg.terms import Terms
-from pipeline.kg.virtuoso import Server
+from pipeline.kg.virtuoso import VirtuosoServer
+from pipeline.rdf_terms import Terms
 from pipeline.types import EntityId, LiteralNode, Relation, Triple
+
+pytestmark = pytest.mark.exhaustive
 
 TERMS = Terms()
 FILTER = RelationFilter()
@@ -82,7 +84,7 @@ def _is_english(tail: object, name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def world(virtuoso_factory: Callable[..., list[Server]]) -> World:
+def world(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> World:
     [server] = virtuoso_factory([Triple("m.first", "r.a.b", "m.second")])
     return World(server.endpoint, {Triple("m.first", "r.a.b", "m.second")})
 

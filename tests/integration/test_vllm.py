@@ -18,13 +18,13 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from jobs.benchmarks.vllm import measure_saturation
-from pipeline.datasets.sample import SampleWorld
+from pipeline.cli.benchmarks.vllm import measure_saturation
 from pipeline.errors import ContextOverflow, UserError
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer, read_metrics
 from pipeline.methods.arg.tokens import CLASSES
+from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.training.llama import REFLECTION_TOKENS
 from tests.integration.conftest import SERVE, RayCluster, ServedLlama, VirtuosoFactory
@@ -90,6 +90,7 @@ async def test_text_logprobs_stops_seeds_and_a_full_context(model: EndpointModel
             await llm.complete(call([Message("user", "who " * 9000)]))
 
 
+@pytest.mark.exhaustive
 async def test_identities_name_the_checkpoint_and_the_adapter(
     vllm_server: VllmServer, served_llama: ServedLlama, llama: Path
 ) -> None:
@@ -99,6 +100,7 @@ async def test_identities_name_the_checkpoint_and_the_adapter(
     assert re.fullmatch(re.escape(served_llama.model) + r"\+lora@\w{8}", served_llama.adapted)
 
 
+@pytest.mark.exhaustive
 async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
     served_llama: ServedLlama, adapter: Path, llama: Path
 ) -> None:
@@ -131,10 +133,11 @@ def kgqa(*words: str, cluster: RayCluster | None = None) -> subprocess.Completed
     return subprocess.run([*KGQA, *words], env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.exhaustive
 async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_token(
     served_llama: ServedLlama, ray_cluster: RayCluster, virtuoso_factory: VirtuosoFactory, tmp_path: Path
 ) -> None:
-    replicas = virtuoso_factory(SampleWorld().triples(), replicas=2)
+    replicas = virtuoso_factory(SyntheticWorld().triples(), replicas=2)
     graph = ["kg=sparql", f"kg.endpoints=[{','.join(server.endpoint for server in replicas)}]"]
     points = tmp_path / "points.txt"
     points.write_text("\n".join(METHODS))
@@ -189,6 +192,7 @@ async def settled(served: ServedLlama, cluster: RayCluster) -> tuple[float, floa
     return metrics["ray_vllm_prompt_tokens_total"], metrics["ray_vllm_generation_tokens_total"]
 
 
+@pytest.mark.exhaustive
 def test_a_job_serves_its_model_itself_and_finds_the_calls_of_another_server(
     served_llama: ServedLlama, ray_cluster: RayCluster, llama: Path, tmp_path: Path
 ) -> None:
@@ -207,6 +211,7 @@ def test_a_job_serves_its_model_itself_and_finds_the_calls_of_another_server(
     assert "nothing to run" in again.stderr
 
 
+@pytest.mark.exhaustive
 async def test_the_saturation_benchmark_measures_both(vllm_server: VllmServer, tmp_path: Path) -> None:
     figures = await asyncio.to_thread(measure_saturation, vllm_server, tmp_path, questions=4, in_flight=4, rounds=1)
     assert figures["pipeline_to_bare"] == figures["pipeline_calls_per_s"] / figures["bare_calls_per_s"]

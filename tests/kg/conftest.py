@@ -1,4 +1,4 @@
-"""A SPARQL endpoint over an Oxigraph store in this process: another kind of server, whose faults are at hand."""
+"""A SPARQL endpoint over an Oxigraph store in this process, with faults that tests choose."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from pipeline.kg.terms import Terms
+from pipeline.rdf_terms import Terms
 from pipeline.types import Triple
 
 
 @dataclass
 class OxigraphEndpoint:
-    """What the server holds, how it misbehaves, and what it was asked."""
+    """A server with its facts, its faults and the queries it received."""
 
     store: ox.Store
     max_rows: int | None = None
     """Cuts longer results, as Virtuoso's ResultSetMaxRows does."""
-    tells_cuts: bool = True
-    """Whether a cut is told in a header."""
+    reports_cuts: bool = True
+    """Whether a header reports that a result was cut."""
     fault: Callable[[str], Awaitable[web.Response | None]] | None = None
-    """Called with each query; what it returns is answered instead."""
+    """Called with each query. A response that it returns replaces the result."""
     queries: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -45,7 +45,7 @@ class OxigraphEndpoint:
         headers = {}
         if self.max_rows is not None and len(rows) > self.max_rows:
             rows = rows[: self.max_rows]
-            headers = {"X-SPARQL-MaxRows": str(self.max_rows)} if self.tells_cuts else {}
+            headers = {"X-SPARQL-MaxRows": str(self.max_rows)} if self.reports_cuts else {}
         return web.Response(text="".join([head, *rows]), content_type="text/tab-separated-values", headers=headers)
 
 
@@ -54,7 +54,7 @@ OxigraphFactory = Callable[..., Awaitable[OxigraphEndpoint]]
 
 @pytest.fixture
 async def oxigraph_endpoint() -> AsyncIterator[OxigraphFactory]:
-    """Starts endpoints: awaiting `oxigraph_endpoint(triples, max_rows=…)` gives one that holds these triples."""
+    """Start endpoints. Awaiting the fixture with triples and options gives an endpoint that holds the triples."""
     servers: list[TestServer] = []
 
     async def start(triples: Iterable[Triple], *, terms: Terms | None = None, **options: Any) -> OxigraphEndpoint:

@@ -1,4 +1,4 @@
-"""Known answers on a small graph: the same from memory, from a store on disk and from a SPARQL endpoint."""
+"""Lookups in a small graph have the same known results in memory, in a store on disk and on a SPARQL endpoint."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fingerprint import agree
-from pipeline.kg.naming import ALIAS, MEDIATOR, NAME, TYPE
-from pipeline.kg.port import KnowledgeGraph, Neighbours, node_order
+from pipeline.kg.interface import KnowledgeGraph, Neighbours, node_order
+from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.kg.terms import XSD, Terms
+from pipeline.rdf_terms import XSD, Terms
 from pipeline.types import LiteralNode, Question, Relation, Triple
 from tests.kg.support import Facts
 
@@ -59,7 +59,7 @@ Open = Callable[..., Awaitable[KnowledgeGraph]]
 
 @pytest.fixture(params=["memory", "store", "sparql"])
 async def open_graph(request: pytest.FixtureRequest, tmp_path: Path, oxigraph_endpoint: Any) -> AsyncIterator[Open]:
-    """Opens the backend over some facts, with options of its configuration."""
+    """Open the backend over some facts with options of its configuration."""
     async with contextlib.AsyncExitStack() as opened:
 
         async def start(facts: Iterable[Triple] = FACTS, **options: Any) -> KnowledgeGraph:
@@ -87,7 +87,7 @@ def out(*names: str) -> list[Relation]:
     return [Relation(name, "out") for name in names]
 
 
-async def test_relations_come_from_both_sides_without_the_hidden_ones(open_graph: Open) -> None:
+async def test_relations_have_both_directions_and_pass_the_filter(open_graph: Open) -> None:
     kg = await open_graph()
     found = await kg.relations(["m.turing", "m.leaf", "Turing machine", "m.nobody", "x> ?r ?o } #"])
     assert found == {
@@ -162,7 +162,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("limit", [1, 4, len(NAMES), len(NAMES) + 3, 100])
-async def test_the_first_nodes_are_kept_and_cuts_are_told(open_graph: Open, limit: int) -> None:
+async def test_the_first_nodes_are_kept_and_truncation_is_reported(open_graph: Open, limit: int) -> None:
     kg = await open_graph([Triple("hub", "r", node) for node in [*NAMES, *TEXTS]])
     hop = ("hub", Relation("r", "out"))
     ordered = [*sorted(NAMES, key=TERMS.to_iri), *sorted(TEXTS, key=lambda text: (text.value, text.lang or ""))]
@@ -197,7 +197,7 @@ async def test_mediators_by_type_or_by_shape(open_graph: Open) -> None:
 
 @pytest.mark.parametrize("flag", ["true", "1"])
 @pytest.mark.parametrize("datatype", [None, XSD + "boolean"])
-async def test_a_named_mediator_is_told_by_its_type(open_graph: Open, flag: str, datatype: str | None) -> None:
+async def test_a_named_entity_is_a_mediator_by_its_type(open_graph: Open, flag: str, datatype: str | None) -> None:
     kg = await open_graph(
         [
             Triple("m.1", NAME, LiteralNode("named", lang="en")),
@@ -236,12 +236,12 @@ async def test_entities_are_found_by_exact_name(open_graph: Open) -> None:
     assert await kg.find_by_name(["Alan Turing"], 1) == {"Alan Turing": ["m.other"]}
 
 
-async def test_types(open_graph: Open) -> None:
+async def test_types_are_those_of_the_graph(open_graph: Open) -> None:
     kg = await open_graph()
     assert await kg.types(["m.turing", "m.kings"]) == {"m.turing": [TOPIC, "people.person"], "m.kings": []}
 
 
-async def test_every_question_has_the_same_graph(open_graph: Open) -> None:
+async def test_all_questions_share_one_graph(open_graph: Open) -> None:
     kg = await open_graph()
     assert kg.for_question(Question("1", "d", "test", "who?")) is kg
 
@@ -257,21 +257,21 @@ async def test_a_graph_whose_nodes_are_names_needs_no_name_facts(open_graph: Ope
     }
 
 
-async def test_an_empty_graph_answers(open_graph: Open) -> None:
+async def test_lookups_in_an_empty_graph_return_empty_values(open_graph: Open) -> None:
     kg = await open_graph([])
     assert await kg.relations(["m.1"]) == {"m.1": []}
     assert await kg.labels(["m.1", "Heat"]) == {"m.1": None, "Heat": "Heat"}
     assert await kg.vocabulary() == []
 
 
-async def test_nothing_asked_is_no_query(open_graph: Open) -> None:
+async def test_a_lookup_without_arguments_sends_no_query(open_graph: Open) -> None:
     kg = await open_graph()
     for batch in (await kg.relations([]), await kg.neighbours([], 5), await kg.mediators([]), await kg.labels([])):
         assert (batch, batch.queries) == ({}, 0)
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "ä" * 2000, "\ud800", "a\0b"])
-async def test_what_no_store_can_hold_is_absent(open_graph: Open, name: str) -> None:
+async def test_lookups_of_unstorable_terms_return_empty_values(open_graph: Open, name: str) -> None:
     kg = await open_graph()
     hop = (name, Relation("r", "out"))
     assert await kg.relations([name]) == {name: []}
@@ -283,12 +283,12 @@ async def test_what_no_store_can_hold_is_absent(open_graph: Open, name: str) -> 
     assert await kg.types([name]) == {name: []}
 
 
-async def test_the_fingerprint_tells_graphs_apart(open_graph: Open) -> None:
+async def test_different_graphs_have_different_fingerprints(open_graph: Open) -> None:
     whole = await open_graph()
     assert whole.fingerprint.startswith(f"{len(FACTS)}-")
 
 
-async def test_fingerprints_depend_on_the_facts_alone(tmp_path: Path) -> None:
+async def test_fingerprints_depend_only_on_the_facts(tmp_path: Path) -> None:
     prints = []
     for facts in (FACTS, [*FACTS[::-1], FACTS[0]], FACTS[1:], [*FACTS[1:], Triple("m.turing", NAME, LiteralNode("x"))]):
         async with EmbeddedGraph(dataset=Facts(tuple(facts))) as kg:
@@ -325,7 +325,7 @@ async def test_several_processes_may_open_one_store(tmp_path: Path) -> None:
         assert await one.labels(["m.turing"]) == await two.labels(["m.turing"]) == {"m.turing": "Alan Turing"}
 
 
-async def test_a_hub_is_not_read_through(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_facts_of_a_hub_are_not_read_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = [Triple(f"m.{number}", "people.gender", "m.male") for number in range(5000)]
     async with EmbeddedGraph(dataset=Facts((*facts, Triple("m.1", "people.idol", "m.male")))) as kg:
         read = 0
@@ -343,11 +343,11 @@ async def test_a_hub_is_not_read_through(monkeypatch: pytest.MonkeyPatch) -> Non
         assert read < 50
 
 
-async def test_facts_that_no_store_can_hold_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unstorable_facts_are_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     facts = (Triple("x" * 3000, "r", "m.1"), Triple("m.1", "r", LiteralNode("\udc00")), Triple("m.1", "r", "m.2"))
     async with EmbeddedGraph(dataset=Facts(facts)) as kg:
         assert await kg.relations(["m.1"]) == {"m.1": [Relation("r", "out")]}
-    assert caplog.text.count("is left out") == 2
+    assert caplog.text.count("skipped a fact") == 2
 
 
 async def test_a_graph_must_be_named(tmp_path: Path) -> None:

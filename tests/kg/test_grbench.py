@@ -1,4 +1,4 @@
-"""GRBench graphs in the official format, with everything in them that is known to trip a loader."""
+"""GRBench graphs in the official format, with all peculiarities that are known to break loaders."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import config
+from pipeline.datasets import grbench_file
+from pipeline.datasets.grbench_file import find_graph, graph_triples, read_nodes
 from pipeline.errors import UserError
-from pipeline.kg import grbench_file
 from pipeline.kg.grbench import GRBenchGraph
-from pipeline.kg.grbench_file import find_graph, graph_triples, read_nodes
 from pipeline.kg.grbench_store import build_store, open_store
 from pipeline.types import LiteralNode, Relation, Triple
 
@@ -82,7 +82,7 @@ async def test_relations_in_both_directions(graph):
     assert found["bare"] == found["nobody"] == []
 
 
-async def test_neighbours_are_sorted_distinct_and_cut_truthfully(graph):
+async def test_neighbours_are_sorted_distinct_and_truncated(graph):
     out, back = ("p1", Relation("reference", "out")), ("a1", Relation("author", "in"))
     found = await graph.neighbours([out, back, ("p1", Relation("nothing", "out"))], 2)
     assert found[out].nodes == ("gone", "p2")
@@ -128,12 +128,12 @@ async def test_features_and_degrees(graph):
     assert (degrees["p2"].get("venue"), degrees["gone"], degrees["bare"]) == (None, None, {})
 
 
-async def test_text_nodes_are_what_a_search_index_holds(graph):
+async def test_text_nodes_are_all_nodes_with_a_text(graph):
     assert [id for id, _ in graph.text_nodes()] == ["p1", "p2", "a1", "a2", "v1", "s1", "opc-1", "d-1", "scotus"]
     assert dict(graph.text_nodes())["d-1"] == "77"
 
 
-async def test_vocabulary(graph):
+async def test_the_vocabulary_is_all_edge_types(graph):
     assert await graph.vocabulary() == sorted(
         ["author", "venue", "reference", "cited_by", "paper", "docket", "court", "Compound-causes-Side Effect"]
     )
@@ -154,7 +154,7 @@ async def test_gzip_is_the_same_graph_under_the_same_fingerprint(graph, tmp_path
         assert await other.labels(["p1"]) == await graph.labels(["p1"])
 
 
-async def test_store_is_built_once_and_again_when_the_graph_changes(write, tmp_path):
+async def test_the_store_is_rebuilt_only_if_the_graph_changes(write, tmp_path):
     file = write(GRAPH)
     async with GRBenchGraph(path=file) as graph:
         first = graph.fingerprint
@@ -168,7 +168,7 @@ async def test_store_is_built_once_and_again_when_the_graph_changes(write, tmp_p
         assert await graph.labels(["a1"]) == {"a1": None}
 
 
-def test_processes_that_open_a_graph_together_build_it_once(write, tmp_path):
+def test_concurrent_processes_build_the_store_once(write, tmp_path):
     file, store = write(GRAPH), tmp_path / "s.sqlite"
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         inodes = pool.starmap(_inode_after_open, [(file, store)] * 4)
@@ -210,8 +210,8 @@ def test_triples_hold_features_and_neighbours(write):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('{"a_nodes": {"x": {}}, "b_nodes": {"x": {}}}', r"the id 'x' is there twice \(a and b\)"),
-        ('{"a_nodes": {"x": {}, "x": {}}}', r"the id 'x' is there twice \(a and a\)"),
+        ('{"a_nodes": {"x": {}}, "b_nodes": {"x": {}}}', r"the id 'x' occurs twice \(a and b\)"),
+        ('{"a_nodes": {"x": {}, "x": {}}}', r"the id 'x' occurs twice \(a and a\)"),
         ('{"papers": {"x": {}}}', r"top-level key 'papers' should be a node type followed by '_nodes'"),
         ('{"a_nodes": {"x": []}}', r"a node 'x' should be an object"),
         ('{"a_nodes": {"x": {"features": []}}}', r"'features' of a node 'x' should be an object"),
@@ -229,7 +229,7 @@ def test_triples_hold_features_and_neighbours(write):
         ("", r"expected '\{' at character 0 \(the end of the file\)"),
     ],
 )
-def test_malformed_graph_is_refused_with_a_sentence(write, tmp_path, text, sentence):
+def test_a_malformed_graph_is_a_user_error(write, tmp_path, text, sentence):
     with pytest.raises(UserError, match=sentence):
         open_store(write(text), tmp_path / "store")
     assert {path.name for path in tmp_path.iterdir()} <= {"graph.json", "store.lock"}
@@ -245,7 +245,7 @@ def test_bad_bytes_and_bad_gzip_are_refused(tmp_path):
 
 def test_missing_graph_says_where_to_put_it(tmp_path):
     (tmp_path / "data.json").write_text("")
-    with pytest.raises(UserError, match=r"holds no graph\.json or graph\.json\.gz; .* beside the data\.json"):
+    with pytest.raises(UserError, match=r"holds no graph\.json or graph\.json\.gz: .* next to the data\.json"):
         find_graph(tmp_path / "data.json", "legal")
 
 
@@ -266,7 +266,7 @@ def test_unwritable_store_names_the_key(write, tmp_path):
         open_store(write(GRAPH), tmp_path / "no" / "such" / "folder")
 
 
-def test_graph_far_larger_than_the_buffer_is_streamed(tmp_path):
+def test_a_large_graph_is_streamed(tmp_path):
     file = tmp_path / "graph.json"
     with file.open("w") as stream:
         stream.write('{"a_nodes": {')
@@ -295,7 +295,7 @@ NODES = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(IDS, NODES, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
-def test_reading_in_small_pieces_finds_what_json_load_finds(tmp_path_factory, nodes, chunk, indent, ascii_only):
+def test_the_streaming_parser_gives_the_results_of_json_load(tmp_path_factory, nodes, chunk, indent, ascii_only):
     file = tmp_path_factory.getbasetemp() / "property.json"
     text = json.dumps({"a_nodes": nodes}, indent=indent, ensure_ascii=ascii_only)
     file.write_text(text, encoding="utf-8")

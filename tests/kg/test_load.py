@@ -1,4 +1,4 @@
-"""Graphs converted and loaded: counted, whole or not at all, and nothing bent."""
+"""Graphs are converted and loaded completely or not at all, counted, and unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import UserError
 from pipeline.kg import load
 from pipeline.kg.load import Distinct, Summary, load_graph
-from pipeline.kg.terms import MAX_IRI_BYTES, Terms, literal_node
+from pipeline.rdf_terms import MAX_IRI_BYTES, Terms, literal_node
 from pipeline.types import LiteralNode, Node, Rejected, Triple
 from tests.kg.support import HOSTILE_FACTS, Facts
 from tests.support import refuse
@@ -36,7 +36,7 @@ def facts_in(store: pyoxigraph.Store) -> set[Triple]:
 
 
 @pytest.mark.parametrize("target", ["ntriples", "oxigraph"])
-def test_whole_metaqa(shared_data, tmp_path, target):
+def test_the_whole_metaqa_graph_can_be_loaded(shared_data, tmp_path, target):
     output, ticked = tmp_path / "graph", []
     dataset = MetaQA(path=shared_data / "metaqa", hops=1)
     summary = load_graph(dataset, target, output, reject=refuse, tick=ticked.append)
@@ -55,7 +55,7 @@ def test_freebase_slice_round_trip(shared_data, tmp_path):
     assert facts_in(pyoxigraph.Store(str(tmp_path / "store"))) == set(dataset.triples())
 
 
-def test_hostile_names_and_texts_come_back_unchanged(tmp_path):
+def test_hostile_names_and_texts_are_read_back_unchanged(tmp_path):
     load_graph(Facts(HOSTILE_FACTS), "oxigraph", tmp_path / "store", reject=refuse)
     assert facts_in(pyoxigraph.Store(str(tmp_path / "store"))) == set(HOSTILE_FACTS)
 
@@ -63,12 +63,12 @@ def test_hostile_names_and_texts_come_back_unchanged(tmp_path):
 def test_unstorable_facts_are_rejected_with_their_number_and_reason(tmp_path):
     good, long = Triple("m.1", "a.b", "m.2"), "ü" * (MAX_IRI_BYTES // 6)
     bad = [
-        (Triple(LiteralNode("5"), "a.b", "m.1"), "literal '5' stands as the head"),
+        (Triple(LiteralNode("5"), "a.b", "m.1"), "literal '5' is the head"),
         (Triple(long, "a.b", "m.1"), "longer than 1880 bytes as an IRI"),
         (Triple("m.1", long, "m.1"), "longer than 1880 bytes as an IRI"),
-        (Triple("m.1", "a.b", LiteralNode("\ud83d")), "is no Unicode"),
-        (Triple("m.1", "a.b", LiteralNode("x", lang="e n")), "'e n' is no language tag"),
-        (Triple("m.1", "a.b", LiteralNode("x", "urn:a> <urn:b")), "is no datatype IRI"),
+        (Triple("m.1", "a.b", LiteralNode("\ud83d")), "is not valid Unicode"),
+        (Triple("m.1", "a.b", LiteralNode("x", lang="e n")), "'e n' is not a language tag"),
+        (Triple("m.1", "a.b", LiteralNode("x", "urn:a> <urn:b")), "is not a datatype IRI"),
     ]
     rows: list[Rejected] = []
     facts = Facts([good, *(triple for triple, _ in bad), good])
@@ -92,7 +92,7 @@ def test_compressed_file_holds_the_same_bytes_every_time(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["ntriples", "oxigraph"])
-def test_load_that_fails_leaves_the_place_as_it_was(tmp_path, target):
+def test_a_failed_load_changes_no_file(tmp_path, target):
     def facts() -> Iterator[Triple]:
         yield from (Triple(f"m.{n}", "a.b", "m.2") for n in range(20_000))
         raise UserError("line 20001 is bad")
@@ -102,13 +102,13 @@ def test_load_that_fails_leaves_the_place_as_it_was(tmp_path, target):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_store_is_never_written_into_what_is_there(tmp_path):
+def test_an_existing_folder_is_never_overwritten(tmp_path):
     (tmp_path / "precious").write_text("")
-    with pytest.raises(UserError, match="already there; remove it or name another output="):
+    with pytest.raises(UserError, match="already exists; remove it or choose another output="):
         load_graph(Facts([]), "oxigraph", tmp_path, reject=refuse)
 
 
-def test_missing_place_names_the_key(tmp_path):
+def test_a_missing_output_names_the_key(tmp_path):
     with pytest.raises(UserError, match="target=oxigraph needs output=, the folder"):
         load_graph(Facts([]), "oxigraph", None, reject=refuse)
     with pytest.raises(UserError, match=r"target=virtuoso needs .*kg\.endpoints="):
@@ -118,7 +118,7 @@ def test_missing_place_names_the_key(tmp_path):
         load_graph(Facts([]), "ntriples", tmp_path / "file" / "graph.nt", reject=refuse)
 
 
-def test_unreachable_server_is_named():
+def test_an_unreachable_server_is_named():
     with pytest.raises(UserError, match=r"http://127\.0\.0\.1:1/sparql cannot be reached"):
         load_graph(
             Facts([Triple("a", "b", "c")]), "virtuoso", None, endpoints=["http://127.0.0.1:1/sparql"], reject=refuse
@@ -139,13 +139,13 @@ def test_distinct_values_are_exact_while_few_and_estimated_when_many(monkeypatch
     assert str(many).startswith("about ")
 
 
-def test_oxigraph_reads_the_stream_to_its_end():
+def test_oxigraph_reads_the_complete_stream():
     lines = [b"%d\n" % n for n in range(100_000)]
     stream = io.BufferedReader(load._Stream(lines), buffer_size=7)
     assert stream.read() == b"".join(lines)
 
 
-def test_an_account_in_an_address_is_refused_unseen():
+def test_credentials_in_a_url_are_refused_without_showing_them():
     with pytest.raises(UserError, match="VIRTUOSO_PASSWORD") as caught:
         load.post([], ["http://dba:hunter2@127.0.0.1:8890/sparql"])
     assert "hunter2" not in str(caught.value)

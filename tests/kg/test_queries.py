@@ -1,4 +1,4 @@
-"""The three styles ask the same, and both dialects of results read back exactly."""
+"""The three query styles are equivalent, and both dialects of results are parsed exactly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.errors import ServiceError
-from pipeline.kg.naming import ALIAS, NAME, TYPE
+from pipeline.kg.labels import ALIAS, NAME, TYPE
 from pipeline.kg.queries import IN, OUT, Queries, Query, Style, node_cells, parse_tsv
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.terms import XSD, Terms
+from pipeline.rdf_terms import XSD, Terms
 from pipeline.types import LiteralNode, Relation, Triple
 
 TERMS = Terms()
@@ -97,7 +97,7 @@ def test_names_and_types(store: ox.Store, style: Style) -> None:
     assert rows(store, queries.named([(7, "One"), (8, "Zwei")])) == [("7", iri("m.1"))]
 
 
-def test_the_graph_and_the_servers_options_are_named() -> None:
+def test_queries_name_the_graph_and_the_servers_options() -> None:
     query = Queries(TERMS, virtuoso=True, graph="urn:g").relations(["m.1"])
     assert query.text(5).startswith('define sql:select-option "order" SELECT')
     assert "FROM <urn:g> WHERE" in query.text(5)
@@ -107,7 +107,7 @@ def test_the_graph_and_the_servers_options_are_named() -> None:
     assert "FROM" not in plain
 
 
-def test_what_a_server_leaves_out_follows_the_filter() -> None:
+def test_queries_exclude_the_filters_dropped_domains() -> None:
     assert "user" in Queries(TERMS).relations(["m.1"]).where
     assert "user" not in Queries(TERMS, hidden=RelationFilter(keep_user=True)).relations(["m.1"]).where
 
@@ -117,7 +117,7 @@ HOSTILE = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 
 @given(st.lists(st.tuples(HOSTILE, HOSTILE, st.sampled_from([None, "en"])), min_size=1, max_size=4))
 @example([('a\tb\n"c\\n\\u0041', "\\", None)])
-def test_the_w3c_dialect_reads_back(cells: list[tuple[str, str, str | None]]) -> None:
+def test_results_in_the_w3c_dialect_are_parsed(cells: list[tuple[str, str, str | None]]) -> None:
     store = ox.Store()
     for name, text, lang in cells:
         fact = Triple(name, "r", LiteralNode(text, lang=lang))
@@ -129,7 +129,7 @@ def test_the_w3c_dialect_reads_back(cells: list[tuple[str, str, str | None]]) ->
 
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), max_size=4))
 @example([('"\t"', '\n"x"\t\n')])
-def test_virtuosos_dialect_reads_back(cells: list[tuple[str, str]]) -> None:
+def test_results_in_virtuosos_dialect_are_parsed(cells: list[tuple[str, str]]) -> None:
     lines = ['"s"\t"o"\t"d"\n']
     for first, second in cells:
         one, two = (text.replace('"', '""') for text in (first, second))
@@ -138,6 +138,6 @@ def test_virtuosos_dialect_reads_back(cells: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>502</html>", b'"a"\t"b"\n"x"\n'])
-def test_another_form_is_an_error(body: bytes) -> None:
+def test_other_result_formats_are_an_error(body: bytes) -> None:
     with pytest.raises(ServiceError, match="tab-separated"):
         parse_tsv(body)

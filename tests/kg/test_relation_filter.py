@@ -1,4 +1,4 @@
-"""One case per rule of the relation filter's table (methods.md §8.4)."""
+"""One case per rule of the relation filter's table (specification §8.4)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pipeline.kg.relation_filter import NOTABLE_TYPES, RelationFilter
         ("directed_by", True),
     ],
 )
-def test_each_rule(relation: str, kept: bool) -> None:
+def test_relations_are_kept_or_filtered_by_their_names(relation: str, kept: bool) -> None:
     assert RelationFilter().keeps(relation) is kept
 
 
@@ -50,7 +50,7 @@ def test_notable_types_can_be_kept_without_the_rest_of_common() -> None:
 
 @pytest.mark.parametrize("keep_user", [True, False])
 @pytest.mark.parametrize("keep_notable_types", [True, False])
-def test_a_server_may_leave_out_only_what_is_dropped_anyway(keep_user: bool, keep_notable_types: bool) -> None:
+def test_dropped_domains_contain_no_kept_relation(keep_user: bool, keep_notable_types: bool) -> None:
     hidden = RelationFilter(keep_user, keep_notable_types)
     for domain in hidden.dropped_domains:
         assert not hidden.keeps(f"{domain}.anything.at_all")

@@ -1,4 +1,4 @@
-"""What is particular to graph servers: queries are shared, row limits are noticed, servers are questioned first."""
+"""Graphs on servers: shared queries, row limits, and server checks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from pipeline.errors import ServiceError, UserError
-from pipeline.kg import pool as pool_module
+from pipeline.kg import sparql_client
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.naming import NAME
+from pipeline.kg.labels import NAME
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import LiteralNode, Relation, Triple
 from tests.kg.support import Facts
@@ -34,7 +34,7 @@ def graph(*endpoints: Any, **options: Any) -> SparqlGraph:
 
 async def test_lookups_of_many_questions_share_queries(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
-    async with graph(endpoint, coalesce_ms=20) as kg:
+    async with graph(endpoint, batch_window_ms=20) as kg:
         endpoint.queries.clear()
         batches = await asyncio.gather(*(kg.relations([f"m.a_{number:04}", "m.a"]) for number in range(50)))
         assert len(endpoint.queries) == 1
@@ -44,7 +44,7 @@ async def test_lookups_of_many_questions_share_queries(oxigraph_endpoint: Any) -
         assert (again.queries, again.endpoint, len(endpoint.queries)) == (0, None, 1)
 
 
-async def test_a_frontier_is_one_query_per_chunk(oxigraph_endpoint: Any) -> None:
+async def test_many_keys_are_sent_in_chunks(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
     async with graph(endpoint, values_chunk=100) as kg:
         endpoint.queries.clear()
@@ -54,7 +54,7 @@ async def test_a_frontier_is_one_query_per_chunk(oxigraph_endpoint: Any) -> None
         assert all(found[hop].nodes == ("m.b",) for hop in hops)
 
 
-async def test_an_answer_is_remembered_for_its_limit_only(oxigraph_endpoint: Any) -> None:
+async def test_values_are_cached_per_limit(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
     async with graph(endpoint) as kg:
         hop = ("m.c", OUT)
@@ -72,9 +72,9 @@ async def test_named_nodes_cost_no_query_for_their_names(oxigraph_endpoint: Any)
         assert endpoint.queries == []
 
 
-@pytest.mark.parametrize("tells_cuts", [True, False])
+@pytest.mark.parametrize("reports_cuts", [True, False])
 @pytest.mark.parametrize("max_rows", [2, 10, 40, 41, 1000])
-async def test_a_servers_row_limit_changes_no_answer(oxigraph_endpoint: Any, max_rows: int, tells_cuts: bool) -> None:
+async def test_a_servers_row_limit_changes_no_answer(oxigraph_endpoint: Any, max_rows: int, reports_cuts: bool) -> None:
     names = [
         Triple(f"m.a_{number:04}", NAME, LiteralNode(f"name {number % 2} {lang}", lang=lang))
         for number in range(3)
@@ -82,7 +82,7 @@ async def test_a_servers_row_limit_changes_no_answer(oxigraph_endpoint: Any, max
     ]
     many = [Triple("m.many", f"r.{number:02}", "m.a") for number in range(45)]
     facts = [*HUBS, *names, *many]
-    endpoint = await oxigraph_endpoint(facts, max_rows=max_rows, tells_cuts=tells_cuts)
+    endpoint = await oxigraph_endpoint(facts, max_rows=max_rows, reports_cuts=reports_cuts)
     ids = ["m.a", "m.b", "m.c", "m.d", "m.e", "m.f", "m.many", *(f"m.a_{number:04}" for number in range(3))]
     hops = [*((id, OUT) for id in ids), *((id, IN) for id in ids)]
     async with graph(endpoint, max_neighbours=20) as kg, EmbeddedGraph(dataset=Facts(facts)) as known:
@@ -107,7 +107,7 @@ async def test_a_large_hop_is_fetched_alone_and_the_rest_together(oxigraph_endpo
         assert [hop.truncated for hop in found.values()] == [False, True, False, False, False]
 
 
-async def test_a_result_cut_by_time_is_never_taken_for_an_answer(oxigraph_endpoint: Any) -> None:
+async def test_a_result_cut_by_time_is_an_error(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
 
     async def out_of_time(query: str) -> web.Response | None:
@@ -147,7 +147,7 @@ async def test_a_style_that_answers_wrongly_is_not_used(oxigraph_endpoint: Any) 
         assert await kg.relations(["m.a", "m.e"]) == {"m.a": [OUT], "m.e": []}
 
 
-async def test_a_style_has_to_suit_every_server(oxigraph_endpoint: Any) -> None:
+async def test_a_style_is_used_only_if_every_server_supports_it(oxigraph_endpoint: Any) -> None:
     able, unable = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(HUBS)
 
     async def refuse(query: str) -> web.Response | None:
@@ -156,20 +156,20 @@ async def test_a_style_has_to_suit_every_server(oxigraph_endpoint: Any) -> None:
     unable.fault = refuse
     async with graph(able, unable) as kg:
         for endpoint in (able, unable):
-            kg._pool.endpoints[endpoint is able].healthy = False
+            kg._client.servers[endpoint is able].healthy = False
             found = await kg.relations([f"m.{letter}" for letter in ("ac" if endpoint is able else "bd")])
             assert (set(map(tuple, found.values())), found.endpoint) == ({(OUT,)}, endpoint.url)
-            kg._pool.endpoints[endpoint is able].healthy = True
+            kg._client.servers[endpoint is able].healthy = True
 
 
-async def test_a_server_that_understands_nothing_is_named(oxigraph_endpoint: Any) -> None:
+async def test_a_server_without_any_working_style_is_a_user_error(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
 
     async def refuse(query: str) -> web.Response | None:
         return web.Response(status=400) if "UNION" in query else None
 
     endpoint.fault = refuse
-    with pytest.raises(UserError, match="answers no style"):
+    with pytest.raises(UserError, match="answers no query style"):
         await graph(endpoint).__aenter__()
 
 
@@ -182,7 +182,9 @@ async def test_replicas_must_hold_the_same_graph(oxigraph_endpoint: Any) -> None
 
 
 @pytest.mark.parametrize("snapshot", [None, "named"])
-async def test_a_name_of_a_snapshot_is_not_taken_on_trust(oxigraph_endpoint: Any, snapshot: str | None) -> None:
+async def test_servers_are_compared_even_if_the_snapshot_has_a_name(
+    oxigraph_endpoint: Any, snapshot: str | None
+) -> None:
     one, two = await oxigraph_endpoint(HUBS), await oxigraph_endpoint([])
     with pytest.raises(UserError, match="different graphs"):
         await graph(one, two, snapshot=snapshot).__aenter__()
@@ -194,19 +196,19 @@ async def test_a_name_of_a_snapshot_is_not_taken_on_trust(oxigraph_endpoint: Any
         (HUBS, {}, None),
         ([*HUBS, Triple("m.new", "r.out", "m.a")], {}, "it holds another graph"),
         ([*HUBS, Triple("m.new", "r.out", "m.a")], {"snapshot": "named"}, None),
-        ([], {"snapshot": "named"}, "it answers otherwise"),
-        ([fact._replace(relation="r.other") for fact in HUBS], {"snapshot": "named"}, "it answers otherwise"),
+        ([], {"snapshot": "named"}, "its results differ"),
+        ([fact._replace(relation="r.other") for fact in HUBS], {"snapshot": "named"}, "its results differ"),
     ],
     ids=["same", "one more", "one more, named", "empty, named", "other, named"],
 )
-async def test_a_server_that_joins_late_is_tested_first(
+async def test_a_server_that_joins_late_is_checked_first(
     oxigraph_endpoint: Any,
     monkeypatch: pytest.MonkeyPatch,
     facts: list[Triple],
     options: dict[str, str],
     why: str | None,
 ) -> None:
-    monkeypatch.setattr(pool_module, "_PROBE_EVERY_S", 0.02)
+    monkeypatch.setattr(sparql_client, "_PROBE_INTERVAL_S", 0.02)
     there, late = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(facts)
     away = True
 
@@ -215,23 +217,23 @@ async def test_a_server_that_joins_late_is_tested_first(
 
     late.fault = refuse
     async with graph(there, late, **options) as kg:
-        assert not kg._pool.endpoints[1].healthy
+        assert not kg._client.servers[1].healthy
         away = False
         if why is None:
-            await until(lambda: kg._pool.endpoints[1].healthy)
+            await until(lambda: kg._client.servers[1].healthy)
         else:
-            await until(lambda: kg._pool.endpoints[1].problem.startswith(why))
-            assert not kg._pool.endpoints[1].healthy
+            await until(lambda: kg._client.servers[1].problem.startswith(why))
+            assert not kg._client.servers[1].healthy
 
 
-async def test_a_snapshots_name_saves_the_fingerprint(oxigraph_endpoint: Any) -> None:
+async def test_a_snapshots_name_replaces_the_fingerprint(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
     async with graph(endpoint, snapshot="freebase-2015") as kg:
         assert kg.fingerprint == "freebase-2015"
         assert await kg.vocabulary() == ["r.out"]
 
 
-async def test_a_refused_query_fails_its_lookup_with_the_servers_words(oxigraph_endpoint: Any) -> None:
+async def test_a_refused_query_fails_its_lookup_with_the_servers_message(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
 
     async def refuse(query: str) -> web.Response | None:
@@ -243,6 +245,6 @@ async def test_a_refused_query_fails_its_lookup_with_the_servers_words(oxigraph_
             await kg.relations(["m.a"])
 
 
-async def test_an_address_is_needed() -> None:
+async def test_at_least_one_endpoint_is_required() -> None:
     with pytest.raises(ValueError, match="endpoints"):
         SparqlGraph(endpoints=())

@@ -82,7 +82,7 @@ async def test_lookups_outside_a_question_are_refused(rog):
                 await lookup
 
 
-async def test_unknown_question_fails_alone(rog):
+async def test_an_unknown_question_fails_without_affecting_others(rog):
     async with SubgraphGraph(dataset=rog) as kg:
         for _ in range(2):
             with pytest.raises(UserError, match="there is no graph for question 'q-9'"):
@@ -90,7 +90,7 @@ async def test_unknown_question_fails_alone(rog):
         assert await kg.for_question(question("q-2")).relations(["Tarkovsky"])
 
 
-async def test_graph_is_read_once_by_all_who_ask_together_and_forgotten_in_turn(rog):
+async def test_a_graph_is_read_once_for_concurrent_lookups_and_dropped_when_unused(rog):
     read: list[str] = []
 
     class Counted:
@@ -113,7 +113,7 @@ async def test_graph_is_read_once_by_all_who_ask_together_and_forgotten_in_turn(
         assert read == ["q-1", "q-2", "q-3", "q-2"]
 
 
-async def test_fingerprint_is_the_content_and_tells_questions_apart(rog, tmp_path):
+async def test_the_fingerprint_depends_on_the_content_and_the_question(rog, tmp_path):
     copy = tmp_path / "copy" / "data"
     copy.mkdir(parents=True)
     (copy / "test-00000.parquet").write_bytes((tmp_path / "test-00000.parquet").read_bytes())
@@ -138,5 +138,7 @@ async def test_configured_by_the_dataset(rog):
 
 
 def test_dataset_without_question_graphs_is_refused(shared_data):
-    with pytest.raises(UserError, match=r"needs a dataset with a graph per question .* which metaqa is not"):
+    with pytest.raises(
+        UserError, match="needs a dataset with a graph per question, such as dataset=rog; metaqa has none"
+    ):
         SubgraphGraph(dataset=MetaQA(path=shared_data / "metaqa", hops=1))

@@ -1,4 +1,4 @@
-"""The in-process index answers as the embedded store does, whatever the facts."""
+"""The in-memory index gives the same results as the embedded store for any facts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.naming import find_mediators
-from pipeline.kg.port import Neighbours
+from pipeline.kg.interface import Neighbours
+from pipeline.kg.labels import find_mediators
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.terms import XSD, Terms
 from pipeline.kg.triple_index import TripleIndex
+from pipeline.rdf_terms import XSD, Terms
 from pipeline.types import LiteralNode, Relation, Triple
 from tests.kg.support import Facts
 
@@ -32,7 +32,7 @@ FACTS = [
 
 
 def index(facts: list[Triple], *, keep_literals: bool = True) -> TripleIndex:
-    return TripleIndex(facts, terms=Terms(), shown=RelationFilter(), keep_literals=keep_literals)
+    return TripleIndex(facts, terms=Terms(), relation_filter=RelationFilter(), keep_literals=keep_literals)
 
 
 def test_relations_are_distinct_filtered_and_in_both_directions():
@@ -42,7 +42,7 @@ def test_relations_are_distinct_filtered_and_in_both_directions():
     assert graph.relations("nobody") == []
 
 
-def test_neighbours_are_cut_truthfully():
+def test_truncation_of_neighbours_is_reported():
     graph = index(FACTS)
     assert graph.neighbours(("m.film", Relation("film.film.runtime", "out")), 5) == Neighbours(
         (LiteralNode("167", XSD + "double"),)
@@ -58,7 +58,7 @@ def test_literals_can_be_left_out_of_the_nodes():
     assert graph.neighbours(("m.film", Relation("film.film.runtime", "out")), 5) == Neighbours(())
 
 
-def test_names():
+def test_labels_prefer_english_names():
     graph = index(FACTS)
     assert [graph.label(id) for id in ("m.film", "m.actor", "m.cvt", "Solaris")] == [
         "Solaris",
@@ -92,7 +92,7 @@ TRIPLES = st.lists(st.builds(Triple, IDS, RELATIONS, IDS | LITERALS), max_size=2
 
 @settings(deadline=None)
 @given(TRIPLES, st.integers(1, 4), st.booleans())
-async def test_same_answers_as_the_embedded_store(facts, limit, keep_literals):
+async def test_results_equal_those_of_the_embedded_store(facts, limit, keep_literals):
     graph = index(facts, keep_literals=keep_literals)
     ids = sorted({node for fact in facts for node in (fact.head, fact.tail) if isinstance(node, str)} | {"A", "m.9"})
     async with EmbeddedGraph(dataset=Facts(facts), keep_literals=keep_literals) as store:

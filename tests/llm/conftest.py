@@ -1,4 +1,4 @@
-"""A test double of an OpenAI-compatible server, for the failures that a real one cannot be told to have."""
+"""A fake OpenAI-compatible server with scripted failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FakeOpenAIServer:
         self.cards: list[dict[str, Any]] = [{"id": "llama", "object": "model", "owned_by": "vllm"}]
         self.models_status = 200
         self.vocabulary: dict[str, int] = {}
-        """Special tokens that `/tokenize` knows; other texts are one token per character."""
+        """Single tokens of `/tokenize`. Other texts have one token per character."""
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.tokenised: list[str] = []
@@ -32,7 +32,7 @@ class FakeOpenAIServer:
         self.port = 0
 
     async def asked(self, times: int) -> None:
-        """Wait until so many chat completions were asked for."""
+        """Wait for this number of chat completion requests."""
         await until(lambda: len(self.bodies) >= times)
 
     @property
@@ -40,7 +40,7 @@ class FakeOpenAIServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     async def start(self) -> None:
-        """Listen, on the same port as before when it was stopped."""
+        """Start to listen. After a stop, use the same port."""
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._chat)
@@ -102,7 +102,7 @@ class FakeOpenAIServer:
 
     @staticmethod
     def fail(status: int, message: str = "out of sorts", **headers: str) -> Behaviour:
-        """Answer with an error in OpenAI's form; underscores in header names stand for hyphens."""
+        """Answer with an error in OpenAI's form; underscores in header names become hyphens."""
 
         async def behave(request: web.Request, body: dict[str, Any]) -> web.Response:
             payload = {"error": {"message": message, "type": "error", "code": status}}
@@ -139,7 +139,7 @@ def _json(payload: object, status: int = 200, headers: dict[str, str] | None = N
 
 @pytest.fixture
 async def servers() -> AsyncIterator[list[FakeOpenAIServer]]:
-    """Three servers of one model, up and well."""
+    """Three healthy servers of one model."""
     started = [FakeOpenAIServer() for _ in range(3)]
     for server in started:
         await server.start()

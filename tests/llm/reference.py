@@ -1,4 +1,4 @@
-"""What `transformers` makes of a checkpoint: the measure for everything else that answers from it."""
+"""Reference outputs of a checkpoint, computed with `transformers`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = Sampling(max_tokens=12)
 def call(
     messages: Sequence[Message], sampling: Sampling = SHORT, *, seed: int = 7, choices: Sequence[str] = ()
 ) -> Call:
-    """A call with these messages."""
+    """Return a call with these messages."""
     return Call(Ask("?"), tuple(messages), sampling, key="k", seed=seed, choices=tuple(choices))
 
 
@@ -33,12 +33,12 @@ class Reference:
 
     @classmethod
     def of(cls, folder: Path) -> Reference:
-        """As it lies in a folder."""
+        """Load it from a folder."""
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         return cls(model.eval(), AutoTokenizer.from_pretrained(folder))
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt."""
+        """Return the prompt's ids."""
         chat = [message._asdict() for message in messages]
         answered = messages[-1].role != "assistant"
         text = self.tokenizer.apply_chat_template(
@@ -47,16 +47,16 @@ class Reference:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def next_logprobs(self, messages: Sequence[Message]) -> torch.Tensor:
-        """Of each token as the next one."""
+        """Return the log-probability of each token as the next one."""
         return self.logprobs_after(self.ids(messages))
 
     def logprobs_after(self, ids: Sequence[int]) -> torch.Tensor:
-        """Of each token after some."""
+        """Return the log-probability of each token after the given ones."""
         with torch.no_grad():
             return self.model(torch.tensor([list(ids)])).logits[0, -1].log_softmax(-1)
 
     def greedy(self, messages: Sequence[Message], count: int) -> list[int]:
-        """The most probable tokens, one after the other."""
+        """Return the most probable continuation."""
         ids = self.ids(messages)
         written: list[int] = []
         for _ in range(count):
@@ -64,6 +64,6 @@ class Reference:
         return written
 
     def probabilities(self, messages: Sequence[Message], choices: Sequence[str]) -> dict[str, float]:
-        """Of some tokens as the next one, summing to 1."""
+        """Return the probabilities of some tokens as the next one; they sum to 1."""
         ids = [self.tokenizer.convert_tokens_to_ids(choice) for choice in choices]
         return dict(zip(choices, self.next_logprobs(messages)[ids].softmax(-1).tolist(), strict=True))

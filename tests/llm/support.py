@@ -12,7 +12,7 @@ TEMPLATE = Template(system="Answer briefly.", user="{{question}}")
 
 @dataclass(frozen=True)
 class Ask(Prompt[str]):
-    """A question, and any reply to it as it is. No simulated model can answer it."""
+    """A question whose reply is used unchanged. No simulator is registered for it."""
 
     role = "test.ask"
     question: str
@@ -30,7 +30,7 @@ class Ask(Prompt[str]):
     def fallback(self, text: str) -> str:
         return ""
 
-    def write_as_oracle(self, truth: Any, slip: Any) -> str:
+    def write_as_oracle(self, gold_context: Any, error_rng: Any) -> str:
         raise AssertionError("no oracle is asked")
 
     def write_by_similarity(self, encoder: Any) -> str:

@@ -1,4 +1,4 @@
-"""A Llama in this process, held against `transformers`. Against vLLM: `tests/integration/test_embedded.py`."""
+"""A Llama in this process gives the results of `transformers`. Against vLLM: `tests/integration/test_embedded.py`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pipeline.errors import ContextOverflow, ServiceError, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.prompt import Message, Sampling
 from pipeline.methods.arg.tokens import CLASSES, OPEN
-from tests.jobs.conftest import evaluate, kgqa
-from tests.jobs.support import Kgqa
+from tests.cli.conftest import evaluate, kgqa
+from tests.cli.support import Kgqa
 from tests.llm.reference import BEGUN, CHAT, Reference, call
 
 __all__ = ["evaluate", "kgqa"]
@@ -38,7 +38,7 @@ def reference(llama: Path) -> Reference:
 
 @pytest.fixture
 def copied(llama: Path, tmp_path: Path) -> Path:
-    """A copy of the Llama's folder, to be changed."""
+    """Copy the Llama's folder, to change it."""
     return Path(shutil.copytree(llama, tmp_path / "copy"))
 
 
@@ -47,20 +47,20 @@ def embedded(folder: Path) -> EmbeddedModel:
 
 
 def change(folder: Path, name: str, **settings: object) -> None:
-    """Change settings in a file of JSON; None takes one away."""
+    """Change keys of a JSON file; None removes a key."""
     file = folder / name
     changed = json.loads(file.read_text()) | settings
     file.write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
 
 
 def asked(count: int) -> list[tuple[Message, ...]]:
-    """Prompts of very different lengths."""
+    """Return prompts of very different lengths."""
     return [(Message("user", " ".join(f"word {n}" for n in range(7 * number % 60 + 1))),) for number in range(count)]
 
 
 class TestAnswers:
     @pytest.mark.parametrize("messages", [CHAT, BEGUN], ids=["answers", "continues"])
-    async def test_choices_are_exact_softmaxes_over_their_class(
+    async def test_choices_are_the_exact_softmax_of_their_log_probabilities(
         self, llama: Path, reference: Reference, messages: Sequence[Message]
     ) -> None:
         async with embedded(llama) as model:
@@ -91,7 +91,7 @@ class TestAnswers:
             assert best.indices[0] == expected[place]
             assert list(position.values()) == pytest.approx(best.values[: len(position)].tolist(), abs=1e-3)
 
-    async def test_every_prompt_of_a_batch_gets_what_it_gets_alone(self, llama: Path) -> None:
+    async def test_results_do_not_depend_on_the_batch(self, llama: Path) -> None:
         calls = [
             call(messages, sampling, seed=number)
             for number, messages in enumerate(asked(24))
@@ -114,7 +114,7 @@ class TestAnswers:
                 assert dict(ours) == pytest.approx(dict(theirs), abs=1e-4)
         assert len({one.text for one in together}) > len(calls) / 2
 
-    async def test_a_prompt_far_longer_than_the_others(self, llama: Path, reference: Reference) -> None:
+    async def test_a_much_longer_prompt_does_not_change_the_others(self, llama: Path, reference: Reference) -> None:
         long = (Message("user", " ".join(f"word {n}" for n in range(1200))),)
         async with embedded(llama) as model:
             weighed, _ = await asyncio.gather(
@@ -127,7 +127,7 @@ class TestAnswers:
 
 class TestEnds:
     @pytest.mark.parametrize("place", [(6, 10), (3, 4), (0, 3), (11, 12), (9, 30)])
-    async def test_a_stop_string_is_left_out_with_all_that_follows(self, llama: Path, place: tuple[int, int]) -> None:
+    async def test_a_reply_ends_before_a_stop_string(self, llama: Path, place: tuple[int, int]) -> None:
         async with embedded(llama) as model:
             whole = await model.complete(call(CHAT, LONG))
             stop = whole.text[slice(*place)]
@@ -148,7 +148,7 @@ class TestEnds:
         assert onward.text == 3 * OPEN
 
     @pytest.mark.parametrize("token", ["<|eot_id|>", "<|end_of_text|>"], ids=["tokenizer", "settings"])
-    async def test_the_end_of_a_turn_is_counted_and_not_shown(self, copied: Path, token: str) -> None:
+    async def test_the_end_of_turn_token_is_counted_but_not_shown(self, copied: Path, token: str) -> None:
         change(copied, "generation_config.json", eos_token_id=[1])
         force(copied, token)
         async with embedded(copied) as model:
@@ -156,13 +156,13 @@ class TestEnds:
         assert (ended.text, ended.finish_reason, ended.completion_tokens) == ("", "stop", 1)
         assert next(iter((ended.logprobs or ())[0])) == token
 
-    async def test_a_special_token_is_counted_and_not_shown(self, copied: Path) -> None:
+    async def test_a_special_token_is_counted_but_not_shown(self, copied: Path) -> None:
         force(copied, "<|start_header_id|>")
         async with embedded(copied) as model:
             done = await model.complete(call(CHAT, Sampling(max_tokens=5, stop=("<|start_header_id|>",))))
         assert (done.text, done.finish_reason, done.completion_tokens) == ("", "length", 5)
 
-    async def test_a_full_context(self, llama: Path, copied: Path) -> None:
+    async def test_a_prompt_that_fills_the_context_is_an_overflow(self, llama: Path, copied: Path) -> None:
         change(copied, "config.json", max_position_embeddings=40)
         async with embedded(copied) as model:
             assert model.context_length == 40
@@ -170,16 +170,18 @@ class TestEnds:
             assert done.finish_reason == "length"
             assert done.prompt_tokens + done.completion_tokens == 40
             for ask in (model.complete, model.choose):
-                with pytest.raises(ContextOverflow, match="the prompt has 49 tokens, and the Llama's context is of 40"):
+                with pytest.raises(
+                    ContextOverflow, match="the prompt has 49 tokens, but the model's context has only 40"
+                ):
                     await ask(call([*CHAT, Message("user", "who " * 12)], choices=CLASSES["utility"]))
 
 
 def force(folder: Path, token: str) -> None:
-    """Change the weights so that this token is by far the most probable one, everywhere."""
+    """Change the weights so that this token always has by far the highest probability."""
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     id = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(token)
     with torch.no_grad():
-        for layer in model.model.layers:  # none adds anything to what goes through it
+        for layer in model.model.layers:  # makes each layer the identity
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
         model.model.embed_tokens.weight.abs_()
@@ -188,13 +190,13 @@ def force(folder: Path, token: str) -> None:
 
 
 class TestDraws:
-    async def test_a_seed_decides_what_is_drawn(self, llama: Path) -> None:
+    async def test_the_seed_determines_the_sample(self, llama: Path) -> None:
         drawn = Sampling(max_tokens=12, temperature=1.0)
         async with embedded(llama) as model:
             once, again, other = [(await model.complete(call(CHAT, drawn, seed=seed))).text for seed in (1, 1, 2)]
         assert once == again != other
 
-    async def test_tokens_are_drawn_by_their_probability_at_the_temperature(
+    async def test_tokens_are_sampled_by_their_probability_at_the_temperature(
         self, llama: Path, reference: Reference
     ) -> None:
         probabilities = (reference.next_logprobs(CHAT) / 0.25).softmax(-1)
@@ -207,7 +209,7 @@ class TestDraws:
             share = counts[reference.tokenizer.decode([id])] / 600
             assert share == pytest.approx(probability, abs=4 * math.sqrt(probability / 600))
 
-    async def test_each_token_is_drawn_after_those_that_were_drawn(self, llama: Path, reference: Reference) -> None:
+    async def test_each_token_is_sampled_given_the_sampled_ones_before(self, llama: Path, reference: Reference) -> None:
         sampling = Sampling(max_tokens=8, temperature=1.0, logprobs=4)
         ids = reference.ids(CHAT)
         async with embedded(llama) as model:
@@ -232,7 +234,7 @@ class TestDraws:
 
 
 def saved(tmp_path: Path, llama: Path, *, dtype: torch.dtype = torch.float32, **settings: object) -> Path:
-    """A Llama of another shape with the same tokenizer."""
+    """Create a Llama of another architecture variant with the same tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(llama)
     shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = LlamaConfig(vocab_size=len(tokenizer) + 7, initializer_range=0.2, eos_token_id=2, **(shape | settings))
@@ -264,7 +266,9 @@ class TestCheckpoints:
         ],
         ids=lambda settings: ",".join(f"{key}={value}" for key, value in settings.items()) or "shards",
     )
-    async def test_every_shape_of_a_llama(self, tmp_path: Path, llama: Path, settings: dict[str, object]) -> None:
+    async def test_every_variant_of_the_llama_architecture_is_supported(
+        self, tmp_path: Path, llama: Path, settings: dict[str, object]
+    ) -> None:
         folder = saved(tmp_path, llama, **settings)
         expected = Reference.of(folder)
         messages = asked(6)[5]
@@ -276,7 +280,7 @@ class TestCheckpoints:
         own = [float(expected.logprobs_after([*ids, *written[:place]]).max()) for place in range(8)]
         assert [next(iter(position.values())) for position in greedy.logprobs or ()] == pytest.approx(own, abs=1e-3)
 
-    async def test_settings_as_older_versions_of_transformers_wrote_them(self, tmp_path: Path, llama: Path) -> None:
+    async def test_configurations_of_older_versions_of_transformers_are_read(self, tmp_path: Path, llama: Path) -> None:
         theta = {"rope_type": "default", "rope_theta": 500.0}
         folder = saved(tmp_path, llama, rope_parameters=theta, num_key_value_heads=4)
         async with embedded(folder) as model:
@@ -286,7 +290,9 @@ class TestCheckpoints:
             then = await model.choose(call(CHAT, choices=CLASSES["utility"]))
         assert now == then
 
-    async def test_the_identity_is_what_the_folder_holds_and_not_where(self, llama: Path, copied: Path) -> None:
+    async def test_the_identity_depends_on_the_contents_of_the_folder_not_on_its_path(
+        self, llama: Path, copied: Path
+    ) -> None:
         async with embedded(llama) as model, embedded(copied) as same:
             assert model.identity == same.identity == model.identity_of("arg.relations")
             assert str(llama) not in model.identity
@@ -299,7 +305,7 @@ class TestCheckpoints:
             async with embedded(other) as changed:
                 assert changed.identity != model.identity
 
-    def test_nothing_of_torch_is_needed(self, llama: Path) -> None:
+    def test_torch_is_not_imported(self, llama: Path) -> None:
         program = """
 import asyncio, sys
 sys.modules |= dict.fromkeys(("torch", "transformers", "safetensors"))  # as if they were not installed
@@ -316,7 +322,7 @@ asyncio.run(main())
         done = subprocess.run([sys.executable, "-c", program, llama], capture_output=True, text=True, check=False)
         assert done.stdout == "3\n", done.stderr
 
-    def test_pickles(self, llama: Path) -> None:
+    def test_an_unopened_model_can_be_pickled(self, llama: Path) -> None:
         assert pickle.loads(pickle.dumps(embedded(llama))) == embedded(llama)
 
 
@@ -362,18 +368,18 @@ class TestTemplates:
                     continue_final_message=begun,
                     return_dict=False,
                 )
-                assert model._chat.prompt(messages) == ids
+                assert model._chat.prompt_ids(messages) == ids
 
-    async def test_a_template_may_refuse(self, copied: Path) -> None:
+    async def test_a_template_can_refuse_a_prompt(self, copied: Path) -> None:
         (copied / "chat_template.jinja").write_text("{{ raise_exception('no ' + messages[0].role + ' here') }}")
         async with embedded(copied) as model:
             with pytest.raises(ServiceError, match="the chat template refuses the prompt: no system here"):
                 await model.complete(call(CHAT))
 
-    async def test_a_template_that_drops_the_beginning_of_the_reply(self, copied: Path) -> None:
+    async def test_a_template_that_drops_the_beginning_of_the_reply_is_an_error(self, copied: Path) -> None:
         (copied / "chat_template.jinja").write_text("{{ messages[0].content }}")
         async with embedded(copied) as model:
-            with pytest.raises(ServiceError, match="the chat template leaves out the beginning of the reply"):
+            with pytest.raises(ServiceError, match="the chat template omits the beginning of the reply"):
                 await model.complete(call(BEGUN))
 
 
@@ -393,25 +399,28 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("mistake", "sentence"),
         [
-            (without("config.json"), "holds no checkpoint of Hugging Face's form: there is no config.json in it"),
-            (without("model.safetensors"), "holds no weights as safetensors: save the model with save_pretrained"),
-            (without("tokenizer.json"), "has no tokenizer.json: save its tokenizer with transformers, as a fast one"),
-            (without("tokenizer_config.json"), "there is no tokenizer_config.json in it"),
-            (without("chat_template.jinja"), "has no chat template: neither chat_template.jinja nor one in "),
-            (cut("model.safetensors"), "model.safetensors is no whole safetensors file"),
+            (without("config.json"), "is not a Hugging Face checkpoint: it contains no config.json"),
+            (without("model.safetensors"), "contains no safetensors files; save the model with save_pretrained"),
+            (
+                without("tokenizer.json"),
+                "has no tokenizer.json; save its tokenizer with transformers as a fast tokenizer",
+            ),
+            (without("tokenizer_config.json"), "it contains no tokenizer_config.json"),
+            (without("chat_template.jinja"), "has no chat template, neither in chat_template.jinja nor in "),
+            (cut("model.safetensors"), "model.safetensors is not a complete safetensors file"),
             (cut("config.json"), "config.json is not JSON"),
             (cut("tokenizer.json"), "tokenizer.json cannot be read"),
-            (with_("config.json", model_type="qwen2"), "of type qwen2, and llm=embedded runs Llamas alone: serve it "),
-            (with_("config.json", attention_bias=True), "has attention_bias=True, which llm=embedded does not know"),
+            (with_("config.json", model_type="qwen2"), "of type qwen2, but llm=embedded runs only Llamas; serve it "),
+            (with_("config.json", attention_bias=True), "has attention_bias=True, which llm=embedded does not support"),
             (with_("config.json", hidden_act="gelu"), "has hidden_act=gelu"),
             (with_("config.json", quantization_config={"quant_method": "awq"}), "has quantization_config="),
             (with_("config.json", rope_scaling={"type": "linear"}, rope_parameters=None), r"positions \(linear\)"),
             (with_("config.json", rope_parameters={"rope_type": "llama3"}), r"scales its positions \(llama3\)"),
-            (with_("config.json", num_hidden_layers=3), "is no whole Llama: it lacks 'model.layers.2"),
-            (with_("config.json", rms_norm_eps=None), "is no whole Llama: it lacks 'rms_norm_eps'"),
+            (with_("config.json", num_hidden_layers=3), "is not a complete Llama checkpoint: 'model.layers.2"),
+            (with_("config.json", rms_norm_eps=None), "is not a complete Llama checkpoint: 'rms_norm_eps' is missing"),
         ],
     )
-    async def test_a_checkpoint_that_cannot_be_run(
+    async def test_an_unsupported_checkpoint_is_a_user_error(
         self, copied: Path, mistake: Callable[[Path], None], sentence: str
     ) -> None:
         mistake(copied)
@@ -419,27 +428,27 @@ class TestMistakes:
             await embedded(copied).__aenter__()
         assert str(copied) in str(raised.value)
 
-    async def test_a_template_that_is_none(self, copied: Path) -> None:
+    async def test_an_invalid_template_is_a_user_error(self, copied: Path) -> None:
         (copied / "chat_template.jinja").write_text("{% if %}")
         with pytest.raises(UserError, match=r"the chat template of .* cannot be read"):
             await embedded(copied).__aenter__()
 
-    async def test_weights_of_eight_bits(self, copied: Path) -> None:
+    async def test_eight_bit_weights_are_a_user_error(self, copied: Path) -> None:
         file = copied / "model.safetensors"
         file.write_bytes(file.read_bytes().replace(b'"F32"', b'"I8" '))
-        with pytest.raises(UserError, match="has weights in a format that is not read, 'I8'; known: F32, F16, BF16"):
+        with pytest.raises(UserError, match="has weights in the unsupported format 'I8'; supported: F32, F16, BF16"):
             await embedded(copied).__aenter__()
 
-    async def test_no_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match=r"llm.model=.*nowhere is no folder on this machine"):
+    async def test_a_missing_folder_is_a_user_error(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"llm.model=.*nowhere is not a folder on this machine"):
             await embedded(tmp_path / "nowhere").__aenter__()
-        with pytest.raises(UserError, match="holds no checkpoint"):
+        with pytest.raises(UserError, match="is not a checkpoint"):
             await embedded(tmp_path).__aenter__()
 
-    async def test_the_llama_of_the_package(
+    async def test_the_default_is_the_bundled_model(
         self, llama: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pipeline.llm.embedded.model.RESIDENT", llama)
+        monkeypatch.setattr("pipeline.llm.embedded.model.BUNDLED_MODEL", llama)
         async with EmbeddedModel() as model:
             assert (await model.complete(call(CHAT))).prompt_tokens == len(reference.ids(CHAT))
 
@@ -450,7 +459,7 @@ class TestManyCalls:
             for messages in asked(20):
                 await model.complete(call(messages))
 
-    async def test_calls_that_are_given_up_leave_the_others_alone(self, llama: Path) -> None:
+    async def test_cancelled_calls_do_not_affect_the_others(self, llama: Path) -> None:
         prompts = asked(40)
         async with embedded(llama) as model:
             asking = [asyncio.create_task(model.complete(call(messages, LONG))) for messages in prompts]
@@ -462,18 +471,16 @@ class TestManyCalls:
         assert [isinstance(one, asyncio.CancelledError) for one in done] == [True, False] * 20
         assert done[1] == again
 
-    async def test_a_batch_that_fails_fails_each_of_its_calls_and_no_other(
-        self, llama: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_failed_batch_fails_only_its_calls(self, llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async with embedded(llama) as model:
             with monkeypatch.context() as patch:
-                patch.setattr(model._llama, "write", lambda *words, **more: 1 / 0)
+                patch.setattr(model._llama, "generate", lambda *words, **more: 1 / 0)
                 asking = (model.complete(call(messages)) for messages in asked(5))
                 failed = await asyncio.gather(*asking, return_exceptions=True)
             assert [type(error) for error in failed] == [ZeroDivisionError] * 5
             assert (await model.complete(call(CHAT))).completion_tokens == 12
 
-    async def test_closing_waits_for_nothing_but_the_batches_in_hand(self, llama: Path) -> None:
+    async def test_closing_waits_only_for_running_batches(self, llama: Path) -> None:
         async with embedded(llama) as model:
             asking = [asyncio.create_task(model.complete(call(messages, LONG))) for messages in asked(60)]
             await asyncio.sleep(0.01)
@@ -482,7 +489,7 @@ class TestManyCalls:
             task.cancel()
 
 
-def test_a_whole_run_of_arg_makes_every_question_a_row(llama: Path, evaluate: Kgqa, tmp_path: Path) -> None:
+def test_a_run_of_arg_answers_every_question(llama: Path, evaluate: Kgqa, tmp_path: Path) -> None:
     words = ["method=arg", "method.max_new_tokens=16", "llm=embedded", f"llm.model={llama}"]
     done = evaluate(*words)
     assert done.code == 0, done.err

@@ -1,4 +1,4 @@
-"""A served model: what is sent, what comes back, and what is done when servers misbehave."""
+"""A served model: requests, replies, and failing servers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from pipeline.errors import ContextOverflow, ServiceError, UserError
 from pipeline.llm.endpoint import EndpointModel, estimate_choices
-from pipeline.llm.oracle import Oracle
 from pipeline.llm.prompt import Call, Message, Sampling
+from pipeline.simulation.oracle import Oracle
 from tests.llm.support import Ask
 
 GREEDY = Sampling()
@@ -31,13 +31,13 @@ def call(question: str = "Who?", sampling: Sampling = GREEDY, *, seed: int = 7, 
 
 
 def model(*servers: Any, **options: Any) -> EndpointModel:
-    """A model for tests: rounds follow each other at once."""
+    """Return a model with short pauses between rounds."""
     quick = {"backoff_s": 0.01, "timeout_s": 60.0, "max_retries": 3, "breaker_reset_s": 60.0}
     return EndpointModel(base_urls=tuple(server.url for server in servers), **(quick | options))
 
 
 class TestConversation:
-    async def test_sends_everything_that_decides_the_answer(self, server: Any) -> None:
+    async def test_the_request_has_all_sampling_parameters(self, server: Any) -> None:
         sampling = Sampling(temperature=0.3, max_tokens=50, top_p=0.9, stop=("\n", "END"))
         async with model(server, extra_body={"top_k": 20}) as llm:
             await llm.complete(call("Who wrote it?", sampling, seed=123))
@@ -94,7 +94,7 @@ class TestConversation:
             assert (await llm.complete(call())).text == ""
 
     @pytest.mark.parametrize("body", [b"<html>busy</html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'])
-    async def test_an_answer_without_a_completion_is_a_service_error(self, server: Any, body: bytes) -> None:
+    async def test_a_reply_without_a_completion_is_a_service_error(self, server: Any, body: bytes) -> None:
         server.default = server.answer_with(body)
         async with model(server) as llm:
             with pytest.raises(ServiceError, match=r"no completion|no JSON object"):
@@ -134,22 +134,22 @@ class TestRefusals:
 
 class TestFailures:
     @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-    async def test_transient_answers_are_retried(self, server: Any, status: int) -> None:
+    async def test_transient_errors_are_retried(self, server: Any, status: int) -> None:
         server.behaviours = [server.fail(status), server.fail(status)]
         async with model(server) as llm:
             assert (await llm.complete(call())).text == "hello"
         assert len(server.bodies) == 3
 
-    async def test_lost_connections_and_silence_are_retried(self, server: Any) -> None:
+    async def test_lost_connections_and_timeouts_are_retried(self, server: Any) -> None:
         server.behaviours = [server.hang_up, server.hang]
         async with model(server, timeout_s=1.0) as llm:
             assert (await llm.complete(call())).text == "hello"
         assert len(server.bodies) == 3
 
-    async def test_retries_are_bounded_and_the_error_says_what_was_wrong(self, server: Any) -> None:
+    async def test_retries_are_limited_and_the_error_has_the_last_failure(self, server: Any) -> None:
         server.default = server.fail(500, "out of memory")
         async with model(server, max_retries=2) as llm:
-            with pytest.raises(ServiceError, match=r"in 3 rounds; at last .* answered 500: out of memory"):
+            with pytest.raises(ServiceError, match=r"rounds: 3\); last failure: .* answered 500: out of memory"):
                 await llm.complete(call())
         assert len(server.bodies) == 3
 
@@ -165,18 +165,18 @@ class TestFailures:
         when = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True) if as_date else "90"
         server.behaviours = [server.fail(429, "slow down", Retry_After=when)]
         async with model(server) as llm:
-            monkeypatch.setattr("pipeline.llm.http_pool.asyncio.sleep", note)
+            monkeypatch.setattr("pipeline.net.pool.asyncio.sleep", note)
             await llm.complete(call())
         assert max(pauses) == pytest.approx(90, abs=5)
 
-    async def test_fails_over_at_once_without_losing_a_call(self, servers: list[Any]) -> None:
+    async def test_failover_is_immediate_and_loses_no_call(self, servers: list[Any]) -> None:
         broken, *_ = servers
         broken.default = broken.hang_up
         async with model(*servers, backoff_s=60.0) as llm:
             completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(60)))
         assert [completion.text for completion in completions] == ["hello"] * 60
 
-    async def test_an_open_circuit_spares_the_sick_server(self, servers: list[Any]) -> None:
+    async def test_an_unhealthy_server_gets_no_requests(self, servers: list[Any]) -> None:
         broken, *_ = servers
         broken.default = broken.fail(500)
         async with model(*servers, breaker_failures=3) as llm:
@@ -184,7 +184,7 @@ class TestFailures:
                 await llm.complete(call(str(number)))
         assert len(broken.bodies) == 3
 
-    async def test_a_recovered_server_is_probed_once_and_then_used_again(self, servers: list[Any]) -> None:
+    async def test_an_unhealthy_server_gets_one_trial_request_and_is_then_used_again(self, servers: list[Any]) -> None:
         broken, other, _ = servers
         broken.default = broken.fail(500)
         async with model(broken, other, breaker_failures=2, breaker_reset_s=0.2) as llm:
@@ -213,7 +213,7 @@ class TestFailures:
             await server.start()
             assert {completion.text for completion in await asyncio.gather(*calls)} == {"hello"}
 
-    async def test_a_cancelled_call_gives_its_place_back(self, servers: list[Any]) -> None:
+    async def test_a_cancelled_call_is_no_longer_outstanding(self, servers: list[Any]) -> None:
         first, second, _ = servers
         first.default = first.hang
         second.default = second.hang
@@ -223,7 +223,7 @@ class TestFailures:
             for task in calls:
                 task.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
-            assert [server.in_flight for server in llm._pool._servers] == [0, 0]
+            assert [server.outstanding for server in llm._client.servers] == [0, 0]
 
 
 class TestBalancing:
@@ -250,7 +250,7 @@ class TestBalancing:
             await asyncio.gather(*(worker(llm, name) for name in range(12)))
         assert len(slow.bodies) < min(len(server.bodies) for server in quick)
 
-    async def test_equal_beginnings_go_to_the_same_server_while_it_is_not_busier(self, servers: list[Any]) -> None:
+    async def test_equal_prefixes_go_to_the_same_server_unless_it_is_busier(self, servers: list[Any]) -> None:
         async with model(*servers) as llm:
             for name in "abcdefgh":
                 start = name * 1024
@@ -266,7 +266,7 @@ class TestBalancing:
         server.default = server.hold(released)
         async with model(server) as llm:
             calls = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(200)]
-            await server.asked(200)  # aiohttp of its own accord would stop at 100 connections
+            await server.asked(200)  # aiohttp's default limit is 100 connections
             released.set()
             await asyncio.gather(*calls)
             for _ in range(20):
@@ -280,14 +280,14 @@ class TestOpening:
             assert llm.identity == "llama"
             assert llm.label is None
 
-    async def test_identity_names_checkpoint_base_and_additions_but_no_address(self, server: Any) -> None:
+    async def test_the_identity_has_checkpoint_base_model_and_extra_fields_but_no_url(self, server: Any) -> None:
         server.cards = [{"id": "srp", "root": "adapters/srp-7", "parent": "llama-3"}]
         async with model(server, extra_body={"top_k": 5}) as llm:
             assert llm.identity == 'srp of adapters/srp-7 of llama-3 {"top_k":5}'
 
-    async def test_several_models_need_a_choice(self, server: Any) -> None:
+    async def test_one_of_several_models_must_be_chosen(self, server: Any) -> None:
         server.cards = [{"id": "llama"}, {"id": "qwen"}]
-        with pytest.raises(UserError, match=r"serves 2 models \(llama, qwen\): set llm.model"):
+        with pytest.raises(UserError, match=r"serves 2 models \(llama, qwen\); set llm.model"):
             await model(server).__aenter__()
         async with model(server, model="qwen") as llm:
             await llm.complete(call())
@@ -297,9 +297,9 @@ class TestOpening:
         with pytest.raises(UserError, match=r"serves llama, not llm.model=lama. Did you mean 'llama'\?"):
             await model(server, model="lama").__aenter__()
 
-    async def test_an_unreachable_server_is_a_users_error_that_names_it(self, server: Any) -> None:
+    async def test_an_unreachable_server_is_a_user_error_with_its_url(self, server: Any) -> None:
         await server.stop()
-        with pytest.raises(UserError, match=f"no model server is up: {server.url}/ failed.*set llm.base_urls"):
+        with pytest.raises(UserError, match=f"no model server is up: {server.url} failed.*set llm.base_urls"):
             await model(server).__aenter__()
 
     async def test_a_server_that_is_still_loading_is_not_up(self, server: Any) -> None:
@@ -314,7 +314,7 @@ class TestOpening:
                 assert (await llm.complete(call(str(number)))).text == "hello"
         assert servers[0].url in caplog.text
 
-    async def test_a_missing_prefix_is_explained(self, server: Any) -> None:
+    async def test_a_missing_url_prefix_is_explained(self, server: Any) -> None:
         url = server.url.removesuffix("/v1")
         with pytest.raises(UserError, match="must end in the API's prefix, usually /v1"):
             await EndpointModel(base_urls=(url,)).__aenter__()
@@ -325,7 +325,7 @@ class TestOpening:
             await model(*servers[:2]).__aenter__()
 
     @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http://", ""])
-    def test_an_address_that_is_none_is_refused(self, url: str) -> None:
+    def test_an_invalid_url_is_refused(self, url: str) -> None:
         with pytest.raises(UserError, match="write it as http://HOST:PORT/v1"):
             EndpointModel(base_urls=(url,))
 
@@ -363,21 +363,21 @@ class TestSecrets:
                 while error is not None:
                     seen += [repr(error), str(error), error.args, vars(error)]
                     error = error.__cause__ or error.__context__
-            seen += [repr(llm), llm.identity, vars(llm), repr(llm._pool), caplog.text]
+            seen += [repr(llm), llm.identity, vars(llm), repr(llm._client), caplog.text]
         assert any(headers.get("Authorization") == f"Bearer {self.KEY}" for headers in server.headers)
         assert self.KEY not in repr(seen)
 
-    async def test_a_refused_key_is_a_users_error_that_names_the_variable(
+    async def test_a_refused_key_is_a_user_error_with_the_variables_name(
         self, server: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("MY_KEY", self.KEY)
         server.models_status = 401
-        with pytest.raises(UserError, match="a valid key into the variable MY_KEY") as caught:
+        with pytest.raises(UserError, match="put a valid key into the variable MY_KEY") as caught:
             await model(server, api_key_env="MY_KEY").__aenter__()
         assert self.KEY not in str(caught.value)
 
-    def test_credentials_in_an_address_are_refused_unseen(self) -> None:
-        with pytest.raises(UserError, match=r"take the credentials out of the address of example.org") as caught:
+    def test_credentials_in_a_url_are_refused_without_showing_them(self) -> None:
+        with pytest.raises(UserError, match=r"remove the credentials from the URL of example.org") as caught:
             EndpointModel(base_urls=("http://me:hunter2@example.org/v1",))
         assert "hunter2" not in repr(caught.value)
 
@@ -406,11 +406,11 @@ class TestChoosing:
         expected = {choice: math.exp(-3 - rank) / total for choice, rank in zip(RELEVANCE, (0, 2, 1), strict=True)}
         assert completion.probabilities == pytest.approx(expected)
         assert completion.text == "[Fully Relevant]"
-        assert sorted(server.tokenised) == sorted(RELEVANCE)  # once each, however many calls
+        assert sorted(server.tokenised) == sorted(RELEVANCE)  # each choice once, for any number of calls
 
     async def test_a_choice_of_several_tokens_is_refused(self, server: Any) -> None:
         async with model(server) as llm:
-            with pytest.raises(UserError, match="'maybe' is 5 tokens for llama, and only single tokens"):
+            with pytest.raises(UserError, match="'maybe' is 5 tokens for llama, but choices must be single tokens"):
                 await llm.choose(call(choices=("maybe", "a")))
 
     async def test_a_server_that_ignores_listed_tokens_is_named(self, server: Any) -> None:
@@ -419,7 +419,7 @@ class TestChoosing:
             with pytest.raises(UserError, match=r"did not report .*llm.approximate_choices=true"):
                 await llm.choose(call(choices=("a", "b")))
 
-    async def test_estimates_come_from_the_reported_tokens_and_say_so(self, server: Any) -> None:
+    async def test_estimates_come_from_the_reported_tokens_and_are_labelled(self, server: Any) -> None:
         server.default = server.say("Yes", logprobs=listed(**{"Yes": math.log(0.6), " yes": -9.0, "No": math.log(0.2)}))
         async with model(server, approximate_choices=True) as llm:
             assert llm.label == "approximate choices"
@@ -450,9 +450,9 @@ class TestChoosing:
 @pytest.mark.parametrize(("name", "model_class"), [("endpoint", EndpointModel), ("oracle", Oracle)])
 def test_every_key_of_the_configuration_is_the_default_and_explained(name: str, model_class: Any) -> None:
     text = (Path(__file__).parents[2] / "conf" / "llm" / f"{name}.yaml").read_text()
-    keys = yaml.safe_load(text)
+    keys = yaml.safe_load(text.replace("${oc.select:simulators,[]}", "[]"))
     assert keys.pop("_target_") == f"{model_class.__module__}.{model_class.__name__}"
-    assert (keys.pop("roles"), keys.pop("prompts")) == (None, "full"), "the runner's own keys"
+    assert (keys.pop("roles"), keys.pop("prompt_style")) == (None, "full"), "the runner's own keys"
     assert keys.keys() == {field.name for field in dataclasses.fields(model_class)}
     required = {key: keys[key] for key in ("base_urls",) if key in keys}
     assert model_class(**keys) == model_class(**required)

@@ -1,4 +1,4 @@
-"""A small invented GRBench domain in the official format: books, authors, publishers, series, and their questions."""
+"""A small synthetic GRBench domain in the official format: books, authors, publishers, series, and questions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PUBLISHERS = ("Lanternhouse", "Mossgate & Sons", "Port Hallow Press")
 
 
 def write_grbench(folder: Path, *, books: int = 120, seed: int = 5) -> int:
-    """Write `goodreads/graph.json` and `goodreads/data.json` under a folder; returns the number of questions."""
+    """Write `goodreads/graph.json` and `goodreads/data.json` under a folder. Return the number of questions."""
     graph = _graph(books, Random(seed))
     questions = list(_questions(graph, Random(seed + 1)))
     target = folder / "goodreads"

@@ -1,4 +1,4 @@
-"""Texts that no model should write and some model will, and what every parser must do with them (methods.md §2.4)."""
+"""Hostile model text, and the check that a parser handles it (specification §2.4)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pytest
 from hypothesis import strategies as st
 
 from pipeline.errors import ParseError
-from pipeline.llm.oracle import Truth, damage
 from pipeline.llm.prompt import Prompt
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.oracle import damage
+from pipeline.simulation.registry import write_as_oracle
 
 COMMON = (
     *"{}[]()\"'`\\,:-\n",
@@ -23,28 +25,28 @@ COMMON = (
     *("Amélie", "AMÉLIE", "O’Hara", "Jeunet", "film.directed_by", "{{question}}", "电影", "فيلم"),
     *("__import__('os').system('x')", "lambda: 0", "{'a': exit()}", " " * 30, "{" * 30, "[" * 30),
 )
-"""Pieces of text that are as bad for one format as for another."""
+"""Pieces of text that are hostile to any format."""
 
 
 def texts(pieces: Iterable[str]) -> st.SearchStrategy[str]:
-    """Any text at all, and heaps of the pieces with a little of any text between them."""
+    """Generate arbitrary text, and sequences of the pieces mixed with arbitrary text."""
     piece = st.sampled_from(list(pieces)) | st.text(max_size=5)
     return st.text() | st.lists(piece, max_size=40).map("".join)
 
 
 @st.composite
-def damaged_replies(draw: st.DrawFn, prompt: Prompt[Any], known: Truth, pieces: Sequence[str]) -> tuple[str, str]:
-    """What the oracle writes, damaged; and the same with a piece put into it."""
+def damaged_replies(draw: st.DrawFn, prompt: Prompt[Any], known: GoldContext, pieces: Sequence[str]) -> tuple[str, str]:
+    """Generate a damaged reply of the oracle, and the same reply with a piece inserted."""
     rng = Random(draw(st.integers(0, 2**32)))
-    text = damage(prompt.write_as_oracle(known, rng if draw(st.booleans()) else None), rng)
+    text = damage(write_as_oracle(prompt, known, rng if draw(st.booleans()) else None), rng)
     at = draw(st.integers(0, len(text)))
     return text, text[:at] + draw(st.sampled_from(pieces)) + text[at:]
 
 
 def read(prompt: Prompt[Any], text: str) -> bool:
-    """Parse as the model port does; whether that gave a value.
+    """Parse as the engine does, and return whether that gave a value.
 
-    Anything but a one-line complaint is a failure, and so is it to evaluate anything.
+    Fails if parsing raises anything but a one-line ParseError, or evaluates text.
     """
     complaint = None
     with nothing_evaluated():
@@ -59,10 +61,10 @@ def read(prompt: Prompt[Any], text: str) -> bool:
 
 @contextmanager
 def nothing_evaluated() -> Iterator[None]:
-    """Make it a failure to evaluate text."""
+    """Fail the test if any text is evaluated."""
     with pytest.MonkeyPatch.context() as patched:
-        for place, name in ((builtins, "eval"), (builtins, "exec"), (ast, "literal_eval")):
-            patched.setattr(place, name, _refuse)
+        for module, name in ((builtins, "eval"), (builtins, "exec"), (ast, "literal_eval")):
+            patched.setattr(module, name, _refuse)
         yield
 
 

@@ -1,4 +1,4 @@
-"""Test doubles for methods: a graph in two dictionaries, and a model that follows a script or plays the oracle."""
+"""Test doubles for methods: a graph in memory, a scripted model, and the tools that connect them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from random import Random
 from typing import Any, TypeVar
 
 from pipeline.errors import BudgetExhausted, ParseError
-from pipeline.kg.port import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
-from pipeline.llm.oracle import Truth
+from pipeline.kg.interface import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
 from pipeline.llm.prompt import Completion, Prompt, Sampling
-from pipeline.llm.simulated import token_logprobs
-from pipeline.methods.instance import Instance
-from pipeline.methods.port import Tools, Verdict
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.interface import GoldFeedback, Tools
+from pipeline.retrieval.interface import Reference
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.retrieval.port import Reference
 from pipeline.retrieval.relations import as_text
+from pipeline.simulation.completions import token_logprobs
+from pipeline.simulation.gold_context import GoldContext
 from pipeline.types import Answer, Direction, Entity, EntityId, Gold, GoldAnswer, LiteralNode, Node, Question, Relation
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ Fact = tuple[str, str, Node]
 
 
 class DictionaryGraph:
-    """The graph port over facts in memory. Ids that start with `m.` are unnamed unless `names` has them."""
+    """A graph of facts in memory. Ids that start with `m.` are unnamed unless `names` contains them."""
 
     fingerprint = "dictionary"
 
@@ -79,7 +79,7 @@ class DictionaryGraph:
 
 
 class ScriptedModel:
-    """The model port as a script: replies by role, in order, the last one for ever; or text written by the prompt."""
+    """A model with replies by role, in order; the last one repeats. For other roles, `write` writes the reply."""
 
     def __init__(self, replies: Mapping[str, str | Sequence[str]], write: Callable[[Prompt[Any]], str] | None) -> None:
         self.replies = {role: [reply] if isinstance(reply, str) else list(reply) for role, reply in replies.items()}
@@ -91,10 +91,11 @@ class ScriptedModel:
 
     @property
     def roles(self) -> list[str]:
-        """The role of every call made, in order, those that were asked again included."""
+        """The role of each call in order, re-asked calls included."""
         return [prompt.role for prompt in self.prompts]
 
     def last(self, role: str) -> Prompt[Any]:
+        """Return the last prompt of a role."""
         return next(prompt for prompt in reversed(self.prompts) if prompt.role == role)
 
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
@@ -127,7 +128,7 @@ class ScriptedModel:
         self.samplings.append(sampling)
         if replies := self.replies.get(prompt.role):
             return _completion(replies.pop(0) if len(replies) > 1 else replies[0], sampling)
-        assert self.write is not None, f"the script has no reply to {prompt.role}"
+        assert self.write is not None, f"the script has no reply for {prompt.role}"
         return _completion(self.write(prompt), sampling)
 
 
@@ -137,7 +138,7 @@ def _completion(text: str, sampling: Sampling) -> Completion:
 
 @dataclass
 class PlainRetrieval:
-    """The retrieval port with an exact binding: a relation is bound to itself, or to what `bound` says."""
+    """Retrieval that binds a relation to those in `bound`, or to itself."""
 
     bound: Mapping[str, list[str]] = field(default_factory=dict)
     base: Sequence[Reference] = ()
@@ -146,7 +147,7 @@ class PlainRetrieval:
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[int]:
         scores = self.encoder.similarities(query, texts)
-        return sorted(range(len(texts)), key=lambda place: (-scores[place], place))
+        return sorted(range(len(texts)), key=lambda index: (-scores[index], index))
 
     async def relations(self, query: str, k: int) -> list[str]:
         return self.bound.get(query, [query])[:k]
@@ -161,13 +162,13 @@ class PlainRetrieval:
 
 @dataclass
 class VocabularyRetrieval(PlainRetrieval):
-    """Binds a relation to the most similar ones of a vocabulary."""
+    """Retrieval that binds a relation to the most similar ones of a vocabulary."""
 
     vocabulary: Sequence[str] = ()
 
     async def relations(self, query: str, k: int) -> list[str]:
         ranking = await self.rank(as_text(query), [as_text(name) for name in self.vocabulary])
-        return [self.vocabulary[place] for place in ranking[:k]]
+        return [self.vocabulary[index] for index in ranking[:k]]
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class FixedCaps:
 
 
 class ScriptedTools:
-    """Everything a method is given, made of doubles, and what it did with it."""
+    """The tools of a method, made of doubles that record how they are used."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class ScriptedTools:
         retrieval: PlainRetrieval | None = None,
         caps: FixedCaps | None = None,
         attributes: AttributeLookups | None = None,
-        verdict: Verdict | None = None,
+        gold_feedback: GoldFeedback | None = None,
     ) -> None:
         self.graph = graph
         self.model = ScriptedModel(replies or {}, write)
@@ -202,43 +203,44 @@ class ScriptedTools:
             rng=lambda role, turn=0, /: Random(f"{role}|{turn}"),
             caps=caps or FixedCaps(),
             attributes=attributes,
-            verdict=verdict,
+            gold_feedback=gold_feedback,
         )
 
     def payloads(self, event: str) -> list[dict[str, Any]]:
+        """Return the payloads of all recorded events of a kind."""
         return [payload for name, payload in self.events if name == event]
 
 
 def question(text: str, *topics: str, dataset: str = "test", names: Mapping[str, str] | None = None) -> Question:
-    """A question about entities whose ids are their names, unless `names` says otherwise."""
+    """Return a question about entities. Their names are their ids unless `names` has others."""
     entities = tuple(Entity(id, (names or {}).get(id, id)) for id in topics)
     return Question("q", dataset, "test", text, entities)
 
 
-def truth(
+def gold_context(
     asked: Question, answers: Iterable[str], paths: Mapping[str, Sequence[str]], direction: Direction = "out"
-) -> Truth:
-    """What the oracle knows: answers by name, and per topic entity its gold paths, written `r1 -> r2`."""
+) -> GoldContext:
+    """Return a gold context with answers by name and gold paths by topic entity, written as `r1 -> r2`."""
     gold = Gold(tuple(GoldAnswer(name) for name in answers))
     relations = {
         id: tuple(tuple(Relation(name, direction) for name in path.split(" -> ")) for path in listed)
         for id, listed in paths.items()
     }
-    return Truth(asked, gold, relations)
+    return GoldContext(asked, gold, relations)
 
 
 def literal(value: str) -> LiteralNode:
     return LiteralNode(value)
 
 
-def chain(*parts: Node) -> Instance:
-    """A walk along outgoing relations: `chain("a", "r", "b", "s", "c")`."""
-    instance = Instance(str(parts[0]))
+def chain(*parts: Node) -> GroundedPath:
+    """Return a grounded path along outgoing relations: `chain("a", "r", "b", "s", "c")`."""
+    path = GroundedPath(str(parts[0]))
     for relation, node in zip(parts[1::2], parts[2::2], strict=True):
-        instance = instance.then(Relation(str(relation), "out"), node)
-    return instance
+        path = path.then(Relation(str(relation), "out"), node)
+    return path
 
 
 def texts(answer: Answer) -> list[str]:
-    """The predicted answers, best first."""
+    """Return the predicted answers, best first."""
     return [prediction.text for prediction in answer.predictions]

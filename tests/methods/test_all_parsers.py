@@ -1,8 +1,8 @@
-"""Every parser of every method, present and future, against at least 100,000 texts (methods.md §2.4).
+"""Tests the parser of every prompt class of every method with at least 100,000 texts in total (specification §2.4).
 
-The prompt classes are found by importing the whole of `pipeline.methods`, their instances by letting every method and
-preset answer a few questions with an oracle that errs. So whoever adds a method finds its parsers tested here; a prompt
-that is never asked fails `test_every_prompt_class_is_asked`.
+The prompt classes are found by importing all of `pipeline.methods`. Prompts come from every method and preset, which
+answer a few questions with an erring oracle. So the parsers of a new method are tested without a change here; a prompt
+class that is never asked fails `test_every_prompt_class_is_asked`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import pytest
 
 import pipeline.methods
 from pipeline.config import build, compose, conf_dir
-from pipeline.datasets.sample import SampleWorld
-from pipeline.engine.ledger import Budget
-from pipeline.engine.memo import Memo
-from pipeline.engine.question import Setting, run_question
+from pipeline.engine.call_cache import CallCache
+from pipeline.engine.question import ConfigurationRuntime, run_question
+from pipeline.engine.question_record import Budget
 from pipeline.errors import UserError
-from pipeline.evaluation.settings import DEFAULT
+from pipeline.evaluation.scoring import DEFAULT_SCORING
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.port import KnowledgeGraph
-from pipeline.llm.oracle import Oracle, damage
-from pipeline.llm.port import Model
+from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.interface import Model
 from pipeline.llm.prompt import Call, Completion, Prompt
-from pipeline.llm.similarity import Similarity
+from pipeline.simulation.oracle import Oracle, damage
+from pipeline.simulation.similarity import Similarity
+from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
 from tests.methods.hostile import read
@@ -42,32 +42,32 @@ from tests.support import refuse
 
 TEXTS_IN_ALL = 100_000
 INSTANCES = 12
-"""Instances of a prompt class that are tried in turn."""
+"""The number of prompts of each class that are used in turn."""
 LONG = 20_000
-"""Characters of the long texts."""
-_MARK = re.compile(r"[^\w\s]\s?")
+"""The number of characters of the long texts."""
+_PUNCTUATION = re.compile(r"[^\w\s]\s?")
 
 
 def prompt_classes() -> list[type[Prompt[Any]]]:
-    """Every prompt class of `pipeline.methods` that is asked, which is one with a role."""
+    """Return every prompt class of `pipeline.methods` that has a role."""
     for module in pkgutil.walk_packages(pipeline.methods.__path__, "pipeline.methods."):
         importlib.import_module(module.name)
 
-    def below(parent: type[Any]) -> Iterator[type[Any]]:
+    def subclasses_of(parent: type[Any]) -> Iterator[type[Any]]:
         for child in parent.__subclasses__():
             yield child
-            yield from below(child)
+            yield from subclasses_of(child)
 
-    found = {cls for cls in below(Prompt) if cls.__module__.startswith("pipeline.methods")}
+    found = {cls for cls in subclasses_of(Prompt) if cls.__module__.startswith("pipeline.methods")}
     return sorted((cls for cls in found if hasattr(cls, "role")), key=lambda cls: (cls.__module__, cls.__name__))
 
 
 CLASSES = prompt_classes()
 EACH = -(-TEXTS_IN_ALL // len(CLASSES))
-"""Texts that each parser reads."""
+"""The number of texts that each parser reads."""
 
 PIECES = (
-    # what the formats are made of
+    # parts of the formats
     *(
         "{",
         "}",
@@ -120,7 +120,7 @@ PIECES = (
         " " * 30,
     ),
     *("\x00", "\x1b[2J", "\u2028", "\u202e", "\ufeff", "\u200b", "\ud800", "\U0010ffff", "a\u0301\u0301\u0301"),
-    # many tongues
+    # many scripts
     *(
         "电影",
         "فيلم",
@@ -145,11 +145,11 @@ PIECES = (
 
 
 @dataclass
-class Listening:
-    """A model that keeps what it was asked and what it replied, by prompt class."""
+class RecordingBackend:
+    """A model backend that records each prompt and reply, by prompt class."""
 
     backend: Any
-    heard: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = field(default_factory=lambda: defaultdict(list))
+    recorded: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = field(default_factory=lambda: defaultdict(list))
     label: str | None = None
 
     @property
@@ -162,13 +162,13 @@ class Listening:
     async def __aexit__(self, *exc: object) -> None: ...
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
-        return _ListeningModel(self.backend.for_question(example, kg), self.heard)
+        return _RecordingModel(self.backend.for_question(example, kg), self.recorded)
 
 
 @dataclass
-class _ListeningModel:
+class _RecordingModel:
     model: Model
-    heard: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
+    recorded: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
 
     def identity_of(self, role: str) -> str:
         return self.model.identity_of(role)
@@ -180,7 +180,7 @@ class _ListeningModel:
         return self._keep(call, await self.model.choose(call))
 
     def _keep(self, call: Call, completion: Completion) -> Completion:
-        self.heard[type(call.prompt)].append((call.prompt, completion.text))
+        self.recorded[type(call.prompt)].append((call.prompt, completion.text))
         return completion
 
 
@@ -189,12 +189,12 @@ SWITCHES = (
     "method=r3 method.calls_per_step=1",
     "method=r3 method.on_halt_guess=true method.step_limit=1",
 )
-"""Calls that no preset makes."""
+"""Configurations with calls that no preset makes."""
 
 
 @cache
 def configured_methods() -> list[Any]:
-    """Every method, preset and switch; those that differ in nothing but their name once."""
+    """Return every method, preset and switch. Those that differ only in their name are returned once."""
     choices = [f"method={file.stem}" for file in sorted((conf_dir() / "method").glob("*.yaml"))]
     choices += [f"experiment={file.stem}" for file in sorted((conf_dir() / "experiment").glob("*.yaml"))]
     methods = [build("method", _composed(choice)) for choice in (*choices, *SWITCHES)]
@@ -204,47 +204,49 @@ def configured_methods() -> list[Any]:
 def _composed(choice: str) -> Any:
     try:
         return compose(choice.split())
-    except UserError as error:  # of what a preset needs beside its method, a path that is not read here
+    except UserError as error:  # a preset needs a path that is not read here
         missing, _, _ = str(error).partition(" must be given")
         return compose([choice, *(f"{key}=/data" for key in missing.split(", "))])
 
 
-async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> tuple[Listening, list[TraceRow]]:
-    """Every method and preset answers the examples; what was asked, and the rows."""
-    listening, rows = Listening(backend), []
-    graph = EmbeddedGraph(dataset=SampleWorld(triples=2000))
+async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> tuple[RecordingBackend, list[TraceRow]]:
+    """Let every method and preset answer the examples. Return the recorded calls and the rows."""
+    recording, rows = RecordingBackend(backend), []
+    graph = EmbeddedGraph(dataset=SyntheticWorld(triples=2000))
     retrieval = build("retrieval", _composed("retrieval=lexical"))
     async with graph, retrieval:
         for method in configured_methods():
-            setting = Setting([(0, method.name)], method, listening, graph, retrieval, DEFAULT, budget, seed=0)
+            configuration = ConfigurationRuntime(
+                [(0, method.name)], method, recording, graph, retrieval, DEFAULT_SCORING, budget, seed=0
+            )
             for example in examples:
-                memo = Memo(made={}, reused={}, on_call=lambda key, completion: None)
-                rows.append(await run_question(example, setting, memo, lambda role, template: None))
-    return listening, rows
+                cache = CallCache(made={}, reused={}, on_call=lambda key, completion: None)
+                rows.append(await run_question(example, configuration, cache, lambda role, template: None))
+    return recording, rows
 
 
 def sample() -> list[Example]:
-    """A question of each type, and one without a topic entity."""
-    examples = list(islice(SampleWorld(triples=2000).examples(refuse), 8))
+    """Return a question of each type, and one without a topic entity."""
+    examples = list(islice(SyntheticWorld(triples=2000).examples(refuse), 8))
     return [*examples, replace(examples[0], question=replace(examples[0].question, topic_entities=()))]
 
 
 @pytest.fixture(scope="module")
-def heard() -> dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]:
-    """Per prompt class the prompts that were asked, each with a reply that a simulated model gave."""
+def recorded() -> dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]:
+    """The prompts of each class that were asked, each with the reply of a simulated model."""
     erring = Oracle(error_rate=0.3, malformed_rate=0.1)
     runs = [(erring, Budget(), sample()), (Similarity(), Budget(), sample()[:3])]
     runs += [(Oracle(), Budget(max_kg_queries=few), sample()[:2]) for few in (0, 1, 3)]
     everything: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = defaultdict(list)
     for backend, budget, examples in runs:
-        listening, _ = asyncio.run(answer_all(backend, budget, examples))
-        for cls, pairs in listening.heard.items():
+        recording, _ = asyncio.run(answer_all(backend, budget, examples))
+        for cls, pairs in recording.recorded.items():
             everything[cls] += pairs
     return everything
 
 
-def texts(replies: list[str], strangers: list[str], rng: Random) -> Iterator[str]:
-    """Texts without end: replies spoilt in many ways, replies to other prompts, heaps of pieces, and noise."""
+def texts(replies: list[str], foreign_replies: list[str], rng: Random) -> Iterator[str]:
+    """Yield endless texts: damaged replies, replies to other prompts, sequences of pieces, and noise."""
     makers: tuple[Callable[[], str], ...] = (
         lambda: damage(rng.choice(replies), rng),
         lambda: _cut(rng.choice(replies), rng),
@@ -254,7 +256,7 @@ def texts(replies: list[str], strangers: list[str], rng: Random) -> Iterator[str
         lambda: rng.choice(replies).translate(
             {ord(letter): rng.choice(PIECES) for letter in rng.choices("aeiou[{(\"'1", k=2)}
         ),
-        lambda: _cut(rng.choice(strangers), rng),
+        lambda: _cut(rng.choice(foreign_replies), rng),
         lambda: "".join(rng.choices(PIECES, k=rng.randrange(30))),
         lambda: _cut(rng.choice(replies), rng) + "".join(rng.choices(PIECES, k=rng.randrange(8))),
         lambda: "".join(
@@ -282,9 +284,9 @@ def _scrambled(text: str, rng: Random) -> str:
     return "".join(letters)
 
 
-def test_every_prompt_class_is_asked(heard: dict[type[Prompt[Any]], Any]) -> None:
-    """So every parser is tested on prompts that really occur."""
-    assert [cls.__qualname__ for cls in CLASSES if cls not in heard] == []
+def test_every_prompt_class_is_asked(recorded: dict[type[Prompt[Any]], Any]) -> None:
+    """Every parser is tested with prompts that occur in runs."""
+    assert [cls.__qualname__ for cls in CLASSES if cls not in recorded] == []
 
 
 def test_there_are_enough_texts() -> None:
@@ -293,40 +295,40 @@ def test_there_are_enough_texts() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.role}-{cls.__name__}")
-def test_a_parser_gives_a_value_or_a_complaint(
-    cls: type[Prompt[Any]], heard: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
+def test_a_parser_returns_a_value_or_raises_a_parse_error(
+    cls: type[Prompt[Any]], recorded: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
 ) -> None:
     rng = Random(f"{cls.__module__}.{cls.__qualname__}")
-    pairs = heard[cls]
+    pairs = recorded[cls]
     prompts = [prompt for prompt, _ in rng.sample(pairs, min(INSTANCES, len(pairs)))]
     replies = [text for _, text in rng.sample(pairs, min(200, len(pairs))) if text] or ["{Ada}"]
-    strangers = [text for other in heard.values() for _, text in other[:20]]
-    spoilt = islice(texts(replies, strangers, rng), EACH)
-    outcomes = Counter(read(prompts[number % len(prompts)], text) for number, text in enumerate(spoilt))
+    foreign_replies = [text for other in recorded.values() for _, text in other[:20]]
+    damaged = islice(texts(replies, foreign_replies, rng), EACH)
+    outcomes = Counter(read(prompts[number % len(prompts)], text) for number, text in enumerate(damaged))
     assert outcomes.total() == EACH
-    assert outcomes[True], "some of the texts are close to what the parser reads"
+    assert outcomes[True], "some of the texts can be parsed"
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.role}-{cls.__name__}")
 def test_a_very_long_text_is_read_like_any_other(
-    cls: type[Prompt[Any]], heard: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
+    cls: type[Prompt[Any]], recorded: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
 ) -> None:
-    """A reply in which one piece is said over and over behind a mark of its format: no depth or length is too much."""
+    """Repeat one piece after a punctuation mark of a reply: no nesting and no length may break a parser."""
     rng = Random(f"long {cls.__qualname__}")
-    prompt, reply = max(heard[cls], key=lambda pair: len(pair[1]))
+    prompt, reply = max(recorded[cls], key=lambda pair: len(pair[1]))
     for piece in ("[", "{", "(", *rng.sample(PIECES, 6)):
-        marks = [found.end() for found in _MARK.finditer(reply)] or [0]
-        for at in (0, marks[-1], *rng.choices(marks, k=6)):
+        positions = [match.end() for match in _PUNCTUATION.finditer(reply)] or [0]
+        for at in (0, positions[-1], *rng.choices(positions, k=6)):
             read(prompt, reply[:at] + piece * (LONG // len(piece)) + reply[at:])
 
 
 def test_every_failure_is_recorded_with_its_raw_text() -> None:
     _, rows = asyncio.run(answer_all(Oracle(malformed_rate=1.0), Budget(), sample()[:2]))
     assert not [row.error for row in rows if row.error]
-    complaints = 0
+    failures = 0
     for row in rows:
         failed = [step for step in row.steps if step.kind == "llm" and step.error]
-        complaints += len(failed)
+        failures += len(failed)
         assert row.counters.parse_failures == len(failed)
         assert all(step.completion is not None for step in failed)
-    assert complaints > 20
+    assert failures > 20

@@ -1,4 +1,4 @@
-"""ArG as an algorithm (methods.md §4), over a graph in memory and a scripted model."""
+"""ArG as an algorithm (specification §4), on a graph in memory with a scripted model."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def relevant(prompt: Any, *names: str) -> str:
 
 
 class Generator:
-    """Writes by what each prompt offers.
+    """A model that labels what each prompt offers.
 
-    `follows` are the relevant relations, but not the one that led here; `ends` is what the tails of a relation lead to.
+    `follows` are the relevant relations, except the one that led here. `ends` is the end of the segment, by relation.
     """
 
     def __init__(self, follows: Sequence[str], ends: Mapping[str, str], hypo: str = f"{NATIONALITY}{FULLY}") -> None:
@@ -52,7 +52,7 @@ class Generator:
             case "arg.hypo":
                 return self.hypo
             case "arg.relations":
-                led_here = {walk.path[-1] for walk in shown.instances if walk.length}
+                led_here = {walk.path[-1] for walk in shown.walks if walk.length}
                 return relevant(shown, *(relation for relation in self.follows if relation not in led_here))
             case "arg.entities":
                 names = list(shown.shown_tails)
@@ -71,7 +71,7 @@ async def run(
     return script, await arg.answer(question("which capital?", *topics), script.tools)
 
 
-# The worked example: two hops, as in the layout of §4.3
+# The worked example: two hops, in the layout of specification §4.3
 
 
 async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
@@ -106,25 +106,25 @@ async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
     )
 
 
-async def test_sampling_stops_where_the_graph_has_its_say() -> None:
+async def test_sampling_stops_where_a_paragraph_begins() -> None:
     script, _ = await run(ArG(temperature=0.2, max_new_tokens=7, top_p=0.9, logprobs=5))
     stops = dict(zip(script.model.roles, script.model.samplings, strict=True))
     assert stops["arg.hypo"] == Sampling(0.2, 7, 0.9, ("[Retrieve Entity]",), 5)
     assert stops["arg.relations"] == stops["arg.entities"] == Sampling(0.2, 7, 0.9, ("<paragraph>",), 5)
 
 
-# Calls and lookups (§4.9)
+# Calls and lookups (specification §4.9)
 
 
 def wide(relations: int, tails: int) -> list[Any]:
-    """From Ann every relation leads to nodes of its own, from which every relation leads on."""
+    """Facts in which every relation of Ann leads to its own nodes, and every second relation leads on from each."""
     first = [(f"r{r}", f"n{r}.{t}") for r in range(relations) for t in range(tails)]
     deeper = [(end, f"s{r}", f"{end}/{r}") for _, end in first for r in range(relations)]
     return [*(("Ann", relation, end) for relation, end in first), *deeper]
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 0])
-async def test_the_cost_of_a_beam(beam: int) -> None:
+async def test_calls_and_lookups_follow_from_the_beam_width(beam: int) -> None:
     relations, tails = 4, 2
     everything = Generator([f"{kind}{n}" for kind in "rs" for n in range(relations)], {})
     script, _ = await run(ArG(beam=beam, max_hops=2), everything, facts=wide(relations, tails))
@@ -139,7 +139,7 @@ async def test_the_cost_of_a_beam(beam: int) -> None:
 
 
 @pytest.mark.parametrize(("k", "groups"), [(3, 2), (5, 2), (10, 3)])
-async def test_relations_are_judged_in_groups(k: int, groups: int) -> None:
+async def test_relations_are_judged_in_groups_of_a_limited_size(k: int, groups: int) -> None:
     facts = [("Ann", f"relation.number.{n}", "x") for n in range(12)]
     script, _ = await run(ArG(retrieve_k=k, hypo=False, group_size=4 if k > 3 else 2), facts=facts)
     shown = [prompt.group for prompt in script.model.prompts if prompt.role == "arg.relations"]
@@ -147,14 +147,14 @@ async def test_relations_are_judged_in_groups(k: int, groups: int) -> None:
     assert sum(map(len, shown)) == k
 
 
-async def test_the_order_in_which_replies_come_does_not_matter() -> None:
+async def test_two_runs_give_the_same_answer_and_events() -> None:
     everything = Generator([f"{kind}{n}" for kind in "rs" for n in range(4)], {})
     runs = [await run(ArG(max_hops=2), everything, facts=wide(4, 2)) for _ in range(2)]
     assert runs[0][1] == runs[1][1]
     assert runs[0][0].events == runs[1][0].events
 
 
-# Relation retrieval (§4.5.1)
+# Relation retrieval (specification §4.5.1)
 
 
 async def retrieved(arg: ArG, **changed: Any) -> list[str]:
@@ -173,22 +173,22 @@ LIKE_THE_QUESTION = [("Ann", "x.which_capital", "y"), ("Ann", "z.nationality", "
         ({"naive_retriever": False}, ["z.nationality"]),
     ],
 )
-async def test_both_retrievers_and_each_alone(switches: dict[str, bool], offered: list[str]) -> None:
+async def test_each_retriever_finds_its_own_relations(switches: dict[str, bool], offered: list[str]) -> None:
     assert await retrieved(ArG(retrieve_k=1, **switches), facts=LIKE_THE_QUESTION) == offered
 
 
-async def test_without_hypo_no_relation_is_made_up() -> None:
+async def test_without_hypo_no_hypothetical_relations_are_requested() -> None:
     script, _ = await run(ArG(hypo=False))
     assert "arg.hypo" not in script.model.roles
 
 
-async def test_where_nothing_is_around_the_whole_vocabulary_is_searched() -> None:
+async def test_without_relations_at_the_entity_all_relations_of_the_graph_are_searched() -> None:
     script, answer = await run(ArG(), facts=[("Bob", "r", "x")])
     assert script.payloads("relations_listed")[0]["retrieved"] == [["which capital?", "person nationality"]]
     assert answer.status == "no_evidence"
 
 
-async def test_the_relation_that_led_here_is_not_offered_again_but_its_other_direction_is() -> None:
+async def test_the_relation_of_the_last_hop_is_only_offered_in_its_other_direction() -> None:
     facts = [("Film", "actor", "Ann"), ("Ann", "actor", "Zed"), ("Other", "actor", "Ann"), ("Ann", "born", "x")]
 
     def write(prompt: Any) -> str:
@@ -202,22 +202,22 @@ async def test_the_relation_that_led_here_is_not_offered_again_but_its_other_dir
     assert {walk.end for tails in heads[1:] for walk in tails} == {"Film", "Other", "x"}, "not Zed, by the same edge"
 
 
-async def test_there_is_no_way_straight_back_out_of_an_unnamed_node() -> None:
+async def test_an_unnamed_node_is_not_left_by_the_inverse_of_the_last_relation() -> None:
     facts = [("Ann", "film", "m.1"), ("m.1", "movie", "Salt"), ("m.1", "film", "m.2")]
     script, _ = await run(ArG(max_hops=2), Generator(["film", "movie"], {}), facts=facts)
     assert script.payloads("relations_listed")[1]["retrieved"] == [["movie"]]
 
 
-# Reading, filters and leaves
+# Parsing, filters and leaves
 
 
-async def test_irrelevant_relations_are_not_followed_and_a_group_without_relevant_ones_dies() -> None:
+async def test_unrelevant_relations_are_not_followed() -> None:
     script, answer = await run(ArG(), Generator([], {}))
     assert script.model.roles == ["arg.hypo", "arg.relations", "arg.answer"]
     assert (texts(answer), answer.status) == (["forced"], "no_evidence")
 
 
-async def test_without_relevant_tails_the_entities_stay_and_the_relation_is_not_tried_again() -> None:
+async def test_without_relevant_tails_the_next_hop_starts_from_the_same_entities_with_other_relations() -> None:
     def write(prompt: Any) -> str:
         if prompt.role == "arg.entities" and prompt.relation == NATIONALITY:
             return f"Annland{NOT}{REASONABLE}{ON}"
@@ -229,31 +229,31 @@ async def test_without_relevant_tails_the_entities_stay_and_the_relation_is_not_
 
 
 @pytest.mark.parametrize(("choice", "given"), [("leaf", ["guess"]), ("drop", ["forced"])])
-async def test_an_unreasonable_path_ends(choice: Any, given: list[str]) -> None:
+async def test_an_unreasonable_path_is_a_leaf_or_dropped(choice: Any, given: list[str]) -> None:
     ends = {NATIONALITY: f"[Unreasonable]{answers('guess')}"}
     script, answer = await run(ArG(on_unreasonable=choice), Generator([NATIONALITY], ends))
     assert texts(answer) == given
     assert script.model.roles.count("arg.hypo") == 1
 
 
-async def test_an_unreasonable_path_is_not_followed_even_if_it_asks_for_more() -> None:
+async def test_an_unreasonable_path_without_answers_is_not_followed() -> None:
     script, _ = await run(ArG(), Generator([NATIONALITY], {NATIONALITY: f"[Unreasonable]{ON}"}))
     assert script.model.roles.count("arg.relations") == 1
 
 
-async def test_a_segment_that_breaks_off_is_a_leaf_worth_nothing() -> None:
+async def test_an_incomplete_segment_is_a_leaf_without_an_answer() -> None:
     script, answer = await run(ArG(force_answer=False), Generator([NATIONALITY], {NATIONALITY: REASONABLE}))
     assert script.payloads("expanded")[0]["leaves"] == 1
     assert (answer.predictions, answer.status) == ((), "no_evidence")
 
 
-async def test_a_segment_that_cannot_be_read_is_written_again_only_if_asked_for() -> None:
+async def test_a_segment_that_cannot_be_parsed_is_regenerated_max_regenerate_times() -> None:
     broken = Generator([NATIONALITY], {NATIONALITY: REASONABLE})
     counts = [(await run(ArG(max_regenerate=n), broken))[0].model.roles.count("arg.entities") for n in (0, 1, 2)]
     assert counts == [1, 2, 3]
 
 
-async def test_the_depth_limit_forces_an_answer_or_leaves_none() -> None:
+async def test_at_the_depth_limit_an_answer_is_forced_unless_switched_off() -> None:
     script, answer = await run(ArG(max_hops=1))
     assert (script.model.roles.count("arg.answer"), texts(answer)) == (1, ["forced"])
     assert answer.evidence == ((Triple("Ann", NATIONALITY, "Annland"),),)
@@ -261,26 +261,26 @@ async def test_the_depth_limit_forces_an_answer_or_leaves_none() -> None:
     assert ("arg.answer" in script.model.roles, texts(answer)) == (False, [])
 
 
-async def test_unnamed_nodes_go_by_the_placeholder() -> None:
+async def test_unnamed_nodes_are_shown_as_one_placeholder() -> None:
     facts = [*(("Ann", "film", f"m.{n}") for n in range(5)), *((f"m.{n}", "movie", f"Film {n}") for n in range(5))]
     follow = Generator(["film", "movie"], {"movie": f"{REASONABLE}{answers('x')}"})
     script, answer = await run(ArG(), follow, facts=facts)
     first, *others = [prompt for prompt in script.model.prompts if prompt.role == "arg.entities"]
-    assert first.shown.endswith("<paragraph>(Ann, film, Unknown Entity)</paragraph>")
+    assert first.text_so_far.endswith("<paragraph>(Ann, film, Unknown Entity)</paragraph>")
     assert [prompt.source.end for prompt in others] == ["m.0", "m.1", "m.2"]
     assert {node for chain in answer.evidence for fact in chain for node in fact} >= {"m.0", "Film 0"}
 
 
 @pytest.mark.parametrize(("order", "shown"), [("connected", ["n8", "n9"]), ("id", ["n0", "n1"])])
-async def test_of_many_tails_those_are_shown_from_which_ways_lead_on(order: Any, shown: list[str]) -> None:
+async def test_tails_with_more_relations_are_shown_first_unless_ordered_by_id(order: Any, shown: list[str]) -> None:
     facts = [*(("Ann", NATIONALITY, f"n{n}") for n in range(10)), ("n8", "a", "x"), ("n9", "a", "x")]
     script, _ = await run(ArG(tail_order=order, max_tails_shown=2), facts=facts)
     prompt: Any = next(prompt for prompt in script.model.prompts if prompt.role == "arg.entities")
     assert list(prompt.by_name)[:2] == shown
-    assert script.graph.lookups["relations"] == 2, "what the order needs is what the next hop begins with"
+    assert script.graph.lookups["relations"] == 2, "the next hop reuses the relations that the order needs"
 
 
-# Scores and the answer list (§4.6, §4.7)
+# Scores and the answer list (specification §4.6, §4.7)
 
 
 TWO_LEAVES = Generator(
@@ -313,21 +313,23 @@ async def scored(**changed: Any) -> dict[str, float | None]:
         ({"probabilities": "hard"}, 0.5 + 0.5, 1 + 0.2),
     ],
 )
-async def test_what_each_term_is_worth(changed: dict[str, Any], annland: float, mirra: float) -> None:
+async def test_each_term_of_the_score_counts_as_specified(
+    changed: dict[str, Any], annland: float, mirra: float
+) -> None:
     found = await scored(**changed)
     assert (found["Annland"], found["Mirra"]) == pytest.approx((annland, mirra))
     assert list(found) == (["Annland", "both", "Mirra"] if annland >= mirra else ["Mirra", "both", "Annland"])
 
 
-async def test_ranked_answers_are_those_of_the_best_leaves() -> None:
+async def test_answers_come_from_the_best_leaves() -> None:
     assert list(await scored(answer_leaves=1)) == ["Annland", "both"]
     assert list(await scored(answer_leaves=3)) == ["Annland", "both", "Mirra"]
 
 
-# Probabilities (§4.6, §4.8)
+# Probabilities (specification §4.6, §4.8)
 
 
-async def test_a_model_without_log_probabilities_is_named_with_its_mend() -> None:
+async def test_a_model_without_log_probabilities_is_an_error_that_names_the_fix() -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     complete = script.model._complete
 
@@ -342,14 +344,14 @@ async def test_a_model_without_log_probabilities_is_named_with_its_mend() -> Non
     assert script.model.samplings[-1].logprobs is None
 
 
-async def test_exact_probabilities_are_asked_for_where_a_class_was_not_reported_in_full() -> None:
+async def test_exact_probabilities_are_requested_for_classes_that_were_not_fully_reported() -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     asked: list[tuple[str, tuple[str, ...]]] = []
 
     async def choose(prompt: Any, choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
         asked.append((prompt.messages()[-1].content, tuple(choices)))
         rest = 0.2 / (len(choices) - 1)
-        return {choice: 0.8 if choice == prompt.mark.token else rest for choice in choices}
+        return {choice: 0.8 if choice == prompt.token.text else rest for choice in choices}
 
     script.model.choose = choose  # type: ignore[method-assign]
     answer = await ArG(probabilities="exact").answer(question("which capital?", "Ann"), script.tools)
@@ -361,11 +363,11 @@ async def test_exact_probabilities_are_asked_for_where_a_class_was_not_reported_
     assert answer.predictions[0].score == pytest.approx(s * s * s + 1 + 0.5 * utility)
 
 
-# No topic entity, caps, and being sent to workers
+# No topic entity, caps, and pickling
 
 
 @pytest.mark.parametrize("generator", ["finetuned", "prompted"])
-async def test_without_topic_entity_the_model_answers_alone(generator: Any) -> None:
+async def test_without_a_topic_entity_the_model_answers_alone(generator: Any) -> None:
     script, answer = await run(ArG(generator=generator), topics=())
     assert script.model.roles == ["arg.answer"]
     assert (texts(answer), answer.status) == (["forced"], "no_topic_entity")
@@ -373,7 +375,7 @@ async def test_without_topic_entity_the_model_answers_alone(generator: Any) -> N
 
 
 @pytest.mark.parametrize("calls", range(7))
-async def test_a_cap_on_calls_ends_in_an_answer_from_what_is_known(calls: int) -> None:
+async def test_a_cap_on_calls_forces_one_answer(calls: int) -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     script.model.max_calls = calls
     answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
@@ -384,14 +386,14 @@ async def test_a_cap_on_calls_ends_in_an_answer_from_what_is_known(calls: int) -
 
 
 @pytest.mark.parametrize("lookups", range(6))
-async def test_a_cap_on_lookups_too(lookups: int) -> None:
+async def test_a_cap_on_lookups_forces_one_answer(lookups: int) -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     script.graph.max_lookups = lookups
     answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
     assert (texts(answer), answer.status) == (["forced"], "budget_exhausted")
 
 
-async def test_the_segments_that_a_cap_allowed_still_count() -> None:
+async def test_segments_written_before_a_cap_still_count() -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_LEAVES)
     script.model.max_calls = 3
     answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
@@ -399,7 +401,7 @@ async def test_the_segments_that_a_cap_allowed_still_count() -> None:
     assert answer.status == "budget_exhausted"
 
 
-async def test_a_level_is_cut_at_its_cap() -> None:
+async def test_the_hops_of_a_level_are_capped() -> None:
     script, _ = await run(
         ArG(max_hops=1), Generator(["r0", "r1"], {}), facts=wide(2, 1), caps=FixedCaps(max_frontier=1)
     )
@@ -407,11 +409,11 @@ async def test_a_level_is_cut_at_its_cap() -> None:
     assert script.payloads("cap_hit") == [{"cap": "max_frontier"}]
 
 
-async def test_evidence_is_cut_at_its_cap() -> None:
+async def test_evidence_is_capped() -> None:
     script, answer = await run(ArG(), caps=FixedCaps(max_evidence_triples=1))
     assert answer.evidence == ()
     assert script.payloads("cap_hit") == [{"cap": "max_evidence_triples"}]
 
 
-def test_it_travels_to_workers() -> None:
+def test_a_method_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(ArG(beam="exhaustive"))) == ArG(beam="exhaustive")

@@ -1,4 +1,4 @@
-"""ArG with simulated models on real ports: cost is the formula, no reply ends a question, a beam saves erring ones."""
+"""ArG with simulated models through the engine: cost, robustness, and the effect of its parts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Point, execute
+from pipeline.engine.run import Configuration, execute
 
 
 def run(folder: Path, *overrides: str) -> pl.DataFrame:
-    words = ("dataset=sample", "method=arg", "llm=oracle", f"run.dir={folder}", *overrides)
-    execute([Point(overrides, config.compose(words))], Console(quiet=True))
+    words = ("dataset=synthetic", "method=arg", "llm=oracle", f"run.dir={folder}", *overrides)
+    execute([Configuration(overrides, config.compose(words))], Console(quiet=True))
     return pl.read_parquet(folder / "traces" / "*.parquet").sort("question_id")
 
 
@@ -33,12 +33,12 @@ def payloads(row: dict[str, Any], event: str) -> Iterator[dict[str, Any]]:
             yield orjson.loads(text["payload"])
 
 
-def test_with_the_published_cut_offs_long_chains_are_mostly_reached(tmp_path: Path) -> None:
+def test_a_perfect_model_reaches_most_long_chains_with_the_published_limits(tmp_path: Path) -> None:
     assert 0.9 <= hits(run(tmp_path, "dataset.types=[3-hop,4-hop]", "run.limit=100")) < 0.99
 
 
 @pytest.mark.parametrize("generator", ["finetuned", "prompted"])
-def test_calls_and_lookups_are_those_of_the_formula(generator: str, tmp_path: Path) -> None:
+def test_calls_and_lookups_follow_the_formula(generator: str, tmp_path: Path) -> None:
     rows = run(tmp_path, f"method.generator={generator}", "run.limit=160", "budget.max_llm_calls=500")
     assert rows["method"].unique().to_list() == ["arg" if generator == "finetuned" else "arg-prompted"]
     for row in rows.iter_rows(named=True):
@@ -53,7 +53,9 @@ def test_calls_and_lookups_are_those_of_the_formula(generator: str, tmp_path: Pa
         assert calls["arg.answer"] <= 3
         assert row["llm_calls"] == calls.total()
         lookups = Counter(step["role"] for step in row["steps"] if step["kind"] == "kg")
-        assert lookups["relations"] <= 1 + len(expanded), "the topic entities, and the tails of each hop"
+        assert lookups["relations"] <= 1 + len(expanded), (
+            "one for the topic entities, and one for the tails of each hop"
+        )
         assert max(lookups["neighbours"], lookups["labels"]) <= len(expanded)
         assert lookups.total() <= min(3 * len(expanded) + 1, 3 * 4)
         assert set(lookups) <= {"relations", "neighbours", "labels"}
@@ -73,12 +75,12 @@ def test_calls_and_lookups_are_those_of_the_formula(generator: str, tmp_path: Pa
     ],
     ids=" ".join,
 )
-def test_whatever_the_model_does_no_question_fails(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_question_fails_whatever_the_model_writes(words: tuple[str, ...], tmp_path: Path) -> None:
     rows = run(tmp_path, *words, "run.limit=80")
     assert rows["status"].is_in(["ok", "no_evidence", "budget_exhausted"]).all(), rows["error"].drop_nulls().to_list()
 
 
-def test_the_retrievers_and_the_beam_save_an_erring_model(tmp_path: Path) -> None:
+def test_both_retrievers_and_the_beam_improve_an_erring_model(tmp_path: Path) -> None:
     erring = ("llm.error_rate=0.15", "run.limit=360", "dataset.types=[1-hop,2-hop]")
     scores = {
         name: hits(run(tmp_path / name, *erring, *words))

@@ -1,15 +1,13 @@
-"""The model alone (methods.md §6.13)."""
+"""CoT, the model alone (specification §6.13)."""
 
 from __future__ import annotations
-
-from random import Random
 
 import pytest
 from pydantic import ValidationError
 
-from pipeline.methods.cot import AnswerAlone, CoT
+from pipeline.methods.cot import CoT
 from pipeline.types import Prediction
-from tests.methods.support import DictionaryGraph, ScriptedTools, question, truth
+from tests.methods.support import DictionaryGraph, ScriptedTools, question
 
 ASKED = question("what is the capital of Quessland", "Quessland")
 
@@ -28,7 +26,7 @@ async def test_one_call_and_no_lookup() -> None:
     assert "Question: what is the capital of Quessland?" in tools.model.prompts[0].messages()[-1].content
 
 
-async def test_without_braces_it_is_asked_again_and_then_taken_at_its_word() -> None:
+async def test_a_reply_without_braces_is_asked_again_and_then_read_leniently() -> None:
     tools = script("Hm.", "Well.", "The answer is Mirravel.")
     answer = await CoT().answer(ASKED, tools.tools)
     assert len(tools.model.roles) == 3
@@ -52,23 +50,8 @@ async def test_a_cap_leaves_one_sample() -> None:
     assert (len(tools.model.roles), answer.status, answer.predictions[0].text) == (1, "budget_exhausted", "a")
 
 
-def test_equal_samples_and_fewer_than_no_retries_are_refused() -> None:
+def test_equal_samples_and_negative_retries_are_refused() -> None:
     with pytest.raises(ValidationError, match="temperature > 0"):
         CoT(samples=3)
     with pytest.raises(ValidationError, match="parse_retries"):
         CoT(parse_retries=-1)
-
-
-async def test_the_oracle_alone_answers_gold() -> None:
-    known = truth(ASKED, ["Mirravel", "Mirra"], {})
-    tools = ScriptedTools(DictionaryGraph([]), write=lambda prompt: prompt.write_as_oracle(known, None))
-    answer = await CoT().answer(ASKED, tools.tools)
-    assert [prediction.text for prediction in answer.predictions] == ["Mirravel", "Mirra"]
-
-
-def test_a_slip_of_the_oracle_alone_is_something_of_the_question() -> None:
-    alone, asked = AnswerAlone(ASKED), [entity.name for entity in ASKED.topic_entities]
-    known = truth(ASKED, ["Mirravel"], {})
-    slipped = {alone.parse(alone.write_as_oracle(known, Random(seed))).texts for seed in range(30)}
-    assert slipped == {(name,) for name in (*asked, "unknown")}
-    assert alone.parse(alone.write_as_oracle(truth(ASKED, [], {}), None)).texts == ("unknown",)

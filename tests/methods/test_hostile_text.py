@@ -1,4 +1,4 @@
-"""Whatever a model writes, a parser returns a value or complains with ParseError, and nothing is evaluated (§2.4)."""
+"""Parsers return a value or raise ParseError for any model text, and never evaluate it (specification §2.4)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pipeline.methods.arg.answers import AnswerSegment
 from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
 from pipeline.methods.cot import AnswerAlone
-from pipeline.methods.instance import Instance
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.srp.answer import AnswerFromEvidence
-from pipeline.methods.srp.edit import Edit
 from pipeline.methods.srp.judge import Judge
+from pipeline.methods.srp.path_edit import Edit
 from pipeline.methods.srp.path_generation import PathGeneration
 from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.types import Relation
 from tests.methods.hostile import COMMON, damaged_replies, read, texts
-from tests.methods.support import question, truth
+from tests.methods.support import gold_context, question
 
 ASKED = question("wer führte Regie bei “Amélie”?", "Amélie", "O’Hara", dataset="cwq")
-KNOWN = truth(ASKED, ["Jeunet"], {"Amélie": ["film.directed_by"], "O’Hara": ["person.film -> film.directed_by"]})
-FOUND = Instance("Amélie").then(Relation("film.directed_by", "out"), "Jeunet")
+KNOWN = gold_context(ASKED, ["Jeunet"], {"Amélie": ["film.directed_by"], "O’Hara": ["person.film -> film.directed_by"]})
+FOUND = GroundedPath("Amélie").then(Relation("film.directed_by", "out"), "Jeunet")
 NAMES = {"Amélie": "Amélie", "Jeunet": "Jeunet"}
 TOPIC = ASKED.topic_entities[0]
 RELATIONS = ("film.directed_by", "film.genre")
@@ -59,20 +59,20 @@ EXAMPLES = settings(max_examples=2500, deadline=None, suppress_health_check=[Hea
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @EXAMPLES
 @given(text=TEXTS)
-def test_random_and_hostile_text(prompt: Prompt[Any], text: str) -> None:
+def test_random_and_hostile_text_is_read_or_refused(prompt: Prompt[Any], text: str) -> None:
     read(prompt, text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @EXAMPLES
 @given(data=st.data())
-def test_damaged_replies(prompt: Prompt[Any], data: st.DataObject) -> None:
+def test_damaged_replies_are_read_or_refused(prompt: Prompt[Any], data: st.DataObject) -> None:
     for text in data.draw(damaged_replies(prompt, KNOWN, PIECES)):
         read(prompt, text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @pytest.mark.parametrize("piece", PIECES)
-def test_one_piece_over_and_over(prompt: Prompt[Any], piece: str) -> None:
+def test_a_piece_that_is_repeated_many_times_is_read_or_refused(prompt: Prompt[Any], piece: str) -> None:
     opening = "Final Path: Retained sequences:\n1. [<NO_ANSWER> answer is {"
     read(prompt, opening + piece * (100_000 // len(piece)))

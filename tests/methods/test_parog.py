@@ -1,4 +1,4 @@
-"""PARoG step by step: which calls are made with what, and what each switch changes (methods.md §5)."""
+"""PARoG step by step: the calls that it makes, their inputs, and the effect of each option (specification §5)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from pipeline.methods.parog import PARoG
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
+from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal, write_plan
 from pipeline.methods.parog.refine import Refine
 from pipeline.methods.parog.relations import SelectRelations
-from pipeline.methods.parog.showing import Showing
 from pipeline.types import Answer, Question
-from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question, texts
+from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, chain, literal, question, texts
 
 BORDERS = [
     ("France", "borders", "Belgium"),
@@ -63,8 +63,8 @@ async def run(
 
 
 def replies(**changed: Any) -> dict[str, Any]:
-    """A model that pursues one sub-goal, the countries that border France, and is content with what it finds."""
-    given = {
+    """The replies for a plan of one sub-goal, the countries that border France; keyword arguments replace some."""
+    defaults = {
         "plan": write_plan([FIND_1]),
         "tentative": GUESS,
         "relations": '{"France": ["borders"]}',
@@ -72,7 +72,7 @@ def replies(**changed: Any) -> dict[str, Any]:
         "refine": refined("Belgium", "Spain"),
         "aggregate": 'Both border it. {"answers": ["Belgium", "Spain"]}',
     }
-    return {f"parog.{role}": reply for role, reply in (given | changed).items()}
+    return {f"parog.{role}": reply for role, reply in (defaults | changed).items()}
 
 
 # The worked example
@@ -115,7 +115,7 @@ async def test_a_composition_starts_from_the_answers_it_depends_on() -> None:
     assert tools.payloads("relations_listed")[1]["frontier"] == ["France", "Nijmegen"]
 
 
-async def test_an_answer_that_was_only_guessed_is_looked_up_by_name() -> None:
+async def test_a_tentative_answer_is_looked_up_by_name() -> None:
     plan = write_plan([FIND_1, SubGoal(2, "Find the capitals of 1", "composition", (1,))])
     script = replies(
         plan=plan, tentative='{"answers": ["Belgium", "Nowhere"]}', refine=refined(aligned=False), relations="{}"
@@ -128,16 +128,16 @@ async def test_an_answer_that_was_only_guessed_is_looked_up_by_name() -> None:
 # Trust, stopping, rounds (§5.3, §5.7)
 
 
-async def test_facts_beside_the_point_leave_the_tentative_answer() -> None:
+async def test_irrelevant_facts_keep_the_tentative_answer() -> None:
     script = replies(refine=refined("Spain", aligned=False), aggregate="no JSON")
     answer, tools = await run(ASKED, BORDERS, script)
     assert texts(answer) == ["Monaco"], "the fallback of an unreadable aggregation is the last sub-goal's answers"
-    assert tools.model.last("parog.aggregate").inputs()["facts"] == "none", "such facts are no evidence"
+    assert tools.model.last("parog.aggregate").inputs()["facts"] == "none", "irrelevant facts are no evidence"
     answer, _ = await run(ASKED, BORDERS, script, fallback_to_tentative=False)
     assert texts(answer) == ["Spain"]
 
 
-async def test_a_question_answered_ends_everything() -> None:
+async def test_a_refinement_that_answers_the_question_ends_the_run() -> None:
     plan = write_plan([FIND_1, SubGoal(2, "Find their capitals", "composition", (1,))])
     script = replies(plan=plan, refine=refined("Belgium", done=False, final=["Spain"]))
     answer, tools = await run(ASKED, BORDERS, script)
@@ -149,12 +149,12 @@ async def test_a_question_answered_ends_everything() -> None:
 
 
 @pytest.mark.parametrize("final", [[], ["null"], ["None"], ["m.0abc"], ["<unnamed 1>"], [None]])
-async def test_nothing_is_no_reason_to_stop(final: list[Any]) -> None:
+async def test_an_empty_final_answer_does_not_end_the_run(final: list[Any]) -> None:
     _, tools = await run(ASKED, BORDERS, replies(refine=refined("Belgium", final=final)))
     assert tools.model.roles[-1] == "parog.aggregate"
 
 
-async def test_rounds_go_on_from_what_is_new_until_they_are_spent() -> None:
+async def test_each_round_starts_from_the_new_entities_up_to_max_rounds() -> None:
     facts = [("A", "next", "B"), ("B", "next", "C"), ("C", "next", "D"), ("D", "next", "E")]
     script = replies(relations=[f'{{"{name}": ["next"]}}' for name in "ABCD"], refine=refined(done=False))
     for rounds in (1, 2, 3):
@@ -163,45 +163,47 @@ async def test_rounds_go_on_from_what_is_new_until_they_are_spent() -> None:
         assert tools.model.roles.count("parog.refine") == rounds
 
 
-async def test_a_round_that_brings_nothing_new_ends_the_sub_goal_with_one_more_look() -> None:
+async def test_a_round_without_new_facts_is_refined_once_more_and_ends_the_sub_goal() -> None:
     script = replies(relations=['{"France": ["borders"]}', "{}"], refine=refined(done=False))
     _, tools = await run(ASKED, BORDERS, script)
     assert tools.model.roles.count("parog.relations") == 2
     assert tools.model.roles.count("parog.refine") == 2
 
 
-async def test_refinements_have_a_budget_of_their_own() -> None:
+async def test_max_refines_limits_refinements_but_not_rounds() -> None:
     facts = [("A", "next", "B"), ("B", "next", "C")]
     script = replies(relations=['{"A": ["next"]}', '{"B": ["next"]}', "{}"], refine=refined(done=False))
     _, tools = await run(question("what is far?", "A"), facts, script, max_refines=1)
     assert tools.model.roles.count("parog.refine") == 1
-    assert len(tools.model.last("parog.aggregate").inputs()["facts"].splitlines()) == 2, "later facts are read there"
+    assert len(tools.model.last("parog.aggregate").inputs()["facts"].splitlines()) == 2, (
+        "the aggregation reads the later facts"
+    )
 
 
-async def test_without_rounds_there_is_only_what_the_model_knows() -> None:
+async def test_without_rounds_the_tentative_answers_are_aggregated() -> None:
     answer, tools = await run(ASKED, BORDERS, replies(aggregate="no"), max_rounds=0)
     assert (texts(answer), answer.status) == (["Monaco"], "no_evidence")
     assert tools.graph.lookups.total() == 0
     assert set(tools.model.roles) == {"parog.plan", "parog.tentative", "parog.aggregate"}
 
 
-# The first answer, by which error correction is measured (§9.5)
+# The initial answer, which error correction is measured by (§9.5)
 
 
 def initial(answer: Answer) -> list[tuple[str, str | None]]:
     return [(prediction.text, prediction.id) for prediction in answer.initial or ()]
 
 
-async def test_a_wrong_tentative_answer_that_is_corrected_and_a_right_one_that_is_damaged() -> None:
+async def test_the_initial_answer_is_the_tentative_one_whether_refinement_corrects_or_damages_it() -> None:
     answer, tools = await run(ASKED, BORDERS, replies())
     assert (texts(answer), initial(answer)) == (["Belgium", "Spain"], [("Monaco", None)])
-    assert tools.model.roles.count("parog.aggregate") == 1, "the tentative answers are put together without a call"
+    assert tools.model.roles.count("parog.aggregate") == 1, "the tentative answers are aggregated without a call"
     script = replies(tentative='{"answers": ["Belgium"]}', refine=refined("Spain", final=["Spain"]))
     answer, _ = await run(ASKED, BORDERS, script)
     assert (texts(answer), initial(answer)) == (["Spain"], [("Belgium", None)])
 
 
-async def test_a_tentative_answer_that_stays_is_the_final_one() -> None:
+async def test_a_tentative_answer_that_equals_a_final_one_has_its_node() -> None:
     answer, _ = await run(ASKED, BORDERS, replies(tentative='{"answers": ["belgium", "Monaco"]}'))
     assert initial(answer) == [("Belgium", "Belgium"), ("Monaco", None)]
 
@@ -215,7 +217,7 @@ async def test_a_tentative_answer_that_stays_is_the_final_one() -> None:
         (([], []), []),
     ],
 )
-async def test_tentative_answers_are_combined_as_refined_ones_are(
+async def test_set_operations_are_executed_on_tentative_answers(
     tentative: Sequence[Sequence[str]], expected: list[str]
 ) -> None:
     script = replies(
@@ -237,13 +239,13 @@ async def test_tentative_answers_are_counted() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"refine": False}, {"max_rounds": 0}, {"max_refines": 0}])
-async def test_without_refinement_there_is_no_first_answer(changed: dict[str, Any]) -> None:
+async def test_without_refinement_there_is_no_initial_answer(changed: dict[str, Any]) -> None:
     answer, _ = await run(ASKED, BORDERS, replies(read='{"answers": ["Spain"]}'), **changed)
     assert answer.initial is None
 
 
 @pytest.mark.parametrize(("calls", "expected"), [(0, []), (1, []), (2, ["Monaco"])])
-async def test_a_spent_budget_leaves_the_tentative_answers_there_are(calls: int, expected: list[str]) -> None:
+async def test_an_exhausted_budget_keeps_the_tentative_answers_so_far(calls: int, expected: list[str]) -> None:
     answer, _ = await run(ASKED, BORDERS, replies(), max_calls=calls)
     assert answer.initial is not None
     assert [text for text, _ in initial(answer)] == expected
@@ -252,11 +254,11 @@ async def test_a_spent_budget_leaves_the_tentative_answers_there_are(calls: int,
 # Planners, ablations, variants (§5.8)
 
 
-async def test_planners() -> None:
+async def test_each_planner_has_its_own_prompt() -> None:
     _, tools = await run(ASKED, BORDERS, replies())
     trained = tools.model.last("parog.plan").messages()
     assert [message.role for message in trained] == ["user"]
-    assert trained[0].content == ASKED.text, "a trained planner is shown what it was trained on (§7.3)"
+    assert trained[0].content == ASKED.text, "a trained planner is shown the question alone (§7.3)"
     _, tools = await run(ASKED, BORDERS, replies(), planner="prompted")
     assert "conjunction" in tools.model.last("parog.plan").messages()[0].content
     _, tools = await run(ASKED, BORDERS, replies(), planner="none")
@@ -265,7 +267,7 @@ async def test_planners() -> None:
     assert tools.model.last("parog.refine").inputs()["goal"] == f"1. {ASKED.text}"
 
 
-async def test_an_unreadable_plan_is_the_question_itself() -> None:
+async def test_an_unreadable_plan_falls_back_to_the_whole_question() -> None:
     _, tools = await run(ASKED, BORDERS, replies(plan="Hm."))
     assert tools.model.roles.count("parog.plan") == 3
     assert tools.payloads("plan")[0]["whole_question"]
@@ -298,33 +300,33 @@ async def test_relations_can_be_selected_entity_by_entity() -> None:
 # Selection (§5.6)
 
 
-async def test_only_offered_relations_count_and_only_so_many() -> None:
+async def test_only_offered_relations_are_followed_and_at_most_max_relations() -> None:
     facts = [("A", f"r{number}", "B") for number in range(9)]
     script = replies(relations=json.dumps({"A": ["made.up", *(f"r{number}" for number in range(9))]}), entities="{}")
     _, tools = await run(question("q?", "A"), facts, script)
     assert tools.payloads("relations_selected")[0]["relations"] == {"A": ["r0", "r1", "r2", "r3", "r4"]}
 
 
-async def test_unreadable_relations_are_ranked_by_the_encoder() -> None:
+async def test_relations_are_ranked_by_similarity_if_no_reply_is_readable() -> None:
     script = replies(relations="dunno", plan=write_plan([SubGoal(1, "Find what it borders")]))
     _, tools = await run(ASKED, BORDERS, script, max_relations=1)
     assert tools.payloads("relations_selected")[0]["relations"]["France"] == ["borders"]
 
 
-async def test_unreadable_entities_are_ranked_by_the_encoder() -> None:
+async def test_entities_are_ranked_by_similarity_if_no_reply_is_readable() -> None:
     script = replies(entities="dunno", plan=write_plan([SubGoal(1, "Find Spain")]))
     _, tools = await run(ASKED, BORDERS, script, width=1)
     assert [fact.end for fact in last(tools, Refine).facts] == ["Spain"]
 
 
-async def test_there_is_no_call_where_there_is_nothing_to_choose() -> None:
+async def test_no_call_is_made_where_there_is_no_choice() -> None:
     facts = [("A", "one", "B"), ("A", "number", literal("12")), ("A", "number", literal("13"))]
     _, tools = await run(question("q?", "A"), facts, replies(relations='{"A": ["one", "number"]}'))
     assert "parog.entities" not in tools.model.roles
     assert len(last(tools, Refine).facts) == 3
 
 
-async def test_many_names_are_filtered_before_the_model_sees_them() -> None:
+async def test_candidates_beyond_the_prefilter_are_not_shown() -> None:
     facts = [("A", "has", f"thing {number}") for number in range(30)] + [("A", "has", "France itself")]
     script = replies(relations='{"A": ["has"]}', plan=write_plan([SubGoal(1, "Find France")]))
     _, tools = await run(question("q?", "A"), facts, script, entity_prefilter=3)
@@ -333,7 +335,7 @@ async def test_many_names_are_filtered_before_the_model_sees_them() -> None:
     assert "France itself" in dict(group.facts)
 
 
-async def test_of_unnamed_nodes_a_few_are_drawn() -> None:
+async def test_a_sample_of_unnamed_nodes_is_kept() -> None:
     facts = [("A", "has", f"m.{number}") for number in range(30)]
     script = replies(relations=['{"A": ["has"]}', "{}"], refine=refined(done=False))
     drawn = []
@@ -345,7 +347,7 @@ async def test_of_unnamed_nodes_a_few_are_drawn() -> None:
     assert drawn[0] == drawn[1]
 
 
-async def test_names_that_repeat_are_told_apart() -> None:
+async def test_entities_with_the_same_name_get_different_labels() -> None:
     facts = [("A", "knows", "m.1"), ("A", "knows", "m.2")]
     script = replies(
         relations='{"A": ["knows"]}',
@@ -358,14 +360,22 @@ async def test_names_that_repeat_are_told_apart() -> None:
     assert [(one.text, one.id) for one in answer.predictions] == [("Sam", "m.2")]
 
 
-def test_no_two_entities_are_printed_alike() -> None:
-    showing = Showing({"m.1": "Sam", "m.2": "sam", "m.3": "Sam #2", "m.4": None, "m.5": None})
-    assert [showing.text(f"m.{number}") for number in range(1, 6)] == [
-        *("Sam", "sam #2", "Sam #2 #2", "<unnamed 1>", "<unnamed 2>")
-    ]
-    assert showing.found("SAM #2").node == "m.2"
-    assert showing.found("“Sam”").node == "m.1"
-    assert showing.found("Tom").node is None
+def test_labels_are_unique_and_link_back_to_their_nodes() -> None:
+    labels = NodeLabels({"m.1": "Sam", "m.2": "sam", "m.3": "Sam #2", "m.4": None, "m.5": None})
+    labels.add(labels.names)
+    assert [labels.label(id) for id in labels.names] == [*("Sam", "sam #2", "Sam #2 #2", "<unnamed 1>", "<unnamed 2>")]
+    assert labels.link("SAM #2").node == "m.2"
+    assert labels.link("“Sam”").node == "m.1"
+    assert labels.link("Tom").node is None
+
+
+def test_rendering_a_prompt_assigns_no_labels() -> None:
+    labels = NodeLabels({"m.1": "Sam", "m.2": "Sam"})
+    prompt = Refine(question("q?"), FIND_1, (chain("m.1", "knows", "m.2"),), labels)
+    with pytest.raises(KeyError):
+        prompt.messages()
+    labels.add_facts(prompt.facts)
+    assert prompt.inputs()["facts"] == '[("Sam", "knows", "Sam #2")]'
 
 
 FILMS = [
@@ -376,7 +386,7 @@ FILMS = [
 ]
 
 
-async def test_mediators_are_crossed_in_the_same_round() -> None:
+async def test_mediators_are_followed_in_the_same_round() -> None:
     script = replies(
         relations='{"Ann": ["acted"]}', entities='{"1": ["The Salt Road"]}', refine=refined("The Salt Road")
     )
@@ -389,10 +399,10 @@ async def test_mediators_are_crossed_in_the_same_round() -> None:
     assert tools.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
     script = replies(relations=['{"Ann": ["acted"]}', '{"<unnamed 1>": ["film"]}', "{}"], refine=refined(done=False))
     _, tools = await run(question("q?", "Ann"), FILMS, script, expand_cvt=False)
-    assert tools.model.roles.count("parog.relations") == 3, "without that, a mediator takes a round of its own"
+    assert tools.model.roles.count("parog.relations") == 3, "without expand_cvt, a mediator takes a round of its own"
 
 
-async def test_the_width_is_for_what_is_explored_further_not_for_what_was_found() -> None:
+async def test_the_width_limits_the_frontier_and_not_the_facts() -> None:
     facts = [("A", "has", name) for name in "BCDEFGH"] + [(name, "has", f"{name}{name}") for name in "BCDEFGH"]
     script = replies(
         relations=['{"A": ["has"]}', "{}"],
@@ -405,10 +415,10 @@ async def test_the_width_is_for_what_is_explored_further_not_for_what_was_found(
         assert len(last(tools, Refine).facts) == 7
 
 
-async def test_below_a_set_operation_whole_sets_are_explored_and_their_relations_selected_once() -> None:
+async def test_below_a_set_operation_all_answers_are_explored_with_one_selection_of_relations() -> None:
     names = "BCDEFGH"
     facts = [("A", "has", name) for name in names] + [
-        (name, "size", literal(str(place))) for place, name in enumerate(names, start=10)
+        (name, "size", literal(str(size))) for size, name in enumerate(names, start=10)
     ]
     plan = [
         SubGoal(1, "Find what A has"),
@@ -428,7 +438,7 @@ async def test_below_a_set_operation_whole_sets_are_explored_and_their_relations
     assert lines == ["A: has", "all 7 others (B; C; …): ^has; size"]
 
 
-async def test_an_operation_that_code_cannot_execute_is_left_to_the_model() -> None:
+async def test_a_set_operation_that_code_cannot_execute_is_left_to_the_model() -> None:
     plan = [
         FIND_1,
         SubGoal(2, "Keep the sunniest of 1", "superlative", (1,)),
@@ -447,30 +457,30 @@ async def test_an_operation_that_code_cannot_execute_is_left_to_the_model() -> N
     assert tools.model.roles.count("parog.aggregate") == 1, "the last operation is part of the final answer"
 
 
-async def test_an_operation_on_nothing_is_explored() -> None:
+async def test_a_set_operation_on_sub_goals_without_answers_is_searched() -> None:
     script = replies(plan=write_plan(PLAN), tentative='{"answers": []}', refine=refined(aligned=False))
     _, tools = await run(ASKED, BORDERS, script)
     assert {payload["subgoal"] for payload in tools.payloads("tentative")} == {1, 2, 3}
 
 
-# The edges
+# Edge cases
 
 
-async def test_without_a_topic_entity_the_model_answers_what_it_knows() -> None:
+async def test_without_a_topic_entity_the_model_answers_from_its_own_knowledge() -> None:
     answer, tools = await run(question("what is it?"), BORDERS, replies(aggregate='{"answers": ["Paris"]}'))
     assert (texts(answer), answer.status) == (["Paris"], "no_topic_entity")
     assert tools.model.roles == ["parog.plan", "parog.tentative", "parog.aggregate"]
 
 
 @pytest.mark.parametrize("calls", range(6))
-async def test_a_spent_budget_of_calls_ends_in_an_answer(calls: int) -> None:
+async def test_an_exhausted_budget_of_calls_ends_in_an_answer(calls: int) -> None:
     answer, tools = await run(ASKED, BORDERS, replies(), max_calls=calls)
     assert tools.model.roles[-1] == "parog.aggregate"
     assert answer.status == ("budget_exhausted" if calls < 5 else "ok")
 
 
 @pytest.mark.parametrize("lookups", range(4))
-async def test_a_spent_budget_of_lookups_ends_in_an_answer(lookups: int) -> None:
+async def test_an_exhausted_budget_of_lookups_ends_in_an_answer(lookups: int) -> None:
     answer, tools = await run(ASKED, BORDERS, replies(), max_lookups=lookups)
     assert tools.model.roles[-1] == "parog.aggregate"
     assert answer.status == ("budget_exhausted" if lookups < 3 else "ok")
@@ -482,11 +492,11 @@ async def test_facts_beyond_the_cap_are_not_shown() -> None:
     assert tools.payloads("cap_hit")
 
 
-async def test_sub_goals_of_a_wave_are_independent_of_the_order_in_which_replies_come() -> None:
+async def test_all_sub_goals_of_a_wave_finish_before_the_run_ends() -> None:
     plan = write_plan([FIND_1, SubGoal(2, "Find who serves Nijmegen")])
     script = replies(plan=plan, refine=refined("Belgium", final=["Belgium"]))
     answer, tools = await run(ASKED, BORDERS, script)
-    assert tools.model.roles.count("parog.refine") == 2, "a wave is finished before its first answer counts"
+    assert tools.model.roles.count("parog.refine") == 2, "both sub-goals were refined"
     assert texts(answer) == ["Belgium"]
 
 

@@ -1,4 +1,4 @@
-"""Whatever a model writes, PARoG's parsers return a value or complain with ParseError (methods.md §2.4)."""
+"""PARoG's parsers return a value or raise ParseError for every text (specification §2.4)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.datasets.gold_paths import query_operation
-from pipeline.kg.paths import Leg
-from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Prompt
-from pipeline.methods.instance import Instance
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import Candidates, SelectEntities
-from pipeline.methods.parog.outcome import Found, Outcome
+from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal, whole_question
 from pipeline.methods.parog.planning import MakePlan
 from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice
 from pipeline.methods.parog.relations import Offer, SelectRelations
-from pipeline.methods.parog.showing import Showing
+from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.methods.parsing import read_records
 from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.gold_path_search import Leg
+from pipeline.simulation.registry import write_as_oracle, write_by_similarity
 from pipeline.types import Gold, GoldAnswer, Relation
 from tests.methods.hostile import COMMON, damaged_replies, nothing_evaluated, read, texts
 from tests.methods.support import question
@@ -32,27 +33,29 @@ from tests.methods.support import question
 ASKED = question("wer führte Regie bei “Amélie”?", "Amélie", "O’Hara")
 DIRECTED = Relation("film.directed_by", "out")
 ACTED = Relation("film.actor", "in")
-FACT = Instance("Amélie").then(DIRECTED, "Jeunet")
-OTHER = Instance("Amélie").then(ACTED, "Tautou")
-WAY = Leg(frozenset({"Amélie"}), (DIRECTED,), frozenset({"Jeunet"}), frozenset({"Jeunet"}))
-KNOWN = Truth(ASKED, Gold((GoldAnswer("Jeunet"),)), {"Amélie": ((DIRECTED,),)}, ways={"Amélie": (WAY,)})
-SHOWING = Showing({name: name for name in ("Amélie", "O’Hara", "Jeunet", "Tautou")})
+FACT = GroundedPath("Amélie").then(DIRECTED, "Jeunet")
+OTHER = GroundedPath("Amélie").then(ACTED, "Tautou")
+LEG = Leg(frozenset({"Amélie"}), (DIRECTED,), frozenset({"Jeunet"}), frozenset({"Jeunet"}))
+GOLD_CONTEXT = GoldContext(ASKED, Gold((GoldAnswer("Jeunet"),)), {"Amélie": ((DIRECTED,),)}, legs={"Amélie": (LEG,)})
+LABELS = NodeLabels({name: name for name in ("Amélie", "O’Hara", "Jeunet", "Tautou")})
 GOAL = SubGoal(1, ASKED.text)
-DONE = Outcome(GOAL, (Found("Jeunet", "Jeunet"), Found("Tautou")), (FACT,), SHOWING.names)
-ABOUT = (ASKED, GOAL, (FACT, OTHER), SHOWING, (DONE,), ("Jean",))
+RESULT = SubgoalResult(GOAL, (SubgoalAnswer("Jeunet", "Jeunet"), SubgoalAnswer("Tautou")), (FACT,), LABELS.names)
+LABELS.add_facts((FACT, OTHER))
+LABELS.add_answers((RESULT,))
+INPUTS = (ASKED, GOAL, (FACT, OTHER), LABELS, (RESULT,), ("Jean",))
 OFFERS = (Offer("Amélie", ("Amélie",), (DIRECTED, ACTED)), Offer("O’Hara", ("O’Hara",), (ACTED,)))
 
 PROMPTS: list[Prompt[Any]] = [
     MakePlan(ASKED),
-    AnswerTentatively(ASKED, GOAL, (DONE,)),
-    SelectRelations(ASKED, GOAL, whole_question(ASKED), OFFERS, SHOWING.names),
+    AnswerTentatively(ASKED, GOAL, (RESULT,), LABELS),
+    SelectRelations(ASKED, GOAL, whole_question(ASKED), OFFERS, LABELS.names),
     SelectEntities(ASKED, GOAL, (Candidates("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER))),)),
-    Refine(*ABOUT),
-    Align(*ABOUT),
-    Correct(*ABOUT),
-    Suffice(*ABOUT),
-    Read(*ABOUT),
-    Aggregate(ASKED, (DONE,), (FACT, OTHER), SHOWING),
+    Refine(*INPUTS),
+    Align(*INPUTS),
+    Correct(*INPUTS),
+    Suffice(*INPUTS),
+    Read(*INPUTS),
+    Aggregate(ASKED, (RESULT,), (FACT, OTHER), LABELS),
 ]
 
 PIECES = [
@@ -69,36 +72,35 @@ EXAMPLES = settings(
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @EXAMPLES
 @given(text=TEXTS)
-def test_random_and_hostile_text(prompt: Prompt[Any], text: str) -> None:
+def test_random_and_hostile_texts_never_break_a_parser(prompt: Prompt[Any], text: str) -> None:
     read(prompt, text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @EXAMPLES
 @given(data=st.data())
-def test_damaged_replies(prompt: Prompt[Any], data: st.DataObject) -> None:
-    for text in data.draw(damaged_replies(prompt, KNOWN, PIECES)):
+def test_damaged_replies_never_break_a_parser(prompt: Prompt[Any], data: st.DataObject) -> None:
+    for text in data.draw(damaged_replies(prompt, GOLD_CONTEXT, PIECES)):
         read(prompt, text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @pytest.mark.parametrize("opening", ["", '[{"id": 1, "goal": "', '{"answers": ["', "1. (1"])
-def test_one_piece_over_and_over(prompt: Prompt[Any], opening: str) -> None:
+def test_a_piece_repeated_many_times_never_breaks_a_parser(prompt: Prompt[Any], opening: str) -> None:
     for piece in PIECES:
         read(prompt, opening + piece * (20_000 // len(piece)))
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
-def test_simulated_models_write_what_is_read(prompt: Prompt[Any]) -> None:
-    prompt.messages()
+def test_the_replies_of_simulated_models_can_be_parsed(prompt: Prompt[Any]) -> None:
     for text in (
-        prompt.write_as_oracle(KNOWN, None),
-        prompt.write_as_oracle(KNOWN, Random(1)),
-        prompt.write_as_oracle(Truth(ASKED, Gold(), {}), None),
-        prompt.write_by_similarity(LexicalEncoder()),
+        write_as_oracle(prompt, GOLD_CONTEXT, None),
+        write_as_oracle(prompt, GOLD_CONTEXT, Random(1)),
+        write_as_oracle(prompt, GoldContext(ASKED, Gold(), {}), None),
+        write_by_similarity(prompt, LexicalEncoder()),
     ):
         assert read(prompt, text)
-    right, wrong = prompt.write_as_oracle(KNOWN, None), prompt.write_as_oracle(KNOWN, Random(1))
+    right, wrong = write_as_oracle(prompt, GOLD_CONTEXT, None), write_as_oracle(prompt, GOLD_CONTEXT, Random(1))
     assert prompt.parse(right) != prompt.parse(wrong)
 
 
@@ -111,14 +113,14 @@ def test_simulated_models_write_what_is_read(prompt: Prompt[Any]) -> None:
         ("none", []),
     ],
 )
-def test_all_records_of_a_text_are_found(text: str, records: list[object]) -> None:
+def test_all_json_objects_of_a_text_are_read(text: str, records: list[object]) -> None:
     with nothing_evaluated():
         found = read_records(text)
     assert found == records
 
 
 @pytest.mark.parametrize("sparql", ["", "SELECT", "DROP GRAPH <x>", "SELECT ?x WHERE { ?x <http://a> ?y }"])
-def test_gold_sparql_without_an_operation(sparql: str) -> None:
+def test_gold_sparql_without_an_operation_gives_none(sparql: str) -> None:
     with nothing_evaluated():
         operation = query_operation(sparql)
     assert operation is None

@@ -1,4 +1,4 @@
-"""PARoG with the oracle: a perfect model is right on every type of question, at the cost of §5.9."""
+"""PARoG with the oracle: a perfect model answers every type of question correctly, at the cost of §5.9."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any, get_args
 import pytest
 
 from pipeline.datasets.gold_paths import Operation, query_operation
-from pipeline.datasets.sample import SampleWorld
-from pipeline.datasets.sample.questions import QUESTION_TYPES, QuestionType
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.paths import legs
-from pipeline.llm.oracle import Truth, damage, find_truth
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog import PARoG
-from pipeline.methods.parog.guidance import perfect_plan
 from pipeline.methods.parog.plan import write_plan
 from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.gold_context import GoldContext, find_gold_context
+from pipeline.simulation.gold_path_search import legs
+from pipeline.simulation.oracle import damage
+from pipeline.simulation.parog_plan import perfect_plan
+from pipeline.simulation.registry import write_as_oracle, write_by_similarity
+from pipeline.simulation.world import SyntheticWorld
+from pipeline.simulation.world.questions import QUESTION_TYPES, QuestionType
 from pipeline.text import normalise
 from pipeline.types import Answer, Example, Gold, GoldAnswer, Question, Relation
 from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, literal, question
@@ -48,24 +50,24 @@ class CountedGraph:
 
 
 @pytest.fixture(scope="module")
-def world() -> SampleWorld:
-    return SampleWorld(triples=6000, questions=PER_TYPE * len(QUESTION_TYPES))
+def world() -> SyntheticWorld:
+    return SyntheticWorld(triples=6000, questions=PER_TYPE * len(QUESTION_TYPES))
 
 
 @pytest.fixture
-async def graph(world: SampleWorld) -> AsyncIterator[EmbeddedGraph]:
+async def graph(world: SyntheticWorld) -> AsyncIterator[EmbeddedGraph]:
     async with EmbeddedGraph(dataset=world) as graph:
         yield graph
 
 
 async def ask(
     method: PARoG, graph: Any, example: Example, *, error_rate: float = 0.0, malformed_rate: float = 0.0
-) -> tuple[Answer, ScriptedTools, Truth]:
-    known = await find_truth(example, graph)
+) -> tuple[Answer, ScriptedTools, GoldContext]:
+    known = await find_gold_context(example, graph)
     rng = Random(example.question.id)
 
     def write(prompt: Prompt[Any]) -> str:
-        text = prompt.write_as_oracle(known, rng if rng.random() < error_rate else None)
+        text = write_as_oracle(prompt, known, rng if rng.random() < error_rate else None)
         return damage(text, rng) if rng.random() < malformed_rate else text
 
     counted: Any = CountedGraph(graph)
@@ -73,17 +75,17 @@ async def ask(
     return await method.answer(example.question, tools.tools), tools, known
 
 
-def is_right(answer: Answer, known: Truth) -> bool:
+def is_right(answer: Answer, known: GoldContext) -> bool:
     return bool(answer.predictions) and known.is_answer(answer.predictions[0].text, id=answer.predictions[0].id)
 
 
-def of_type(world: SampleWorld, type: QuestionType) -> list[Example]:
+def of_type(world: SyntheticWorld, type: QuestionType) -> list[Example]:
     return [example for example in world.examples(lambda _: None) if example.question.meta["type"] == type]
 
 
 @pytest.mark.parametrize("type", QUESTION_TYPES)
-async def test_a_perfect_model_is_right_at_the_cost_of_the_formula(
-    type: QuestionType, world: SampleWorld, graph: EmbeddedGraph
+async def test_a_perfect_model_is_right_and_makes_the_calls_of_the_formula(
+    type: QuestionType, world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
     examples = of_type(world, type)
     assert len(examples) == PER_TYPE
@@ -100,28 +102,28 @@ async def test_a_perfect_model_is_right_at_the_cost_of_the_formula(
         lookups: Counter[str] = tools.graph.lookups
         assert set(lookups) <= {"relations", "neighbours", "labels"}
         for count in lookups.values():
-            assert count <= 2 * len(explored), "a layer, and one behind mediators, per round: three lookups each"
+            assert count <= 2 * len(explored), "per round, one layer of nodes and one behind mediators"
 
 
 @pytest.mark.parametrize("type", ["comparison", "superlative", "count"])
-async def test_operations_are_executed_on_facts_and_never_on_gold(
-    type: QuestionType, world: SampleWorld, graph: EmbeddedGraph
+async def test_set_operations_are_executed_on_facts_and_not_on_gold_answers(
+    type: QuestionType, world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
     for example in of_type(world, type)[:4]:
         false = Gold((GoldAnswer("someone else", "m.none"),), example.gold.paths, example.gold.sparql)
-        known = await find_truth(example, graph)
+        known = await find_gold_context(example, graph)
         blind = replace(known, gold=false)
-        tools = ScriptedTools(graph, write=lambda prompt, blind=blind: prompt.write_as_oracle(blind, None))  # type: ignore[arg-type]
+        tools = ScriptedTools(graph, write=lambda prompt, blind=blind: write_as_oracle(prompt, blind, None))  # type: ignore[arg-type]
         answer = await PARoG().answer(example.question, tools.tools)
-        assert is_right(answer, known), "a model that does not know the answer works it out"
+        assert is_right(answer, known), "the answer follows from the facts"
 
 
 @pytest.mark.parametrize(
     "changed",
     [{"refine": False}, {"split_refine": True}, {"per_entity": True}, {"width": 0}, {"planner": "prompted"}],
 )
-async def test_a_perfect_model_is_right_in_every_variant(
-    changed: dict[str, Any], world: SampleWorld, graph: EmbeddedGraph
+async def test_a_perfect_model_is_right_with_every_option(
+    changed: dict[str, Any], world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
     for type in QUESTION_TYPES:
         for example in of_type(world, type)[:3]:
@@ -130,8 +132,8 @@ async def test_a_perfect_model_is_right_in_every_variant(
 
 
 @pytest.mark.parametrize("changed", [{"expand_cvt": False}, {"seed_entities": "topic"}, {"planner": "none"}])
-async def test_what_can_be_walked_in_three_rounds_needs_neither_mediators_nor_dependencies_nor_plan(
-    changed: dict[str, Any], world: SampleWorld, graph: EmbeddedGraph
+async def test_paths_of_three_hops_need_no_mediators_dependencies_or_plan(
+    changed: dict[str, Any], world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
     for type in get_args(QuestionType)[:3]:
         for example in of_type(world, type)[:4]:
@@ -139,30 +141,30 @@ async def test_what_can_be_walked_in_three_rounds_needs_neither_mediators_nor_de
             assert is_right(answer, known), example.question.text
 
 
-async def test_the_prior_alone_knows_nothing(world: SampleWorld, graph: EmbeddedGraph) -> None:
+async def test_without_facts_the_oracle_does_not_know_the_answer(world: SyntheticWorld, graph: EmbeddedGraph) -> None:
     for example in of_type(world, "1-hop")[:3]:
         answer, _, known = await ask(PARoG(max_rounds=0), graph, example)
         assert not is_right(answer, known)
 
 
 @pytest.mark.parametrize("changed", [{}, {"refine": False}, {"split_refine": True}, {"planner": "none"}])
-async def test_an_erring_and_stammering_model_always_ends_in_an_answer(
-    changed: dict[str, Any], world: SampleWorld, graph: EmbeddedGraph
+async def test_an_erring_model_with_damaged_replies_always_ends_in_an_answer(
+    changed: dict[str, Any], world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
     for example in list(world.examples(lambda _: None))[:64]:
         answer, _, _ = await ask(PARoG(**changed), graph, example, error_rate=0.3, malformed_rate=0.3)
         assert answer.status in {"ok", "no_evidence"}
 
 
-async def test_a_policy_of_word_similarity_answers_too(world: SampleWorld, graph: EmbeddedGraph) -> None:
+async def test_the_similarity_policy_answers_every_type(world: SyntheticWorld, graph: EmbeddedGraph) -> None:
     encoder = LexicalEncoder()
     for type in QUESTION_TYPES:
         for example in of_type(world, type)[:2]:
-            tools = ScriptedTools(graph, write=lambda prompt: prompt.write_by_similarity(encoder))  # type: ignore[arg-type]
+            tools = ScriptedTools(graph, write=lambda prompt: write_by_similarity(prompt, encoder))  # type: ignore[arg-type]
             assert (await PARoG().answer(example.question, tools.tools)).status in {"ok", "no_evidence"}
 
 
-async def test_the_same_run_twice_is_the_same(world: SampleWorld, graph: EmbeddedGraph) -> None:
+async def test_two_runs_are_identical(world: SyntheticWorld, graph: EmbeddedGraph) -> None:
     for example in of_type(world, "conjunction")[:4]:
         runs = [await ask(PARoG(), graph, example, error_rate=0.2) for _ in range(2)]
         assert runs[0][0] == runs[1][0]
@@ -174,36 +176,38 @@ YEARS = [("Brazil", "year", "1985"), ("1984", "year", "1956")]
 FILM = (Relation("film", "out"),)
 
 
-async def ask_for_the_last(film: str, facts: list[Fact], *, told: str | None = None) -> list[str]:
-    """Ask for the last film in truth, and answer as an oracle that is `told` this or something else."""
+async def ask_for_the_last(film: str, facts: list[Fact], *, gold_name: str | None = None) -> list[str]:
+    """Ask which film came last, where `film` is right; the oracle takes `gold_name` for the gold answer."""
     ns = "http://rdf.freebase.com/ns/"
     sparql = f"SELECT ?x WHERE {{ <{ns}Ann> <{ns}film> ?x . ?x <{ns}year> ?v }} ORDER BY DESC(?v) LIMIT 1"
     asked, graph = question("which film of hers came last?", "Ann"), DictionaryGraph(facts)
     gold = Gold((GoldAnswer(film),), {"Ann": (FILM,)}, sparql)
-    known = replace(await find_truth(Example(asked, gold), graph), gold=Gold((GoldAnswer(told or film),), {}, sparql))  # type: ignore[arg-type]
-    tools = ScriptedTools(graph, write=lambda prompt: prompt.write_as_oracle(known, None))
+    known = replace(
+        await find_gold_context(Example(asked, gold), graph), gold=Gold((GoldAnswer(gold_name or film),), {}, sparql)
+    )  # type: ignore[arg-type]
+    tools = ScriptedTools(graph, write=lambda prompt: write_as_oracle(prompt, known, None))
     return [prediction.text for prediction in (await PARoG().answer(asked, tools.tools)).predictions]
 
 
 async def test_values_are_compared_in_a_graph_without_literals() -> None:
-    assert await ask_for_the_last("Brazil", FILMS + YEARS, told="someone else") == ["Brazil"]
-    assert await ask_for_the_last("Brazil", FILMS + YEARS[1:]) == ["1984"], "by the values that there are"
+    assert await ask_for_the_last("Brazil", FILMS + YEARS, gold_name="someone else") == ["Brazil"]
+    assert await ask_for_the_last("Brazil", FILMS + YEARS[1:]) == ["1984"], "compared by the values that the graph has"
 
 
-async def test_the_answer_is_recognised_only_where_there_is_nothing_to_compare() -> None:
+async def test_the_gold_answer_is_recognised_only_if_there_are_no_values_to_compare() -> None:
     assert await ask_for_the_last("Brazil", FILMS) == ["Brazil"]
-    assert set(await ask_for_the_last("Brazil", FILMS, told="someone else")) == {"1984", "Brazil"}
+    assert set(await ask_for_the_last("Brazil", FILMS, gold_name="someone else")) == {"1984", "Brazil"}
 
 
 @pytest.mark.parametrize("planner", ["finetuned", "none"])
-async def test_the_answer_is_recognised_where_a_condition_is_in_no_path(planner: Any) -> None:
+async def test_the_gold_answer_is_recognised_if_a_condition_is_missing_in_the_paths(planner: Any) -> None:
     asked, graph = question("which film of theirs is British?", "Ann", "Bob"), DictionaryGraph(FILMS)
     example = Example(asked, Gold((GoldAnswer("Brazil"),), {"Ann": (FILM,), "Bob": (FILM,)}))
     answer, _, _ = await ask(PARoG(planner=planner), graph, example)
     assert [prediction.text for prediction in answer.predictions] == ["Brazil"]
 
 
-# What the oracle knows
+# The oracle's knowledge
 
 
 @pytest.mark.parametrize(
@@ -230,7 +234,7 @@ def test_a_filter_by_a_constant_is_a_comparison(sign: str, kind: Any) -> None:
     assert found == (Operation(kind, (Relation("d", "out"),), "7") if kind else None)
 
 
-def test_a_count_is_a_count() -> None:
+def test_a_count_query_is_a_count() -> None:
     assert query_operation(_query("(COUNT(DISTINCT ?x) AS ?n)", "")) == Operation("count")
 
 
@@ -250,24 +254,24 @@ FACTS = [
 ]
 
 
-async def test_a_path_is_cut_at_named_nodes_and_comes_to_none_twice() -> None:
+async def test_a_path_is_split_at_named_nodes_and_visits_none_twice() -> None:
     path = tuple(Relation(name, "out") for name in ("acted", "film", "actor"))
-    way = await legs(DictionaryGraph(FACTS), "Ann", path, [GoldAnswer("Bob")])
-    assert [(leg.relations, leg.nodes, leg.leading) for leg in way] == [
+    parts = await legs(DictionaryGraph(FACTS), "Ann", path, [GoldAnswer("Bob")])
+    assert [(leg.relations, leg.nodes, leg.leading) for leg in parts] == [
         (path[:2], {"The Salt Road", "Nine Lanterns"}, {"The Salt Road"}),
         (path[2:], {"Bob", "Cid"}, {"Bob"}),
     ]
-    way = await legs(DictionaryGraph(FACTS), "Ann", path, [GoldAnswer("Ann")])
-    assert "Ann" in way[-1].leading, "unless the answer cannot be reached otherwise"
+    parts = await legs(DictionaryGraph(FACTS), "Ann", path, [GoldAnswer("Ann")])
+    assert "Ann" in parts[-1].leading, "unless only that reaches the answer"
 
 
-async def test_the_perfect_plan_of_a_superlative() -> None:
+async def test_a_superlative_is_planned_as_legs_values_and_selection() -> None:
     asked = Question("q", "test", "test", "who is tallest?", question("?", "Ann").topic_entities)
     path = tuple(Relation(name, "out") for name in ("acted", "film", "actor"))
     ns = "http://rdf.freebase.com/ns/"
     chain = f"<{ns}Ann> <{ns}acted> ?a . ?a <{ns}film> ?b . ?b <{ns}actor> ?x . ?x <{ns}height> ?v"
     sparql = f"SELECT ?x WHERE {{ {chain} }} ORDER BY DESC(?v) LIMIT 1"
-    known = await find_truth(
+    known = await find_gold_context(
         Example(asked, Gold((GoldAnswer("Bob"),), {"Ann": (path,)}, sparql)), DictionaryGraph(FACTS)
     )  # type: ignore[arg-type]
     steps = [step.subgoal for step in perfect_plan(known)]
@@ -277,4 +281,4 @@ async def test_the_perfect_plan_of_a_superlative() -> None:
         ("composition", (2,), None),
         ("superlative", (2, 3), "highest"),
     ]
-    assert normalise("Bob") not in write_plan(steps).casefold(), "a plan never says the answer"
+    assert normalise("Bob") not in write_plan(steps).casefold(), "a plan never contains the answer"

@@ -1,4 +1,4 @@
-"""PARoG's plans and set operations: what is read, what is refused, what is executed in code (methods.md §5.5)."""
+"""PARoG's plans and set operations: reading, rejecting and executing them (specification §5.5)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pipeline.errors import ParseError
-from pipeline.methods.instance import Instance
-from pipeline.methods.parog.outcome import Found, Outcome
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import SubGoal, read_plan, under_set_operations, waves, write_plan
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.sets import execute
+from pipeline.methods.parog.set_operations import execute
+from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.types import LiteralNode, Relation
 from tests.methods.support import question
 
@@ -31,7 +31,7 @@ def test_the_plan_of_the_specification_is_read_and_written() -> None:
     assert write_plan(PLAN) == SPECIFICATION
 
 
-def test_what_an_operation_keeps_survives_a_round_trip() -> None:
+def test_keep_and_bound_survive_a_round_trip() -> None:
     plan = (SubGoal(1, "Find x"), SubGoal(2, "Keep some", "comparative", (1,), "above", "1991"))
     assert read_plan(write_plan(plan)) == plan
     assert read_plan('[{"goal": "x"}, {"goal": "y", "op": "comparative", "keep": "above", "bound": 2.5}]')[
@@ -48,7 +48,7 @@ def test_what_an_operation_keeps_survives_a_round_trip() -> None:
         f'{{"plan": {SPECIFICATION}}}',
     ],
 )
-def test_talk_and_quotes_around_a_plan_do_no_harm(text: str) -> None:
+def test_a_plan_is_found_between_other_text_and_with_other_quotes(text: str) -> None:
     assert MakePlan(question("q?")).parse(text) == PLAN
 
 
@@ -59,7 +59,7 @@ def test_talk_and_quotes_around_a_plan_do_no_harm(text: str) -> None:
         "1. Find the films of Ann\n2. Find who directed the films of step 1\n3) Count the people of #2",
     ],
 )
-def test_sentences_get_ids_by_position_and_uses_by_their_words(text: str) -> None:
+def test_sentences_get_ids_by_position_and_dependencies_by_their_words(text: str) -> None:
     assert [(one.id, one.op, one.uses) for one in read_plan(text)] == [
         (1, "lookup", ()),
         (2, "composition", (1,)),
@@ -70,12 +70,12 @@ def test_sentences_get_ids_by_position_and_uses_by_their_words(text: str) -> Non
 @pytest.mark.parametrize(
     "sentence", ["Intersect (1) and (2)", "Keep what both 1 and 2 have", "Keep what steps 1 and 2 have in common"]
 )
-def test_an_intersection_is_known_by_its_words(sentence: str) -> None:
+def test_a_conjunction_is_recognised_by_its_words(sentence: str) -> None:
     plan = read_plan(f'["Find a", "Find b", "{sentence}"]')
     assert (plan[2].op, plan[2].uses) == ("conjunction", (1, 2))
 
 
-def test_an_operation_that_names_nothing_uses_the_item_before_it() -> None:
+def test_an_operation_without_dependencies_uses_the_sub_goal_before_it() -> None:
     plan = read_plan('[{"id": 1, "goal": "a", "op": "lookup"}, {"id": 2, "goal": "b", "op": "superlative"}]')
     assert [one.uses for one in plan] == [(), (1,)]
 
@@ -95,20 +95,20 @@ def test_an_operation_that_names_nothing_uses_the_item_before_it() -> None:
         ("[1, 2]", "neither an object nor a sentence"),
     ],
 )
-def test_what_cannot_be_carried_out_is_refused(text: str, complaint: str) -> None:
+def test_a_plan_that_cannot_be_executed_is_rejected(text: str, complaint: str) -> None:
     with pytest.raises(ParseError, match=complaint):
         MakePlan(question("q?")).parse(text)
 
 
-def test_the_fallback_is_the_question_itself() -> None:
+def test_the_fallback_is_the_whole_question() -> None:
     assert MakePlan(question("who was it?")).fallback("mumble") == (SubGoal(1, "who was it?"),)
 
 
-def test_waves_hold_what_can_be_pursued_at_once() -> None:
+def test_sub_goals_of_one_wave_do_not_depend_on_each_other() -> None:
     assert [[one.id for one in wave] for wave in waves(PLAN)] == [[1, 2], [3]]
 
 
-def test_all_that_a_set_operation_rests_on_is_known() -> None:
+def test_indirect_dependencies_of_a_set_operation_are_found() -> None:
     chain = (SubGoal(1, "a"), SubGoal(2, "b", "composition", (1,)), SubGoal(3, "c", "count", (2,)))
     assert under_set_operations(chain) == {1, 2}
     assert under_set_operations(chain[:2]) == frozenset()
@@ -119,41 +119,41 @@ def test_all_that_a_set_operation_rests_on_is_known() -> None:
 DATE = Relation("film.date", "out")
 
 
-def found(*names: str) -> tuple[Found, ...]:
-    return tuple(Found(name.removeprefix("~"), None if name.startswith("~") else f"m.{name}") for name in names)
+def answers(*names: str) -> tuple[SubgoalAnswer, ...]:
+    return tuple(SubgoalAnswer(name.removeprefix("~"), None if name.startswith("~") else f"m.{name}") for name in names)
 
 
-def outcome(id: int, *names: str) -> Outcome:
-    return Outcome(SubGoal(id, "x"), found(*names), names={f"m.{name}": name for name in names})
+def result(id: int, *names: str) -> SubgoalResult:
+    return SubgoalResult(SubGoal(id, "x"), answers(*names), names={f"m.{name}": name for name in names})
 
 
-def values(id: int, **of: str) -> Outcome:
-    facts = tuple(Instance(f"m.{name}").then(DATE, LiteralNode(value)) for name, value in of.items())
-    answers = tuple(Found(value, LiteralNode(value)) for value in of.values())
-    return Outcome(SubGoal(id, "y"), answers, facts, {f"m.{name}": name for name in of})
+def values(id: int, **of: str) -> SubgoalResult:
+    facts = tuple(GroundedPath(f"m.{name}").then(DATE, LiteralNode(value)) for name, value in of.items())
+    found = tuple(SubgoalAnswer(value, LiteralNode(value)) for value in of.values())
+    return SubgoalResult(SubGoal(id, "y"), found, facts, {f"m.{name}": name for name in of})
 
 
-def run(used: list[Outcome], op: Any, keep: Any = None, bound: str | None = None) -> list[str] | None:
-    answers = execute(SubGoal(9, "z", op, tuple(one.subgoal.id for one in used), keep, bound), used)
-    return None if answers is None else [answer.text for answer in answers]
+def run(used: list[SubgoalResult], op: Any, keep: Any = None, bound: str | None = None) -> list[str] | None:
+    selected = execute(SubGoal(9, "z", op, tuple(one.subgoal.id for one in used), keep, bound), used)
+    return None if selected is None else [answer.text for answer in selected]
 
 
-def test_a_conjunction_keeps_what_all_have() -> None:
-    assert run([outcome(1, "A", "B", "C"), outcome(2, "C", "D", "A")], "conjunction") == ["A", "C"]
-    assert run([outcome(1, "A"), outcome(2, "B")], "conjunction") is None
+def test_a_conjunction_keeps_the_common_answers() -> None:
+    assert run([result(1, "A", "B", "C"), result(2, "C", "D", "A")], "conjunction") == ["A", "C"]
+    assert run([result(1, "A"), result(2, "B")], "conjunction") is None
 
 
-def test_a_conjunction_goes_by_id_where_there_is_one_and_by_name_elsewhere() -> None:
-    namesake = Outcome(SubGoal(2, "x"), (Found("A", "m.other"),))
-    assert run([outcome(1, "A"), namesake], "conjunction") is None
-    unlinked = Outcome(SubGoal(2, "x"), (Found("the k"),))
-    result = execute(SubGoal(3, "z", "conjunction", (1, 2)), [unlinked, outcome(1, "K")])
-    assert result == (Found("K", "m.K"),), "the linked one of the two is kept"
+def test_a_conjunction_compares_by_id_else_by_name() -> None:
+    namesake = SubgoalResult(SubGoal(2, "x"), (SubgoalAnswer("A", "m.other"),))
+    assert run([result(1, "A"), namesake], "conjunction") is None
+    unlinked = SubgoalResult(SubGoal(2, "x"), (SubgoalAnswer("the k"),))
+    common = execute(SubGoal(3, "z", "conjunction", (1, 2)), [unlinked, result(1, "K")])
+    assert common == (SubgoalAnswer("K", "m.K"),), "the answer with a node is kept"
 
 
 def test_a_count_is_the_number_of_answers() -> None:
-    assert run([outcome(1, "A", "B", "C")], "count") == ["3"]
-    assert run([outcome(1, "A"), outcome(2, "B")], "count") is None
+    assert run([result(1, "A", "B", "C")], "count") == ["3"]
+    assert run([result(1, "A"), result(2, "B")], "count") is None
 
 
 @pytest.mark.parametrize(
@@ -168,49 +168,55 @@ def test_a_count_is_the_number_of_answers() -> None:
         (None, None, None),
     ],
 )
-def test_dates_are_compared_as_exactly_as_both_are_given(keep: Any, bound: str | None, kept: list[str] | None) -> None:
-    used = [outcome(1, "A", "B", "C"), values(2, A="1903", B="1991-05-03", C="1992-01")]
+def test_dates_are_compared_at_the_precision_that_both_have(
+    keep: Any, bound: str | None, kept: list[str] | None
+) -> None:
+    used = [result(1, "A", "B", "C"), values(2, A="1903", B="1991-05-03", C="1992-01")]
     assert run(used, "comparative" if bound else "superlative", keep, bound) == kept
 
 
 def test_numbers_are_compared_as_numbers() -> None:
-    used = [outcome(1, "A", "B"), values(2, A="9.50", B="10")]
+    used = [result(1, "A", "B"), values(2, A="9.50", B="10")]
     assert run(used, "superlative", "highest") == ["B"]
     assert run(used, "comparative", "below", "9.6") == ["A"]
-    assert run([outcome(1, "A", "B"), values(2, A="9", B="tall")], "superlative", "highest") is None
+    assert run([result(1, "A", "B"), values(2, A="9", B="tall")], "superlative", "highest") is None
 
 
-def test_only_things_that_are_asked_about_are_compared() -> None:
-    used = [outcome(1, "A", "B"), values(2, A="1", B="2", C="3")]
+def test_only_the_entities_among_the_answers_are_compared() -> None:
+    used = [result(1, "A", "B"), values(2, A="1", B="2", C="3")]
     assert run(used, "superlative", "highest") == ["B"]
-    assert run(used[1:], "superlative", "highest") == ["C"], "without entities, the subjects of the values"
-
-
-def test_a_value_belongs_to_the_thing_that_facts_lead_back_to() -> None:
-    facts = (
-        Instance("m.A").then(Relation("film.director", "out"), "m.D"),
-        Instance("m.D").then(Relation("person.height", "out"), LiteralNode("2")),
-        Instance("m.B").then(DATE, LiteralNode("1")),
+    assert run(used[1:], "superlative", "highest") == ["C"], (
+        "without entities among the answers, the subjects of the values"
     )
-    heights = Outcome(SubGoal(2, "y"), (Found("2"), Found("1")), facts)
-    assert run([outcome(1, "A", "B"), heights], "superlative", "highest") == ["A"]
 
 
-def test_a_value_that_no_answer_names_does_not_count() -> None:
+def test_a_value_belongs_to_the_entity_that_facts_lead_back_to() -> None:
+    facts = (
+        GroundedPath("m.A").then(Relation("film.director", "out"), "m.D"),
+        GroundedPath("m.D").then(Relation("person.height", "out"), LiteralNode("2")),
+        GroundedPath("m.B").then(DATE, LiteralNode("1")),
+    )
+    heights = SubgoalResult(SubGoal(2, "y"), (SubgoalAnswer("2"), SubgoalAnswer("1")), facts)
+    assert run([result(1, "A", "B"), heights], "superlative", "highest") == ["A"]
+
+
+def test_a_value_that_is_no_answer_is_ignored() -> None:
     two = values(2, A="1", B="5")
-    one = Outcome(two.subgoal, two.answers[:1], two.facts)
-    assert run([outcome(1, "A", "B"), one], "superlative", "highest") == ["A"]
+    one = SubgoalResult(two.subgoal, two.answers[:1], two.facts)
+    assert run([result(1, "A", "B"), one], "superlative", "highest") == ["A"]
 
 
 def test_in_a_graph_without_literals_values_are_entities() -> None:
-    def named(id: int, *names: str, **of: str) -> Outcome:
-        facts = tuple(Instance(name).then(DATE, value) for name, value in of.items())
+    def named(id: int, *names: str, **of: str) -> SubgoalResult:
+        facts = tuple(GroundedPath(name).then(DATE, value) for name, value in of.items())
         called = {name: name for name in (*names, *of, *of.values())}
-        return Outcome(SubGoal(id, "x"), tuple(Found(name, name) for name in names), facts, called)
+        return SubgoalResult(SubGoal(id, "x"), tuple(SubgoalAnswer(name, name) for name in names), facts, called)
 
     used = [named(1, "1984", "Brazil"), named(2, "1956", "1985", **{"1984": "1956", "Brazil": "1985"})]
     assert run(used, "superlative", "highest") == ["Brazil"]
-    assert run(used, "comparative", "below", "1960") == ["1984"], "a film, as it was found among others"
-    titled = Outcome(SubGoal(1, "x"), (Found("The Old Mill", "1984"),), names={"1984": "The Old Mill"})
-    dated = Outcome(SubGoal(2, "y"), (Found("7", LiteralNode("7")),), (Instance("1984").then(DATE, LiteralNode("7")),))
-    assert run([titled, dated], "superlative", "highest") == ["The Old Mill"], "an id that is a number is no value"
+    assert run(used, "comparative", "below", "1960") == ["1984"], "1984 is a film here: the other answers are films"
+    titled = SubgoalResult(SubGoal(1, "x"), (SubgoalAnswer("The Old Mill", "1984"),), names={"1984": "The Old Mill"})
+    dated = SubgoalResult(
+        SubGoal(2, "y"), (SubgoalAnswer("7", LiteralNode("7")),), (GroundedPath("1984").then(DATE, LiteralNode("7")),)
+    )
+    assert run([titled, dated], "superlative", "highest") == ["The Old Mill"], "an id that is a number is not a value"

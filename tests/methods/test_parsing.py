@@ -1,4 +1,4 @@
-"""Reading model text (methods.md §2.4, §3.10)."""
+"""Parsing of model text (specification §2.4, §3.10)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ParseError
-from pipeline.methods.answering import write_answers
 from pipeline.methods.parsing import (
     after_last,
     answers_without_braces,
     brace_answers,
-    clip,
     first_line,
     looks_like_relation,
-    loose,
+    match_key,
     numbered,
+    parse_leniently,
     read_literal,
     split_path,
     straighten,
-    twice,
+    truncate,
     unquoted,
 )
+from pipeline.simulation.methods.answering import write_answers
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(),
@@ -56,7 +56,7 @@ def test_a_python_literal_is_read_as_python_reads_it(value: list[object]) -> Non
         ("{}", {}),
     ],
 )
-def test_literals_of_either_language_mixed_and_a_little_wrong(text: str, value: object) -> None:
+def test_mixed_and_slightly_malformed_literals_are_read(text: str, value: object) -> None:
     assert read_literal(text, "{") == value
 
 
@@ -77,7 +77,7 @@ def test_literals_of_either_language_mixed_and_a_little_wrong(text: str, value: 
         "{'a': " + "[" * 30 + "]" * 30 + "}",
     ],
 )
-def test_what_is_not_a_literal_is_refused_and_never_evaluated(text: str) -> None:
+def test_text_that_is_not_a_literal_is_a_parse_error_and_never_evaluated(text: str) -> None:
     with pytest.raises(ParseError):
         read_literal(text, "{")
 
@@ -151,11 +151,11 @@ def test_paths_are_split_at_arrows(text: str, parts: list[str]) -> None:
     assert split_path(text) == parts
 
 
-def test_a_dash_that_should_be_part_of_an_arrow_is_straightened_on_the_second_reading() -> None:
+def test_a_typographic_dash_in_an_arrow_is_read_after_straightening() -> None:
     assert split_path(straighten("a –> r1 —> r2")) == ["a", "r1", "r2"]
 
 
-def test_numbered_items_run_on_until_the_next_number() -> None:
+def test_numbered_items_end_at_the_next_number() -> None:
     text = "intro\n1. first\n  goes on\n2) second\nSequence 3: third\n10 . tenth\n\nend"
     assert numbered(text) == [(1, "first\n  goes on"), (2, "second"), (3, "third"), (10, "tenth\n\nend")]
 
@@ -174,11 +174,11 @@ def test_numbered_items_run_on_until_the_next_number() -> None:
         ("a.b", True),
     ],
 )
-def test_relations_are_told_from_entities(part: str, is_relation: bool) -> None:
+def test_relations_are_distinguished_from_entities(part: str, is_relation: bool) -> None:
     assert looks_like_relation(part, {"written_by"}) is is_relation
 
 
-def test_the_second_reading_is_of_the_straightened_text_and_its_complaint_is_kept() -> None:
+def test_the_second_attempt_reads_the_straightened_text_and_its_error_is_raised() -> None:
     seen: list[str] = []
 
     def read(text: str) -> str:
@@ -187,16 +187,16 @@ def test_the_second_reading_is_of_the_straightened_text_and_its_complaint_is_kep
             raise ParseError("no quote")
         return text
 
-    assert twice(read, "```json\n“a”\n```").strip() == '"a"'
+    assert parse_leniently(read, "```json\n“a”\n```").strip() == '"a"'
     assert len(seen) == 2
     with pytest.raises(ParseError, match="no quote"):
-        twice(read, "plain")
-    assert len(seen) == 3, "a text that is straight already is not read again"
+        parse_leniently(read, "plain")
+    assert len(seen) == 3, "text that straightening does not change is not read again"
 
 
-def test_small_helpers() -> None:
-    assert loose("  Ann’s\tHOUSE ") == "ann's house"
-    assert clip("a\nb" + "c" * 100) == "a b" + "c" * 56 + "…"
+def test_match_key_truncate_first_line_after_last_and_unquoted() -> None:
+    assert match_key("  Ann’s\tHOUSE ") == "ann's house"
+    assert truncate("a\nb" + "c" * 100) == "a b" + "c" * 56 + "…"
     assert first_line("\n \n x \ny") == "x"
     assert first_line("") == ""
     assert after_last("Path: a path: b", "Path:") == " b"

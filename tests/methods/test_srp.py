@@ -1,4 +1,4 @@
-"""SRP as an algorithm (methods.md §3), over a graph in memory and a scripted model."""
+"""The algorithm of SRP on a graph in memory with a scripted model (specification §3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.methods.srp import SRP
-from pipeline.retrieval.port import Reference
+from pipeline.retrieval.interface import Reference
 from pipeline.types import Triple
 from tests.methods.support import DictionaryGraph, FixedCaps, PlainRetrieval, ScriptedTools, literal, question
 
@@ -19,7 +19,7 @@ NATIONALITY, CAPITAL, LEADER = "people.person.nationality", "location.country.ca
 
 
 def picked(*relations: str) -> str:
-    return "\n".join(f"('{relation}', {1 / (place + 2)}): because" for place, relation in enumerate(relations))
+    return "\n".join(f"('{relation}', {1 / (rank + 2)}): because" for rank, relation in enumerate(relations))
 
 
 def plan(**paths: str) -> str:
@@ -79,7 +79,7 @@ async def test_the_worked_example_takes_six_calls_two_instantiations_and_one_edi
     assert len(script.payloads("instantiated")) == 2
     assert len(script.payloads("edited")) == 1
     offered = dict(script.model.last("srp.edit").candidates)
-    assert next(iter(offered)) == ("actor.film",), "the tail of what the judge retained comes first"
+    assert next(iter(offered)) == ("actor.film",), "the end of the retained chain comes first"
     assert set(offered["actor.film",]) == {"actor.film", "performance.actor", "performance.film"}
     assert "Not there." in script.model.last("srp.edit").message
     assert script.payloads("relations_selected")[0]["relations"] == ["actor.film", "appearing_in_film.films"]
@@ -115,7 +115,7 @@ async def test_the_best_case_costs_two_calls_per_topic_entity_and_two_more(topic
 
 
 @pytest.mark.parametrize("edits", [0, 1, 2, 3])
-async def test_calls_and_lookups_of_an_entity_whose_edits_never_help(edits: int) -> None:
+async def test_the_calls_and_lookups_of_an_entity_whose_edits_never_help(edits: int) -> None:
     retries = [edited(f"Ann -> {NATIONALITY} -> {CAPITAL}{'.x' * n}") for n in range(1, 4)]
     script, answer = await run(SRP(max_edits=edits), "Ann", judge=no(), edit=retries)
     topics, judged, layers = 1, 1, 2 + 2 * edits  # an edited path here is never whole, so it is not judged by a call
@@ -126,7 +126,7 @@ async def test_calls_and_lookups_of_an_entity_whose_edits_never_help(edits: int)
     assert answer.status == "ok"
 
 
-async def test_ten_calls_with_three_judged_edits() -> None:
+async def test_three_judged_edits_cost_ten_calls() -> None:
     facts = [*country("Ann"), *(("Annland", f"a.b.{n}", f"node {n}") for n in range(3))]
     retries = [edited(f"Ann -> {NATIONALITY} -> a.b.{n}") for n in range(3)]
     script, _ = await run(SRP(), "Ann", facts=facts, judge=no(), edit=retries)
@@ -139,7 +139,7 @@ async def test_ten_calls_with_three_judged_edits() -> None:
     }
 
 
-async def test_sampling_is_the_same_temperature_everywhere_and_the_limit_of_each_call() -> None:
+async def test_all_calls_have_the_same_temperature_and_each_its_own_token_limit() -> None:
     script, _ = await run(SRP(temperature=0.7, max_tokens_plan=1, max_tokens_judge=2, max_tokens_other=3), "Ann")
     drawn = zip(script.model.roles, script.model.samplings, strict=True)
     assert {role: (sampling.temperature, sampling.max_tokens) for role, sampling in drawn} == {
@@ -167,7 +167,7 @@ async def test_without_evidence_the_model_answers_alone() -> None:
 
 
 @pytest.mark.parametrize(("cap", "roles"), [(1, ["srp.answer_cot"]), (3, ["srp.answer"]), (4, ["srp.answer"])])
-async def test_a_cap_on_calls_ends_in_an_answer_from_what_is_known(cap: int, roles: list[str]) -> None:
+async def test_after_a_cap_on_calls_the_answer_comes_from_the_evidence_so_far(cap: int, roles: list[str]) -> None:
     graph = DictionaryGraph(country("Ann"))
     replies = {
         "srp.relation_check": picked(NATIONALITY),
@@ -186,7 +186,7 @@ async def test_a_cap_on_calls_ends_in_an_answer_from_what_is_known(cap: int, rol
 
 
 @pytest.mark.parametrize("cap", range(8))
-async def test_a_cap_on_lookups_ends_in_an_answer_from_what_is_known(cap: int) -> None:
+async def test_after_a_cap_on_lookups_the_answer_comes_from_the_evidence_so_far(cap: int) -> None:
     graph = DictionaryGraph([*country("Ann"), *country("Bob")])
     graph.max_lookups = cap
     script = ScriptedTools(
@@ -228,20 +228,20 @@ async def test_the_cap_on_evidence_takes_from_every_entity_in_turn() -> None:
 # Planning (§3.5)
 
 
-async def test_an_unreadable_relation_check_falls_back_on_the_encoder() -> None:
+async def test_an_unreadable_relation_check_falls_back_to_the_encoder() -> None:
     facts = [("Ann", relation, "x") for relation in ("a.b.shoe_size", "people.person.capital_of_home", "c.d.hobby")]
     script, _ = await run(SRP(relation_top_k=1), "Ann", facts=facts, relation_check="no idea")
     assert script.model.roles.count("srp.relation_check") == 3, "asked again twice"
     assert script.payloads("relations_selected")[0]["relations"] == ["people.person.capital_of_home"]
 
 
-async def test_of_too_many_relations_the_most_similar_are_offered_in_order() -> None:
+async def test_too_many_relations_are_cut_to_the_most_similar_ones() -> None:
     facts = [("Ann", f"a.b.r{n}", "x") for n in range(6)] + [("Ann", "z.z.capital", "x"), ("Ann", "a.a.capital", "x")]
     script, _ = await run(SRP(relation_check_max=2), "Ann", facts=facts, relation_check=picked("z.z.capital"))
     assert script.model.last("srp.relation_check").relations == ("a.a.capital", "z.z.capital")
 
 
-async def test_without_a_path_an_entity_starts_with_its_best_relation_and_without_one_with_editing() -> None:
+async def test_an_entity_without_a_path_starts_with_its_best_relation_or_else_with_editing() -> None:
     facts = [("Ann", LEADER, "x"), ("Ann", NATIONALITY, "Annland")]
     script, answer = await run(SRP(), "Ann", "Bob", facts=facts, path_generation="I cannot.")
     assert script.payloads("path_generated")[0]["paths"] == {"Ann": ((NATIONALITY,),), "Bob": ((),)}
@@ -251,7 +251,7 @@ async def test_without_a_path_an_entity_starts_with_its_best_relation_and_withou
     assert answer.status == "ok"
 
 
-async def test_the_empty_path_of_a_known_entity_is_edited_from_its_own_relations() -> None:
+async def test_an_empty_path_is_edited_from_the_relations_of_its_entity() -> None:
     script, answer = await run(
         SRP(relation_check=False),
         "Ann",
@@ -263,7 +263,7 @@ async def test_the_empty_path_of_a_known_entity_is_edited_from_its_own_relations
     assert [triple.relation for triple in answer.evidence[0]] == [NATIONALITY, CAPITAL]
 
 
-async def test_without_relation_check_nothing_is_offered_and_no_lookup_is_made_for_it() -> None:
+async def test_without_the_relation_check_no_relation_is_offered_and_no_lookup_is_made() -> None:
     script, _ = await run(SRP(relation_check=False), "Ann")
     assert "srp.relation_check" not in script.model.roles
     assert script.graph.lookups["relations"] == 2
@@ -271,14 +271,14 @@ async def test_without_relation_check_nothing_is_offered_and_no_lookup_is_made_f
     assert "aluable relations" not in text
 
 
-async def test_several_initial_paths_of_an_entity_share_its_edits() -> None:
+async def test_the_initial_paths_of_an_entity_share_its_edits() -> None:
     facts = [("Ann", NATIONALITY, "Annland"), ("Ann", LEADER, "Zed"), ("Ann", "a.b.c", "y")]
     two = f'Path: {{"Ann": ["Ann -> {NATIONALITY}", "Ann -> {LEADER}", "Ann -> a.b.c"]}}'
     script, answer = await run(
         SRP(paths_per_entity=2, max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d")
     )
     assert [payload["path"] for payload in script.payloads("instantiated")] == [(NATIONALITY,), ("a.b.d",), (LEADER,)]
-    assert [chain[0].tail for chain in answer.evidence] == ["Zed"], "the edit of the first path has led nowhere"
+    assert [chain[0].tail for chain in answer.evidence] == ["Zed"], "the edit of the first path found nothing"
     narrow, _ = await run(SRP(max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d"))
     calls = [prompt.messages() for prompt in narrow.model.prompts[:-1]]
     assert [prompt.messages() for prompt in script.model.prompts[: len(calls)]] == calls, "a wider beam makes them too"
@@ -306,7 +306,7 @@ SOLVED = Reference("who rules X?", "who rules *?", {"X": "X -> a.b -> c.d"}, ("o
         ((), set()),
     ],
 )
-async def test_references_are_shown_where_they_should_be(where: Any, guided: set[str]) -> None:
+async def test_references_are_shown_in_the_configured_calls(where: Any, guided: set[str]) -> None:
     graph = DictionaryGraph(country("Ann"))
     replies = {
         "srp.relation_check": picked(NATIONALITY),
@@ -326,7 +326,7 @@ async def test_references_are_shown_where_they_should_be(where: Any, guided: set
         assert "Answers:" not in texts["srp.edit"]
 
 
-async def test_no_references_are_asked_for_when_none_are_wanted_and_random_ones_when_chosen() -> None:
+async def test_references_are_requested_as_configured() -> None:
     for srp, asked in (
         (SRP(num_references=0), []),
         (SRP(reference_selection="random", num_references=2), [(2, True)]),
@@ -339,14 +339,14 @@ async def test_no_references_are_asked_for_when_none_are_wanted_and_random_ones_
 # The judge and its switches (§3.7, §3.9, §12)
 
 
-async def test_a_judge_who_names_no_verdict_is_asked_once_more_and_then_means_no() -> None:
+async def test_a_judge_without_a_verdict_is_asked_once_more_and_then_read_as_no() -> None:
     script, answer = await run(SRP(max_edits=0), "Ann", judge="Hard to say.")
     assert script.model.roles.count("srp.judge") == 2
     assert script.payloads("judged")[0]["have"] is False
     assert len(answer.evidence) == 1, "the longest instances remain"
 
 
-async def test_have_without_anything_valid_retained_keeps_the_sequences_as_shown() -> None:
+async def test_a_have_without_valid_retained_items_keeps_all_sequences() -> None:
     script, answer = await run(SRP(), "Ann", judge=yes('1. [("Ann", "made.up", "Annland")]'))
     assert script.payloads("judged")[0]["hallucinated"] == (1,)
     assert [triple.tail for triple in answer.evidence[0]] == ["Annland", "Ann City"]
@@ -371,7 +371,7 @@ async def test_without_a_judge_one_retrieval_is_the_evidence() -> None:
     assert len(answer.evidence) == 2
 
 
-async def test_the_structural_judge_edits_only_what_is_not_whole_or_ends_unnamed() -> None:
+async def test_the_structural_judge_edits_only_incomplete_paths_and_unnamed_ends() -> None:
     srp = SRP(judge="structural", max_edits=1)
     whole, answer = await run(srp, "Ann")
     assert whole.model.roles == ["srp.relation_check", "srp.path_generation", "srp.answer"]
@@ -392,7 +392,7 @@ async def test_the_structural_judge_edits_only_what_is_not_whole_or_ends_unnamed
 # The editor and its budget (§3.8)
 
 
-async def test_an_editor_at_a_loss_ends_the_search_of_its_entity() -> None:
+async def test_an_editor_without_a_new_path_ends_the_search_of_its_entity() -> None:
     script, answer = await run(SRP(), "Ann", judge=no(), edit=edited(f"Ann -> {NATIONALITY} -> {CAPITAL}"))
     assert script.model.roles.count("srp.edit") == 3
     assert all("the current path" in complaint for complaint in script.model.complaints)
@@ -463,7 +463,7 @@ def ring(people: tuple[str, ...]) -> list[Any]:
 
 
 async def rounds(srp: SRP, *people: str) -> list[int]:
-    """How many retrievals each entity gets when no path ever answers."""
+    """Return the number of retrievals of each entity when no path ever answers."""
     graph = DictionaryGraph(ring(people))
     edits = iter(range(1, 9))
 
@@ -486,13 +486,13 @@ async def rounds(srp: SRP, *people: str) -> list[int]:
     return [counted[person] for person in people]
 
 
-async def test_budgets_are_per_entity_per_question_or_the_ancestors() -> None:
+async def test_edit_budgets_are_per_entity_per_question_or_readis() -> None:
     assert await rounds(SRP(max_edits=2), "Ann", "Bob", "Cid") == [3, 3, 3]
     assert await rounds(SRP(max_edits=2, edit_budget_scope="per_question"), "Ann", "Bob", "Cid") == [3, 1, 1]
     assert await rounds(SRP(compat_readi_budget=True), "Ann", "Bob", "Cid") == [4, 1, 0]
 
 
-async def test_the_ancestors_fourth_edit_is_made_and_thrown_away() -> None:
+async def test_readis_fourth_edit_is_made_and_discarded() -> None:
     script, _ = await run(
         SRP(compat_readi_budget=True),
         "Ann",
@@ -508,7 +508,7 @@ async def test_the_ancestors_fourth_edit_is_made_and_thrown_away() -> None:
 # Several topic entities (§3.9), and names
 
 
-async def test_chains_that_meet_in_an_entity_are_kept_by_id_not_by_name() -> None:
+async def test_chains_through_a_shared_entity_are_compared_by_id_not_by_name() -> None:
     names = {"e.1": "Paris", "e.2": "Paris", "e.3": "Oslo", "e.4": "Rome"}
     facts = [("Ann", "r.visits", id) for id in ("e.1", "e.3")] + [
         ("Bob", "r.visits", id) for id in ("e.2", "e.3", "e.4")
@@ -528,7 +528,7 @@ async def test_chains_that_meet_in_an_entity_are_kept_by_id_not_by_name() -> Non
     assert [(prediction.text, prediction.id) for prediction in answer.predictions] == [("Oslo", "e.3"), ("Paris", None)]
 
 
-async def test_an_answer_gets_an_id_only_when_one_entity_bears_the_name() -> None:
+async def test_an_answer_gets_an_id_only_when_exactly_one_entity_has_the_name() -> None:
     names = {"e.1": "Paris", "e.2": "Paris", "e.3": "Oslo"}
     facts = [("Ann", "r.visits", id) for id in names] + [("Ann", "r.visits", literal("1999-01-01T00:00:00Z"))]
     graph = DictionaryGraph(facts, names)
@@ -545,17 +545,17 @@ async def test_an_answer_gets_an_id_only_when_one_entity_bears_the_name() -> Non
     assert [prediction.id for prediction in answer.predictions] == [None, "e.3", None, None]
 
 
-async def test_an_incoming_edge_is_shown_in_the_graphs_own_order() -> None:
+async def test_an_incoming_fact_is_shown_with_the_graphs_subject_and_object() -> None:
     facts = [("Film", "film.directed_by", "Ann")]
     script, answer = await run(SRP(), "Ann", facts=facts, path_generation=plan(Ann="film.directed_by"))
     assert '[("Film", "film.directed_by", "Ann")]' in script.model.last("srp.judge").messages()[-1].content
     assert answer.evidence == ((Triple("Film", "film.directed_by", "Ann"),),)
 
 
-# The object itself
+# The dataclass
 
 
-def test_a_method_is_picklable_and_says_what_is_wrong_with_a_value() -> None:
+def test_a_method_is_picklable_and_refuses_wrong_values() -> None:
     assert pickle.loads(pickle.dumps(SRP(max_edits=1))) == SRP(max_edits=1)
     for wrong in ({"max_path_len": 0}, {"judge": "maybe"}, {"references_in": ["answer"]}, {"max_edit": 3}):
         with pytest.raises(ValidationError):

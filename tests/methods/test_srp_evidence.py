@@ -1,12 +1,12 @@
-"""What is shown and what is kept as evidence (methods.md §3.7, §3.9)."""
+"""The selection of chains to show and to keep as evidence (specification §3.7, §3.9)."""
 
 from __future__ import annotations
 
-from pipeline.methods.instance import Instance
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.srp.evidence import (
     Evidence,
-    all_instances,
-    longest_instances,
+    all_chains,
+    longest_chains,
     merge,
     sequences_to_judge,
     structural_findings,
@@ -16,102 +16,104 @@ from pipeline.types import Node
 from tests.methods.support import chain, literal
 
 
-def grounded(path: str, *, complete: tuple[Instance, ...] = (), partial: tuple[Instance, ...] = ()) -> Instantiation:
-    nodes = {node for instance in complete + partial for node in instance.nodes if isinstance(node, str)}
+def instances(
+    path: str, *, complete: tuple[GroundedPath, ...] = (), partial: tuple[GroundedPath, ...] = ()
+) -> Instantiation:
+    nodes = {node for path in complete + partial for node in path.nodes if isinstance(node, str)}
     names = {node: None if node.startswith("m.") else node for node in nodes}
-    length = max((instance.length for instance in complete + partial), default=0)
+    length = max((path.length for path in complete + partial), default=0)
     return Instantiation(tuple(path.split()), complete, partial, length, names)
 
 
-def test_findings_name_each_structural_defect() -> None:
-    assert structural_findings(grounded("r", complete=(chain("a", "r", "b"),))) == ()
-    assert structural_findings(grounded("", partial=(Instance("a"),))) == ("empty initial path",)
-    assert structural_findings(grounded("r s", partial=(chain("a", "r", "b"),))) == ("relation s not instantiated",)
-    assert structural_findings(grounded("r", partial=(Instance("a"),))) == ("relation r not instantiated",)
-    both = grounded("r s", partial=(chain("a", "r", "m.1"), chain("a", "r", "b")))
+def test_structural_findings_name_each_defect() -> None:
+    assert structural_findings(instances("r", complete=(chain("a", "r", "b"),))) == ()
+    assert structural_findings(instances("", partial=(GroundedPath("a"),))) == ("empty initial path",)
+    assert structural_findings(instances("r s", partial=(chain("a", "r", "b"),))) == ("relation s not instantiated",)
+    assert structural_findings(instances("r", partial=(GroundedPath("a"),))) == ("relation r not instantiated",)
+    both = instances("r s", partial=(chain("a", "r", "m.1"), chain("a", "r", "b")))
     assert structural_findings(both) == ("<cvt></cvt> in the end", "relation s not instantiated")
-    shorter = grounded("r s", complete=(chain("a", "r", "b", "s", "c"),), partial=(chain("a", "r", "m.1"),))
+    shorter = instances("r s", complete=(chain("a", "r", "b", "s", "c"),), partial=(chain("a", "r", "m.1"),))
     assert structural_findings(shorter) == (), "only a longest chain counts"
 
 
-def test_sequences_to_judge_end_named_and_are_capped_per_path() -> None:
+def test_sequences_to_judge_end_in_a_named_node_and_are_capped_per_path() -> None:
     ends: list[Node] = ["b", "m.1", "c", literal("1999"), "d"]
     complete = (*(chain("a", "r", end) for end in ends), chain("a", "s", "e"))
-    found = grounded("r", complete=complete, partial=(chain("a", "r", "f"),))
-    assert [instance.end for instance in sequences_to_judge(found, 2)] == ["b", "c", "e"]
-    assert [instance.end for instance in sequences_to_judge(found)] == ["b", "c", literal("1999"), "d", "e"]
+    found = instances("r", complete=complete, partial=(chain("a", "r", "f"),))
+    assert [path.end for path in sequences_to_judge(found, 2)] == ["b", "c", "e"]
+    assert [path.end for path in sequences_to_judge(found)] == ["b", "c", literal("1999"), "d", "e"]
 
 
-def test_the_longest_instances_lose_their_unnamed_ends_and_their_repeats() -> None:
+def test_the_longest_chains_are_cut_after_their_last_named_node_and_are_distinct() -> None:
     complete = (chain("a", "r", "b", "s", "m.1"), chain("a", "r", "b", "s", "m.2"), chain("a", "r", "m.3", "s", "m.4"))
-    found = grounded("r s", complete=complete, partial=(chain("a", "r", "c"),))
-    assert longest_instances(found) == (chain("a", "r", "b"),)
-    assert all_instances(found) == (*complete, chain("a", "r", "c"))
-    assert longest_instances(grounded("", partial=(Instance("a"),))) == ()
+    found = instances("r s", complete=complete, partial=(chain("a", "r", "c"),))
+    assert longest_chains(found) == (chain("a", "r", "b"),)
+    assert all_chains(found) == (*complete, chain("a", "r", "c"))
+    assert longest_chains(instances("", partial=(GroundedPath("a"),))) == ()
 
 
-def names(*instances: Instance) -> dict[str, str | None]:
-    return {node: node for instance in instances for node in instance.nodes if isinstance(node, str)}
+def names(*chains: GroundedPath) -> dict[str, str | None]:
+    return {node: node for chain in chains for node in chain.nodes if isinstance(node, str)}
 
 
-def evidence(*instances: Instance) -> Evidence:
-    return Evidence(instances, names(*instances))
+def evidence(*chains: GroundedPath) -> Evidence:
+    return Evidence(chains, names(*chains))
 
 
-def test_one_entity_keeps_all_its_chains() -> None:
+def test_a_single_entity_keeps_all_its_chains() -> None:
     chains = tuple(chain("a", "r", f"n{n}") for n in range(60))
-    assert merge([evidence(*chains), Evidence()], cap=300).instances == chains
+    assert merge([evidence(*chains), Evidence()], max_facts=300).chains == chains
 
 
-def test_chains_that_hold_a_common_entity_are_kept() -> None:
+def test_chains_through_a_shared_entity_are_kept() -> None:
     merged = merge(
         [
             evidence(chain("a", "r", "x"), chain("a", "r", "y"), chain("a", "r", literal("1"))),
             evidence(chain("b", "s", "x", "t", "z"), chain("b", "s", "q"), chain("b", "s", literal("1"))),
             Evidence(),
         ],
-        cap=300,
+        max_facts=300,
     )
-    assert merged.instances == (chain("a", "r", "x"), chain("b", "s", "x", "t", "z")), "equal literals are no entity"
+    assert merged.chains == (chain("a", "r", "x"), chain("b", "s", "x", "t", "z")), "literals are not shared"
     assert merged.names["z"] == "z"
     assert not merged.exhausted
 
 
-def test_without_a_common_entity_each_entity_keeps_its_share_only_when_there_are_many() -> None:
-    def chains(topic: str, count: int) -> tuple[Instance, ...]:
+def test_without_a_shared_entity_chains_are_cut_per_entity_only_when_there_are_many() -> None:
+    def chains(topic: str, count: int) -> tuple[GroundedPath, ...]:
         return tuple(chain(topic, "r", f"{topic}{n}") for n in range(count))
 
-    many = merge([evidence(*chains("a", 45)), evidence(*chains("b", 6))], cap=300)
-    assert many.instances == chains("a", 45)[:30] + chains("b", 6)
-    few = merge([evidence(*chains("a", 44)), evidence(*chains("b", 6))], cap=300)
-    assert len(few.instances) == 50
+    many = merge([evidence(*chains("a", 45)), evidence(*chains("b", 6))], max_facts=300)
+    assert many.chains == chains("a", 45)[:30] + chains("b", 6)
+    few = merge([evidence(*chains("a", 44)), evidence(*chains("b", 6))], max_facts=300)
+    assert len(few.chains) == 50
 
 
-def test_three_entities_need_an_entity_that_all_three_share() -> None:
+def test_a_shared_entity_must_be_shared_by_all_groups() -> None:
     merged = merge(
         [
             evidence(chain("a", "r", "x"), chain("a", "r", "y")),
             evidence(chain("b", "r", "x")),
             evidence(chain("c", "r", "z")),
         ],
-        cap=300,
+        max_facts=300,
     )
-    assert len(merged.instances) == 4
+    assert len(merged.chains) == 4
 
 
-def test_the_cap_counts_facts_and_takes_from_the_entities_in_turn() -> None:
+def test_the_cap_counts_facts_and_takes_chains_from_the_entities_in_turn() -> None:
     merged = merge(
         [
             evidence(chain("a", "r", "1", "r", "2"), chain("a", "r", "3", "r", "4"), chain("a", "r", "5", "r", "6")),
             evidence(chain("b", "s", "7")),
         ],
-        cap=5,
+        max_facts=5,
     )
-    assert [instance.start for instance in merged.instances] == ["a", "a", "b"]
+    assert [path.start for path in merged.chains] == ["a", "a", "b"]
     assert merged.exhausted
-    exact = merge([evidence(chain("a", "r", "1"), chain("a", "r", "2"))], cap=2)
-    assert (len(exact.instances), exact.exhausted) == (2, False)
+    exact = merge([evidence(chain("a", "r", "1"), chain("a", "r", "2"))], max_facts=2)
+    assert (len(exact.chains), exact.exhausted) == (2, False)
 
 
-def test_an_exhausted_entity_makes_the_whole_exhausted() -> None:
-    assert merge([Evidence(exhausted=True), evidence(chain("a", "r", "b"))], cap=9).exhausted
+def test_merged_evidence_is_exhausted_when_one_part_is() -> None:
+    assert merge([Evidence(exhausted=True), evidence(chain("a", "r", "b"))], max_facts=9).exhausted

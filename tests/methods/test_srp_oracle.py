@@ -1,4 +1,4 @@
-"""SRP with the oracle: a perfect model must be right, and an erring one must be saved by reflection (methods.md §3)."""
+"""SRP with the oracle: a perfect model answers correctly, and reflection helps an erring one (specification §3)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.srp import SRP
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.registry import write_as_oracle
 from pipeline.types import Answer, Entity, Gold, GoldAnswer, Question, Relation
-from tests.methods.support import DictionaryGraph, ScriptedTools, VocabularyRetrieval, literal, question, truth
+from tests.methods.support import DictionaryGraph, ScriptedTools, VocabularyRetrieval, gold_context, literal, question
 
 FACTS = [
     ("Ann", "people.person.nationality", "Annland"),
@@ -46,28 +47,28 @@ QUESTIONS = [
 
 
 async def ask(
-    srp: SRP, graph: DictionaryGraph, asked: Question, known: Truth, *, error_rate: float = 0.0, seed: int = 0
+    srp: SRP, graph: DictionaryGraph, asked: Question, known: GoldContext, *, error_rate: float = 0.0, seed: int = 0
 ) -> tuple[Answer, ScriptedTools]:
     rng = Random(f"{seed}|{asked.id}")
 
     def write(prompt: Prompt[Any]) -> str:
-        return prompt.write_as_oracle(known, rng if rng.random() < error_rate else None)
+        return write_as_oracle(prompt, known, rng if rng.random() < error_rate else None)
 
     tools = ScriptedTools(graph, write=write, retrieval=VocabularyRetrieval(vocabulary=graph.vocabulary()))
     return await srp.answer(asked, tools.tools), tools
 
 
-def is_right(answer: Answer, known: Truth) -> bool:
+def is_right(answer: Answer, known: GoldContext) -> bool:
     return bool(answer.predictions) and known.is_answer(answer.predictions[0].text, id=answer.predictions[0].id)
 
 
 @pytest.mark.parametrize(("topics", "answers", "paths"), QUESTIONS)
 @pytest.mark.parametrize("changed", [{}, {"relation_check": False}, {"judge": "structural"}, {"paths_per_entity": 3}])
-async def test_a_perfect_model_is_right(
+async def test_a_perfect_model_answers_correctly(
     topics: tuple[str, ...], answers: list[str], paths: dict[str, list[str]], changed: dict[str, Any]
 ) -> None:
     asked = question("which one?", *topics)
-    known = truth(asked, answers, paths)
+    known = gold_context(asked, answers, paths)
     answer, _ = await ask(SRP(**changed), DictionaryGraph(FACTS), asked, known)
     assert is_right(answer, known)
 
@@ -75,45 +76,45 @@ async def test_a_perfect_model_is_right(
 async def test_a_path_longer_than_the_depth_is_out_of_reach() -> None:
     topics, answers, paths = QUESTIONS[2]
     asked = question("in which years?", *topics)
-    known = truth(asked, answers, paths)
+    known = gold_context(asked, answers, paths)
     reached = [
         is_right((await ask(SRP(max_path_len=n), DictionaryGraph(FACTS), asked, known))[0], known) for n in (2, 3)
     ]
     assert reached == [False, True]
 
 
-async def test_the_perfect_model_proves_nothing_when_the_facts_are_missing() -> None:
+async def test_a_perfect_model_fails_when_the_facts_are_missing() -> None:
     asked = question("which capital?", "Ann")
-    known = truth(asked, ["Atlantis City"], {"Ann": ["people.person.nationality -> location.country.capital"]})
+    known = gold_context(asked, ["Atlantis City"], {"Ann": ["people.person.nationality -> location.country.capital"]})
     answer, _ = await ask(SRP(), DictionaryGraph(FACTS), asked, known)
     assert not is_right(answer, known)
 
 
-async def test_no_answer_is_made_up_where_no_evidence_was_found() -> None:
+async def test_without_evidence_no_answer_is_invented() -> None:
     asked = question("which capital?", "Nobody")
-    known = truth(asked, ["Ann City"], {"Nobody": ["people.person.nationality -> location.country.capital"]})
+    known = gold_context(asked, ["Ann City"], {"Nobody": ["people.person.nationality -> location.country.capital"]})
     answer, tools = await ask(SRP(), DictionaryGraph(FACTS), asked, known)
     assert (answer.status, tools.model.roles[-1]) == ("no_evidence", "srp.answer_cot")
     assert not is_right(answer, known)
 
 
 @pytest.mark.parametrize(("sequences", "answered"), [(15, "2"), (1, "1")])
-async def test_a_count_is_what_the_evidence_amounts_to(sequences: int, answered: str) -> None:
+async def test_a_count_is_the_number_of_nodes_in_the_evidence(sequences: int, answered: str) -> None:
     asked = question("how many films?", "Ann")
-    known = truth(asked, ["2"], {"Ann": ["film.actor.film -> film.performance.film"]})
+    known = gold_context(asked, ["2"], {"Ann": ["film.actor.film -> film.performance.film"]})
     known = replace(known, counted=frozenset({"The Salt Road", "Nine Lanterns"}))
     answer, tools = await ask(SRP(judge_samples_per_path=sequences), DictionaryGraph(FACTS), asked, known)
     assert [prediction.text for prediction in answer.predictions] == [answered]
-    assert len(tools.model.roles) == 4, "what is counted is enough for the judge"
+    assert len(tools.model.roles) == 4, "the nodes to count satisfy the judge"
 
 
-async def test_reflection_saves_an_erring_model() -> None:
+async def test_reflection_improves_an_erring_model() -> None:
     async def rate(srp: SRP) -> float:
         right = 0
         for seed in range(150):
             topics, answers, paths = QUESTIONS[seed % 3]
             asked = question("which one?", *topics)
-            known = truth(asked, answers, paths)
+            known = gold_context(asked, answers, paths)
             answer, _ = await ask(srp, DictionaryGraph(FACTS), asked, known, error_rate=0.2, seed=seed)
             right += is_right(answer, known)
         return right / 150
@@ -122,7 +123,7 @@ async def test_reflection_saves_an_erring_model() -> None:
     assert reflecting > single + 0.05
 
 
-# The whole of MetaQA's graph
+# The complete graph of MetaQA
 
 RELATIONS = {
     "actor": "starred_actors",
@@ -150,19 +151,19 @@ def wikimovies(shared_data: Path) -> DictionaryGraph:
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-async def test_a_perfect_model_is_right_on_metaqa(shared_data: Path, wikimovies: DictionaryGraph, hops: int) -> None:
+async def test_a_perfect_model_answers_metaqa(shared_data: Path, wikimovies: DictionaryGraph, hops: int) -> None:
     folder = shared_data / "metaqa" / f"{hops}-hop"
     rows = list(zip(lines(folder / "qa_test.txt.gz"), lines(folder / "qa_test_qtype.txt.gz"), strict=True))
     right = calls = 0
     for number, (row, kind) in enumerate(Random(hops).sample(rows, 60)):
-        known = metaqa_truth(str(number), row, kind)
+        known = metaqa_gold_context(str(number), row, kind)
         answer, tools = await ask(SRP(), wikimovies, known.question, known)
         right += is_right(answer, known)
         calls += len(tools.model.roles)
     assert (right, calls) == (60, 60 * 4), "one entity, no edit: four calls per question (§3.11)"
 
 
-def metaqa_truth(id: str, row: str, kind: str) -> Truth:
+def metaqa_gold_context(id: str, row: str, kind: str) -> GoldContext:
     text, _, answers = row.partition("\t")
     before, _, rest = text.partition("[")
     topic, _, after = rest.partition("]")
@@ -172,4 +173,4 @@ def metaqa_truth(id: str, row: str, kind: str) -> Truth:
         for source, target in pairwise(steps)
     )
     asked = Question(id, "metaqa", "test", f"{before}{topic}{after}", (Entity(topic, topic),))
-    return Truth(asked, Gold(tuple(map(GoldAnswer, answers.split("|")))), {topic: (path,)})
+    return GoldContext(asked, Gold(tuple(map(GoldAnswer, answers.split("|")))), {topic: (path,)})

@@ -1,4 +1,4 @@
-"""ToG as an algorithm (methods.md §6.13), over a graph in memory and a scripted model."""
+"""The algorithm of ToG on a graph in memory with a scripted model (specification §6.13)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from jobs.cli import main
+from pipeline.cli.main import main
 from pipeline.methods.tog import ToG
 from pipeline.types import Relation, Triple
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question
@@ -85,7 +85,7 @@ async def test_two_hops_take_five_calls_and_six_lookups() -> None:
     ]
 
 
-async def test_the_prompts_say_where_the_search_is() -> None:
+async def test_the_prompts_show_the_chain_and_its_end() -> None:
     facts = [
         ("Film", "film.directed_by", "Ann"),
         ("m.1", "award.winner", "Ann"),
@@ -105,7 +105,7 @@ async def test_the_prompts_say_where_the_search_is() -> None:
 
 
 def tree(roots: list[str], depth: int, *, relations: int = 4, nodes: int = 3) -> list[Any]:
-    """From every node as many relations, others at every depth, each to so many nodes of its own."""
+    """Return a tree: each node has `relations` relations, which differ by depth, each to `nodes` nodes of its own."""
     facts, layer = [], roots
     for hop in range(depth):
         found = [
@@ -116,24 +116,22 @@ def tree(roots: list[str], depth: int, *, relations: int = 4, nodes: int = 3) ->
     return facts
 
 
-def onwards(topics: int, width: int, depth: int) -> list[str]:
-    """For each relation call in turn the relations that lead further down the tree."""
+def downwards(topics: int, width: int, depth: int) -> list[str]:
+    """Return, for each relation call in order, the relations that lead further down the tree."""
     calls = [(hop, call) for hop in range(depth) for call in range(width if hop else topics)]
     return [picked(*(f"r{hop}.{r}" for r in range(4))) for hop, _ in calls]
 
 
 @pytest.mark.parametrize(("width", "depth"), [(1, 1), (1, 3), (2, 2), (3, 1), (3, 2), (4, 1)])
-async def test_the_bound_is_reached_by_as_many_topics_as_the_beam_is_wide_and_never_passed(
-    width: int, depth: int
-) -> None:
+async def test_the_bound_on_calls_is_reached_with_as_many_topics_as_the_beam_is_wide(width: int, depth: int) -> None:
     bound = 2 * width * depth + depth + 1
     topics = [f"T{number}" for number in range(width)]
-    replies = {"entities": scores(0.5, 0.3, 0.2), "relations": onwards(width, width, depth)}
+    replies = {"entities": scores(0.5, 0.3, 0.2), "relations": downwards(width, width, depth)}
     facts = tree(topics, depth)
     full, _ = await run(ToG(width=width, max_depth=depth), *topics, facts=facts, **replies)
     assert len(full.model.roles) == bound
     assert full.graph.lookups == {"relations": depth, "neighbours": depth, "labels": depth}
-    one = replies | {"relations": onwards(1, width, depth)}
+    one = replies | {"relations": downwards(1, width, depth)}
     single, _ = await run(ToG(width=width, max_depth=depth), topics[0], facts=facts, **one)
     assert len(single.model.roles) == bound - (width - 1), "one relation call at the first depth"
     enough, _ = await run(ToG(width=width, max_depth=depth), *topics, facts=facts, reason=YES, **replies)
@@ -143,21 +141,21 @@ async def test_the_bound_is_reached_by_as_many_topics_as_the_beam_is_wide_and_ne
 
 async def test_each_topic_entity_beyond_the_width_adds_a_call_at_the_first_depth() -> None:
     topics = ["A", "B", "C"]
-    replies = {"relations": onwards(3, 1, 2), "entities": scores(0.5, 0.3, 0.2)}
+    replies = {"relations": downwards(3, 1, 2), "entities": scores(0.5, 0.3, 0.2)}
     script, _ = await run(ToG(width=1, max_depth=2), *topics, facts=tree(topics, 2), **replies)
     assert len(script.model.roles) == (2 * 1 * 2 + 2 + 1) + 2
 
 
-async def test_three_hops_three_wide_are_22_calls() -> None:
-    replies = {"relations": onwards(3, 3, 3), "entities": scores(0.5, 0.3, 0.2)}
+async def test_depth_three_and_width_three_cost_22_calls() -> None:
+    replies = {"relations": downwards(3, 3, 3), "entities": scores(0.5, 0.3, 0.2)}
     topics = ["A", "B", "C"]
     script, _ = await run(ToG(), *topics, facts=tree(topics, 3), **replies)
     assert Counter(script.model.roles) == {"tog.relations": 9, "tog.entities": 9, "tog.reason": 3, "tog.answer": 1}
 
 
 async def test_a_wider_beam_repeats_the_calls_of_a_narrower_one() -> None:
-    """No prompt mentions the width, so a sweep shares them."""
-    replies = {"relations": onwards(1, 3, 2), "entities": scores(0.5, 0.3, 0.2)}
+    """No prompt shows the width, so the configurations of a sweep share calls."""
+    replies = {"relations": downwards(1, 3, 2), "entities": scores(0.5, 0.3, 0.2)}
     facts = [*tree(["A"], 2), *(("A", "r0.0", f"A0{n:02}") for n in range(40))]
     narrow, _ = await run(ToG(width=1, max_depth=1), "A", facts=facts, **replies)
     wide, _ = await run(ToG(width=3, max_depth=2), "A", facts=facts, **replies)
@@ -167,7 +165,7 @@ async def test_a_wider_beam_repeats_the_calls_of_a_narrower_one() -> None:
 
 
 @pytest.mark.parametrize("prune", ["bm25", "encoder"])
-async def test_scores_without_a_model_leave_the_reasoning_calls(prune: Any) -> None:
+async def test_with_scores_without_a_model_only_reasoning_calls_remain(prune: Any) -> None:
     facts = [
         ("Ann", "country.leader", "Zed"),
         ("Ann", "country.leader", "the leader Yan"),
@@ -182,7 +180,7 @@ async def test_scores_without_a_model_leave_the_reasoning_calls(prune: Any) -> N
         assert tails(answer) == [["the leader Yan"]], "a name without any word of the question has no score"
 
 
-async def test_bm25_finds_all_alike_where_nothing_has_a_word_of_the_question() -> None:
+async def test_bm25_scores_are_equal_when_no_text_shares_a_word_with_the_question() -> None:
     script, answer = await run(ToG(prune="bm25", max_depth=1), "Ann", facts=[("Ann", "a.b", "x"), ("Ann", "c.d", "y")])
     assert [score for _, _, score in script.payloads("relations_selected")[0]["relations"]] == [0.5, 0.5]
     assert tails(answer) == [["x"], ["y"]]
@@ -191,7 +189,7 @@ async def test_bm25_finds_all_alike_where_nothing_has_a_word_of_the_question() -
 # The relation step
 
 
-async def test_what_was_just_followed_is_not_offered_again_in_the_same_direction() -> None:
+async def test_the_last_relation_is_not_offered_again_in_the_same_direction() -> None:
     facts = [("Ann", "person.parent", "Bea"), ("Bea", "person.parent", "Cy"), ("Bea", "person.town", "Mirra")]
     script, _ = await run(ToG(max_depth=2), "Ann", facts=facts, relations=picked("person.parent"))
     assert script.model.last("tog.relations").relations == (
@@ -200,7 +198,7 @@ async def test_what_was_just_followed_is_not_offered_again_in_the_same_direction
     )
 
 
-async def test_malformed_relation_scores_are_uniform_over_what_was_offered() -> None:
+async def test_malformed_relation_scores_fall_back_to_equal_scores() -> None:
     facts = [("Ann", f"r.{n}", f"x{n}") for n in range(5)]
     script, answer = await run(ToG(max_depth=1), "Ann", facts=facts, relations="Well.")
     assert script.model.roles.count("tog.relations") == 3, "asked again twice"
@@ -241,7 +239,7 @@ async def test_a_chain_that_ends_in_an_unnamed_node_is_expanded_before_any_other
     assert answer.names["m.1"] is None
 
 
-async def test_unnamed_nodes_come_first_even_where_named_ones_score_higher() -> None:
+async def test_unnamed_nodes_are_expanded_first_even_when_named_ones_score_higher() -> None:
     facts = [
         ("Ann", "film.role", "m.1"),
         ("Bob", "person.town", "Mirra"),
@@ -265,7 +263,7 @@ async def test_unnamed_nodes_come_first_even_where_named_ones_score_higher() -> 
 # The entity step
 
 
-async def test_from_more_than_twenty_nodes_five_are_drawn_and_always_the_same() -> None:
+async def test_more_than_twenty_nodes_are_sampled_to_the_same_five() -> None:
     def facts(many: int) -> list[Any]:
         return [("Ann", "a.b", f"x{number:02}") for number in range(many)]
 
@@ -277,11 +275,11 @@ async def test_from_more_than_twenty_nodes_five_are_drawn_and_always_the_same() 
     drawn = await scored(ToG(), 21)
     assert len(drawn) == 5
     assert list(drawn) == sorted(drawn)
-    assert drawn == await scored(ToG(width=1), 21), "the width has no part in it"
+    assert drawn == await scored(ToG(width=1), 21), "the width does not change the sample"
     assert len(await scored(ToG(entity_sample_from=2, entity_sample=3), 10)) == 3
 
 
-async def test_malformed_entity_scores_are_uniform_and_zero_scores_are_dropped() -> None:
+async def test_malformed_entity_scores_fall_back_to_equal_scores_and_zero_scores_are_dropped() -> None:
     facts = [("Ann", "a.b", f"x{number}") for number in range(5)]
     _, alike = await run(ToG(max_depth=1), "Ann", facts=facts, entities="Hm.")
     assert tails(alike) == [["x0"], ["x1"], ["x2"]]
@@ -292,7 +290,7 @@ async def test_malformed_entity_scores_are_uniform_and_zero_scores_are_dropped()
     assert (none.status, none.evidence) == ("no_evidence", ())
 
 
-async def test_the_beam_does_not_go_back_through_an_unnamed_node_but_may_through_a_named_one() -> None:
+async def test_a_u_turn_is_allowed_at_a_named_node_only() -> None:
     facts = [(topic, "a.b", "m.1") for topic in ("Ann", "Bob")]
     through = [picked("a.b"), picked("a.b (incoming)")]
     _, unnamed = await run(ToG(max_depth=2), "Ann", facts=facts, relations=through)
@@ -301,7 +299,7 @@ async def test_the_beam_does_not_go_back_through_an_unnamed_node_but_may_through
     assert [chain[-1].head for chain in named.evidence] == ["Ann", "Bob"]
 
 
-async def test_a_chain_that_ended_in_a_literal_stays_in_the_evidence_and_is_not_expanded() -> None:
+async def test_a_chain_that_ends_in_a_literal_is_kept_and_not_expanded() -> None:
     facts = [("Ann", "born", literal("1999")), ("Ann", "town", "Mirra"), ("Mirra", "river", "Ondrel")]
     script, answer = await run(
         ToG(max_depth=2), "Ann", facts=facts, relations=["('born', 0.9): .\n('town', 0.1): .", picked("river")]
@@ -310,7 +308,7 @@ async def test_a_chain_that_ended_in_a_literal_stays_in_the_evidence_and_is_not_
     assert script.model.roles.count("tog.relations") == 2
 
 
-# Ends
+# Results and caps
 
 
 async def test_without_a_topic_entity_the_model_answers_alone() -> None:
@@ -332,19 +330,19 @@ async def test_after_the_last_depth_the_answer_comes_from_the_chains() -> None:
     assert (answer.predictions[0].id, answer.status) == ("x", "ok")
 
 
-async def test_a_yes_without_an_answer_is_asked_again_and_then_means_no() -> None:
+async def test_a_yes_without_an_answer_is_asked_again_and_then_read_as_no() -> None:
     script, answer = await run(ToG(max_depth=1), "Ann", facts=[("Ann", "a.b", "x")], reason="{Yes} Certainly.")
     assert script.model.roles == ["tog.relations", *["tog.reason"] * 3, "tog.answer"]
     assert answer.predictions[0].text == "it"
 
 
 @pytest.mark.parametrize("calls", range(9))
-async def test_a_cap_in_the_middle_leaves_what_earlier_depths_have_found(calls: int) -> None:
+async def test_after_a_cap_on_calls_the_chains_of_earlier_depths_remain(calls: int) -> None:
     facts = tree(["A"], 2, relations=2, nodes=2)
     script = ScriptedTools(
         DictionaryGraph(facts),
         {
-            "tog.relations": onwards(1, 3, 2),
+            "tog.relations": downwards(1, 3, 2),
             "tog.entities": scores(0.5, 0.5),
             "tog.reason": NO,
             "tog.answer": "So the answer is {it}.",
@@ -361,7 +359,7 @@ async def test_a_cap_in_the_middle_leaves_what_earlier_depths_have_found(calls: 
 
 
 @pytest.mark.parametrize("lookups", range(6))
-async def test_a_cap_on_lookups_does_too(lookups: int) -> None:
+async def test_after_a_cap_on_lookups_the_chains_of_earlier_depths_remain(lookups: int) -> None:
     graph = DictionaryGraph(tree(["A"], 2))
     graph.max_lookups = lookups
     replies = {"tog.relations": picked("r0.0", "r1.0"), "tog.entities": "?", "tog.reason": NO}
@@ -372,23 +370,23 @@ async def test_a_cap_on_lookups_does_too(lookups: int) -> None:
     assert len(answer.evidence) == (3 if lookups >= 3 else 0)
 
 
-async def test_evidence_is_cut_at_its_cap() -> None:
+async def test_the_evidence_is_cut_at_its_cap() -> None:
     script, answer = await run(
         ToG(width=4, max_depth=1),
         "A",
         facts=tree(["A"], 1),
         caps=FixedCaps(max_evidence_triples=2),
-        relations=onwards(1, 4, 1),
+        relations=downwards(1, 4, 1),
     )
     assert len(answer.evidence) == 2
     assert script.payloads("cap_hit") == [{"cap": "max_evidence_triples"}]
     assert answer.status == "budget_exhausted"
 
 
-# The published code's habits
+# The behaviour of the published code
 
 
-async def test_compat_lets_incoming_relations_lead_nowhere() -> None:
+async def test_compat_does_not_follow_incoming_relations() -> None:
     facts = [("Film", "film.directed_by", "Ann"), ("Ann", "person.town", "Mirra")]
     both = picked("film.directed_by (incoming)", "person.town")
     _, fixed = await run(ToG(max_depth=1), "Ann", facts=facts, relations=both)
@@ -396,10 +394,10 @@ async def test_compat_lets_incoming_relations_lead_nowhere() -> None:
     script, compat = await run(ToG(max_depth=1, compat=True), "Ann", facts=facts, relations=both)
     assert [chain[0].relation for chain in compat.evidence] == ["person.town"]
     offered = script.model.last("tog.relations").relations  # type: ignore[attr-defined]
-    assert Relation("film.directed_by", "in") in offered, "it is offered all the same"
+    assert Relation("film.directed_by", "in") in offered, "it is still offered"
 
 
-async def test_compat_takes_the_first_braces_for_the_answer() -> None:
+async def test_compat_reads_the_first_braces_as_the_answer() -> None:
     facts = [("Ann", "a.b", "x")]
     _, early = await run(ToG(compat=True), "Ann", facts=facts, reason=YES)
     assert [prediction.text for prediction in early.predictions] == ["Yes"]
@@ -415,7 +413,7 @@ def test_a_wrong_value_is_refused() -> None:
             ToG(**wrong)
 
 
-# The oracle on the sample world: the proof, and the cost of every question
+# The oracle on the synthetic world: correctness, and the cost of every question
 
 
 @pytest.fixture(scope="module")
@@ -427,13 +425,13 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
     return pl.read_parquet(folder / "traces" / "*.parquet")
 
 
-def test_a_perfect_model_is_right_on_every_type_that_the_method_can_express(rows: pl.DataFrame) -> None:
+def test_a_perfect_model_answers_every_type_that_the_method_can_express(rows: pl.DataFrame) -> None:
     by_type = dict(rows.group_by("type").agg(pl.col("hits_at_1").mean()).iter_rows())
     assert by_type == dict.fromkeys(("1-hop", "2-hop", "3-hop", "conjunction", "comparison", "superlative"), 1.0)
 
 
 @pytest.mark.parametrize(("sample_from", "lost"), [(2000, 0), (20, 1)])
-def test_on_metaqa_only_the_draw_of_five_loses_an_answer(
+def test_on_metaqa_only_sampling_loses_an_answer(
     shared_data: Path, tmp_path: Path, sample_from: int, lost: int
 ) -> None:
     dataset = ["dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", "dataset.hops=3", "run.limit=40"]
@@ -447,7 +445,7 @@ def test_on_metaqa_only_the_draw_of_five_loses_an_answer(
     assert (1 - pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")["hits_at_1"]).sum() == lost
 
 
-def test_every_question_of_the_sample_world_costs_what_its_decisions_say(rows: pl.DataFrame) -> None:
+def test_the_calls_of_each_question_follow_from_its_decisions(rows: pl.DataFrame) -> None:
     for row in rows.iter_rows(named=True):
         steps = [(step["role"], text["payload"] or "") for step, text in zip(row["steps"], row["texts"], strict=True)]
         decisions = Counter(role for role, _ in steps)

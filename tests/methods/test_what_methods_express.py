@@ -1,4 +1,4 @@
-"""The table of docs/methods.md: with a perfect model, each method is right on every type of question it can express."""
+"""The table of docs/methods.md: with a perfect model, each method answers every question type that it can express."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Point, execute
+from pipeline.engine.run import Configuration, execute
 
 BUT_COUNT = ("1-hop", "2-hop", "3-hop", "4-hop", "conjunction", "comparison", "superlative")
 ALL = (*BUT_COUNT, "count")
@@ -17,9 +17,9 @@ PER_TYPE = 100
 
 
 def run(folder: Path, methods: list[str], *dataset: str) -> pl.DataFrame:
-    """The rows of all methods, which answer the same questions; `point` is the place of the method."""
+    """Run all methods on the same questions and return the rows. `point` is the index of the method."""
     words = [(*method.split(), *dataset, "llm=oracle", f"run.dir={folder}") for method in methods]
-    execute([Point(each, config.compose(each)) for each in words], Console(quiet=True))
+    execute([Configuration(each, config.compose(each)) for each in words], Console(quiet=True))
     return pl.read_parquet(folder / "traces" / "*.parquet")
 
 
@@ -42,15 +42,15 @@ def hits(rows: pl.DataFrame, by: str) -> dict[object, float]:
         ("experiment=tog_wide", ALL),
     ],
 )
-def test_a_perfect_model_is_right_on_every_type(method: str, types: tuple[str, ...], tmp_path: Path) -> None:
-    words = f"dataset=sample dataset.types=[{','.join(types)}] dataset.questions={PER_TYPE * len(types)}"
+def test_a_perfect_model_answers_every_type_correctly(method: str, types: tuple[str, ...], tmp_path: Path) -> None:
+    words = f"dataset=synthetic dataset.types=[{','.join(types)}] dataset.questions={PER_TYPE * len(types)}"
     scores = hits(run(tmp_path, [method], *words.split()), by="type")
     assert scores.keys() == set(types)
     assert min(scores.values()) >= 0.99, scores
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_a_perfect_model_is_right_on_metaqa(hops: int, shared_data: Path, tmp_path: Path) -> None:
+def test_a_perfect_model_answers_metaqa_correctly(hops: int, shared_data: Path, tmp_path: Path) -> None:
     methods = ["method=srp", "method=arg", "method=parog", "method=r3", "experiment=tog_wide"]
     dataset = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
     scores = hits(run(tmp_path, methods, *dataset, f"run.limit={PER_TYPE}"), by="point")

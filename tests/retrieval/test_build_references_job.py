@@ -1,4 +1,4 @@
-"""`kgqa references`, from the command line to the file that a run loads."""
+"""`kgqa build-references`, from the command line to the file that a run loads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import build_references, cli
+from pipeline.cli.main import main
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.search import Search
@@ -30,21 +30,21 @@ async def nearest(base: Path, text: str) -> str:
     return reference.question
 
 
-def test_builds_a_base_from_the_sample_world_that_a_run_can_load(
+def test_references_of_the_synthetic_world_can_be_loaded_by_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert build_references.main(SMALL) == 0
-    file = Path("references/sample.jsonl")
+    assert main(["build-references", *SMALL]) == 0
+    file = Path("references/synthetic.jsonl")
     base = ReferenceBase.load(file)
     assert len(base.references) == 10
     assert file.with_suffix(".npy").is_file()
-    assert "10 references in references/sample.jsonl" in capsys.readouterr().out
+    assert "10 references in references/synthetic.jsonl" in capsys.readouterr().out
     for known in base.references:
         assert asyncio.run(nearest(file, f"{known.masked_question}, please")) == known.question
 
 
-def test_real_questions_that_are_tested_do_not_become_references(tmp_path: Path, shared_data: Path) -> None:
+def test_held_out_questions_do_not_become_references(tmp_path: Path, shared_data: Path) -> None:
     folder = shared_data / "freebase-slice"
     with gzip.open(folder / "webqsp.test.jsonl.gz", "rt", encoding="utf-8") as file:
         rows = [line for line, _ in zip(file, range(100), strict=False)]
@@ -60,7 +60,7 @@ def test_real_questions_that_are_tested_do_not_become_references(tmp_path: Path,
         "references.clusters=10",
         f"references.output={output}",
     ]
-    assert build_references.main(words) == 0
+    assert main(["build-references", *words]) == 0
 
     tested = {normalise(json.loads(row)["question"]) for row in rows[:70]}
     built = {normalise(known.question) for known in ReferenceBase.load(output).references}
@@ -68,7 +68,7 @@ def test_real_questions_that_are_tested_do_not_become_references(tmp_path: Path,
     assert not built & tested
 
 
-def test_mistakes_are_one_sentence(
+def test_a_mistake_is_answered_with_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -77,11 +77,11 @@ def test_mistakes_are_one_sentence(
         (["references.cluster=3"], "unknown key 'references.cluster'. Did you mean 'references.clusters'?"),
         (["references.held_out.split=train"], "none of 60 questions can be a reference (60 held out)"),
     ]:
-        assert cli.main(["references", *SMALL, *words]) == 2
+        assert main(["build-references", *SMALL, *words]) == 2
         assert sentence in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_names_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build_references.main(["--help"]) == 0
-    assert "per_cluster: 2" in capsys.readouterr().out
+def test_help_names_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build-references", "--help"]) == 0
+    assert "references.per_cluster=2" in capsys.readouterr().out

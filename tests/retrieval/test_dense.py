@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.retrieval.dense import DenseEncoder
+from pipeline.retrieval.interface import Encoder, Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.retrieval.port import Encoder, Vectors
 from pipeline.retrieval.relations import RelationIndex
 
 
@@ -34,7 +34,7 @@ def minilm() -> DenseEncoder:
     return DenseEncoder(model=str(Path(spec.origin).parent / "model"), device="cpu")
 
 
-async def test_means_more_than_words(minilm: DenseEncoder) -> None:
+async def test_similar_meanings_are_close_without_common_words(minilm: DenseEncoder) -> None:
     assert isinstance(minilm, Encoder)
     query, author, year, again = await minilm.encode(["who wrote this book", "author", "release year", "author"])
     assert query.shape == (384,)
@@ -43,7 +43,7 @@ async def test_means_more_than_words(minilm: DenseEncoder) -> None:
     assert np.array_equal(author, again)
 
 
-async def test_hybrid_search_understands_what_shares_no_word(minilm: DenseEncoder, shared_data: Path) -> None:
+async def test_hybrid_search_finds_relations_without_common_words(minilm: DenseEncoder, shared_data: Path) -> None:
     with gzip.open(shared_data / "freebase-slice" / "relations.tsv.gz", "rt", encoding="utf-8") as file:
         relations = sorted({line.split("\t")[0] for line in file if line.startswith("people.")})
 
@@ -56,7 +56,7 @@ async def test_hybrid_search_understands_what_shares_no_word(minilm: DenseEncode
     assert "people.person.parents" not in await RelationIndex(People(), LexicalEncoder()).search(query, 5)
 
 
-async def test_computes_what_arrives_together_at_once_and_each_text_once(minilm: DenseEncoder) -> None:
+async def test_concurrent_texts_are_encoded_in_one_batch_and_each_text_once(minilm: DenseEncoder) -> None:
     batches: list[list[str]] = []
 
     class Watched(DenseEncoder):
@@ -72,7 +72,7 @@ async def test_computes_what_arrives_together_at_once_and_each_text_once(minilm:
     assert len(results[2]) == 0
 
 
-async def test_a_cancelled_caller_does_not_take_the_others_with_it(minilm: DenseEncoder) -> None:
+async def test_a_cancelled_call_does_not_affect_the_others(minilm: DenseEncoder) -> None:
     impatient = asyncio.create_task(minilm.encode(["shared text"]))
     patient = asyncio.create_task(minilm.encode(["shared text"]))
     await asyncio.sleep(0)
@@ -81,19 +81,19 @@ async def test_a_cancelled_caller_does_not_take_the_others_with_it(minilm: Dense
     assert impatient.cancelled()
 
 
-async def test_pickles_before_it_is_used(minilm: DenseEncoder) -> None:
+async def test_an_unused_encoder_can_be_pickled(minilm: DenseEncoder) -> None:
     copy = pickle.loads(pickle.dumps(DenseEncoder(model=minilm.model, device="cpu")))
     assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)
 
 
-async def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # or it would be tried again for a minute
+async def test_a_missing_model_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # avoids a minute of retries
     for model in (str(tmp_path / "missing"), "nobody/no-such-model"):
         with pytest.raises(UserError, match="is neither a folder with a sentence-transformers model nor a name"):
             await DenseEncoder(model=model).encode(["x"])
 
 
-async def test_without_the_optional_extra_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_optional_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(UserError, match=r"pip install kgqa-pipeline\[dense\]"):
         await DenseEncoder(model="all-MiniLM-L6-v2").encode(["x"])

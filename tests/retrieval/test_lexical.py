@@ -1,4 +1,4 @@
-"""The lexical encoder: deterministic, unit length, and sensible about words."""
+"""The lexical encoder: deterministic unit vectors that are similar for similar words."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.retrieval.interface import Encoder
 from pipeline.retrieval.lexical import DIMENSIONS, LexicalEncoder, stem, words
-from pipeline.retrieval.port import Encoder
 
 METAQA_RELATIONS = [
     "directed_by",
@@ -76,7 +76,7 @@ def test_the_real_relations_nearest_to_a_question(shared_data: Path) -> None:
     assert relations[int(np.argmax(similarities))] == "film.film.starring"
 
 
-def test_words_are_divided_at_dots_underscores_and_case() -> None:
+def test_words_are_separated_at_dots_underscores_and_camel_case() -> None:
     assert words("film.film.directed_by") == ["film", "film", "directed", "by"]
     assert words("PublishedIn") == ["published", "in"]
 
@@ -92,15 +92,15 @@ def test_words_are_divided_at_dots_underscores_and_case() -> None:
         ["language", "languages"],
     ],
 )
-def test_stems_agree(family: list[str]) -> None:
+def test_forms_of_a_word_have_the_same_stem(family: list[str]) -> None:
     assert len({stem(word) for word in family}) == 1
 
 
-def test_short_words_are_left_alone() -> None:
+def test_short_words_are_not_stemmed() -> None:
     assert [stem(word) for word in ["red", "bus", "is", "king"]] == ["red", "bus", "is", "king"]
 
 
-async def test_encodes_many_texts_as_it_encodes_few() -> None:
+async def test_vectors_do_not_depend_on_the_number_of_texts() -> None:
     encoder = LexicalEncoder()
     texts = [f"relation number {number}" for number in range(1000)]
     assert isinstance(encoder, Encoder)

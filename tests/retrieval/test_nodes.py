@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.kg.port import Batch, batch
+from pipeline.kg.interface import Batch, batch
+from pipeline.retrieval.interface import Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.nodes import NodeIndex
-from pipeline.retrieval.port import Vectors
 from pipeline.retrieval.search import Search
 from pipeline.types import EntityId
 
@@ -21,7 +21,7 @@ TEXTS = {"b": "The Glass Quay", "a": "Winter Ferry", "odd\n\x00id": "Salt & Lant
 
 
 class Nodes:
-    """A graph of which only the texts matter."""
+    """A graph that has only node texts."""
 
     def __init__(self, texts: dict[str, str], fingerprint: str = "g") -> None:
         self.texts = texts
@@ -42,7 +42,7 @@ class Nodes:
 
 
 class Watched(LexicalEncoder):
-    """Remembers what it encoded."""
+    """An encoder that records the texts."""
 
     def __init__(self, turn: float = 1.0) -> None:
         self.encoded: list[str] = []
@@ -67,7 +67,7 @@ async def test_finds_the_most_similar_nodes_ties_in_graph_order(
     assert len(await index.search("tide", 99)) == len(TEXTS)
 
 
-async def test_both_ways_of_searching_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_faiss_and_the_matrix_product_give_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {str(n): f"node {n % 40} {'abc'[n % 3]} {n * 7 % 11}" for n in range(400)}
     with_faiss = NodeIndex(Nodes(texts), LexicalEncoder())
     found = [await with_faiss.search(f"node {n} b 3", 5) for n in range(20)]
@@ -96,7 +96,7 @@ async def test_is_built_once_and_read_back_from_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["cut", "ids", "retrained"])
-async def test_files_that_are_not_those_of_today_are_written_anew(spoil: str, tmp_path: Path) -> None:
+async def test_outdated_files_are_rewritten(spoil: str, tmp_path: Path) -> None:
     graph = Nodes(TEXTS)
     await NodeIndex(graph, Watched(), cache_dir=tmp_path).search("tide", 1)
     (vectors,), (ids,) = list(tmp_path.glob("*.f32")), list(tmp_path.glob("*.ids"))  # noqa: ASYNC240

@@ -1,4 +1,4 @@
-"""Ordering by score."""
+"""Ranking by score."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.retrieval.ranking import best
 
 
-def test_ties_go_by_position_even_at_the_cut() -> None:
+def test_ties_are_ordered_by_position_even_at_the_cutoff() -> None:
     assert best(np.array([0.5, 0.9, 0.5, 0.5, 0.1]), 3) == [1, 0, 2]
 
 
@@ -18,6 +18,6 @@ def test_differences_of_rounding_are_ties() -> None:
 
 
 @given(st.lists(st.integers(-3, 3), max_size=30), st.integers(0, 40))
-def test_equals_a_full_stable_sort(scores: list[int], k: int) -> None:
+def test_the_ranking_equals_a_stable_sort(scores: list[int], k: int) -> None:
     expected = sorted(range(len(scores)), key=lambda position: (-scores[position], position))[:k]
     assert best(np.array(scores, dtype=np.float32), k) == expected

@@ -13,10 +13,10 @@ import pytest
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.interface import Batch
 from pipeline.kg.paths import find_paths, gold_paths, instantiate
-from pipeline.kg.port import Batch
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.retrieval.reference_builder import build_references, solved
+from pipeline.retrieval.reference_builder import build_references, solve_question
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation
 
@@ -43,7 +43,7 @@ def path_of(reference_path: str) -> list[str]:
 
 
 async def reaches_gold(graph: EmbeddedGraph, topic: str, names: list[str], answers: set[str]) -> bool:
-    """Whether the relations, each followed in either direction, lead from the topic to a gold answer."""
+    """Return whether the relations, in any directions, lead from the topic to a gold answer."""
     nodes = {topic}
     for name in names:
         ends = [
@@ -157,7 +157,7 @@ def example(text: str, *, topics: tuple[Entity, ...], answers: tuple[GoldAnswer,
     return Example(Question(id=text, dataset="d", split="train", text=text, topic_entities=topics), Gold(answers))
 
 
-async def test_what_cannot_be_a_reference_is_counted_by_reason(films: EmbeddedGraph) -> None:
+async def test_rejected_questions_are_counted_by_reason(films: EmbeddedGraph) -> None:
     titanic, cameron = Entity("Titanic", "Titanic"), GoldAnswer("James Cameron", id="James Cameron")
     examples = [
         example("who directed Titanic", topics=(titanic,), answers=(cameron,)),
@@ -182,12 +182,12 @@ async def test_what_cannot_be_a_reference_is_counted_by_reason(films: EmbeddedGr
     assert sorted(told) == [False, True]
 
 
-async def test_no_question_makes_an_empty_base(films: EmbeddedGraph) -> None:
+async def test_without_questions_the_base_is_empty(films: EmbeddedGraph) -> None:
     base, report = await build_references([], films, LexicalEncoder())
     assert (base.references, report.clusters) == ((), 0)
 
 
-async def test_topics_known_by_id_alone_get_their_names(shared_data: Path) -> None:
+async def test_topic_entities_without_a_name_get_the_graphs_name(shared_data: Path) -> None:
     class Named(EmbeddedGraph):
         async def labels(self, ids: Sequence[str]) -> Batch[str, str | None]:
             found = await super().labels(ids)
@@ -206,4 +206,4 @@ async def test_topics_known_by_id_alone_get_their_names(shared_data: Path) -> No
 
 async def test_a_question_without_a_path_is_not_solved(films: EmbeddedGraph) -> None:
     lost = example("x", topics=(Entity("no such film", "no such film"),), answers=(GoldAnswer("y", id="y"),))
-    assert await solved(lost, films) is None
+    assert await solve_question(lost, films) is None

@@ -1,4 +1,4 @@
-"""The reference base: masking, clusters and their quotas, the leakage guard, files, and nearest neighbours."""
+"""The reference base: masking, clusters and their shares, protection against leakage, files, and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
+from pipeline.retrieval.interface import Reference
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.retrieval.port import Reference
 from pipeline.retrieval.reference_builder import draw, group_similar
 from pipeline.retrieval.references import ReferenceBase, mask
 from pipeline.types import Entity, Question
@@ -52,7 +52,7 @@ REFERENCES = [
         ("nothing to mask", ["x.*"], "nothing to mask"),
     ],
 )
-def test_mask(text: str, names: list[str], masked: str) -> None:
+def test_mask_replaces_the_names_of_topic_entities(text: str, names: list[str], masked: str) -> None:
     assert mask(text, [Entity(name, name) for name in names]) == masked
 
 
@@ -87,14 +87,14 @@ def test_random_references_depend_on_the_question_alone() -> None:
     assert len(set(draws)) > 5
 
 
-async def test_an_empty_base_has_none() -> None:
+async def test_an_empty_base_returns_no_references() -> None:
     base = ReferenceBase([])
     await base.prepare(LexicalEncoder())
     assert await base.nearest(question("x"), 4, LexicalEncoder()) == []
     assert base.sample(question("x"), 4) == []
 
 
-async def test_a_base_is_read_as_it_was_written(tmp_path: Path) -> None:
+async def test_a_base_is_read_back_unchanged(tmp_path: Path) -> None:
     base = ReferenceBase(REFERENCES)
     await base.prepare(LexicalEncoder())
     base.save(tmp_path / "references" / "films.jsonl")
@@ -122,8 +122,8 @@ async def test_vectors_of_other_references_or_of_another_encoder_are_not_used(tm
     assert await ReferenceBase.load(file).nearest(asked, 5, LexicalEncoder()) == expected
 
 
-def test_a_wrong_file_is_named_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no reference base at .*none\.jsonl.*kgqa references"):
+def test_an_invalid_file_is_reported_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no reference base at .*none\.jsonl.*kgqa build-references"):
         ReferenceBase.load(tmp_path / "none.jsonl")
     file = tmp_path / "films.jsonl"
     broken = {**orjson.loads(orjson.dumps(REFERENCES[1])), "answers": "Cameron"}
@@ -135,8 +135,8 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path) -> None:
 def test_clusters_are_seeded_and_the_largest_comes_first() -> None:
     random = np.random.default_rng(0)
     centres = np.eye(3, 8, dtype=np.float32)
-    truth = [0] * 30 + [1] * 10 + [2] * 20
-    vectors = centres[truth] + random.normal(0, 0.01, (60, 8)).astype(np.float32)
+    gold_context = [0] * 30 + [1] * 10 + [2] * 20
+    vectors = centres[gold_context] + random.normal(0, 0.01, (60, 8)).astype(np.float32)
     groups = group_similar(vectors, 3, seed=1)
     assert groups == [list(range(30)), list(range(40, 60)), list(range(30, 40))]
     assert group_similar(vectors, 20, seed=1) == group_similar(vectors, 20, seed=1)
@@ -152,9 +152,9 @@ async def _solve_all_but(unsolvable: set[int], position: int) -> Reference | Non
     return None if position in unsolvable else reference(str(position))
 
 
-async def test_places_of_a_small_cluster_pass_to_the_largest_in_turn() -> None:
+async def test_a_small_clusters_share_goes_to_the_largest_clusters() -> None:
     groups = [list(range(10)), list(range(10, 15)), [15], [16]]
-    drawn = await draw(groups, 2, places=8, seed=0, solve=lambda position: _solve_all_but(set(), position))
+    drawn = await draw(groups, 2, total=8, seed=0, solve=lambda position: _solve_all_but(set(), position))
     counts = [sum(int(known.question) in group for known in drawn) for group in groups]
     assert counts == [3, 3, 1, 1]
 
@@ -162,7 +162,7 @@ async def test_places_of_a_small_cluster_pass_to_the_largest_in_turn() -> None:
 async def test_unsolvable_members_are_replaced_by_others_of_their_cluster() -> None:
     groups = [list(range(10)), list(range(10, 20))]
     unsolvable = set(range(8)) | {10}
-    drawn = await draw(groups, 2, places=4, seed=0, solve=lambda position: _solve_all_but(unsolvable, position))
+    drawn = await draw(groups, 2, total=4, seed=0, solve=lambda position: _solve_all_but(unsolvable, position))
     positions = [int(known.question) for known in drawn]
     assert sorted(positions[:2]) == [8, 9]
     assert all(10 < position < 20 for position in positions[2:])
@@ -170,15 +170,15 @@ async def test_unsolvable_members_are_replaced_by_others_of_their_cluster() -> N
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 4), st.sets(st.integers(0, 95)))
-async def test_no_place_stays_empty_while_a_question_can_be_solved(
+async def test_the_base_is_full_if_enough_questions_can_be_solved(
     sizes: list[int], per_cluster: int, unsolvable: set[int]
 ) -> None:
     starts = np.cumsum([0, *sizes])
     groups = [list(range(start, start + size)) for start, size in zip(starts.tolist(), sizes, strict=False)]
-    places = per_cluster * len(groups)
+    total = per_cluster * len(groups)
     solvable = [position for group in groups for position in group if position not in unsolvable]
-    drawn = await draw(groups, per_cluster, places=places, seed=3, solve=lambda at: _solve_all_but(unsolvable, at))
+    drawn = await draw(groups, per_cluster, total=total, seed=3, solve=lambda at: _solve_all_but(unsolvable, at))
     positions = [int(known.question) for known in drawn]
-    assert len(positions) == len(set(positions)) == min(places, len(solvable))
+    assert len(positions) == len(set(positions)) == min(total, len(solvable))
     for group in groups:
         assert len(set(group) & set(positions)) >= min(per_cluster, len(set(group) & set(solvable)))

@@ -1,4 +1,4 @@
-"""The relation index: the hybrid score of methods.md §8.7, built once, kept on disk."""
+"""The relation index: the hybrid score of specification §8.7, built once, kept on disk."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval.bm25 import Bm25
+from pipeline.retrieval.interface import Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.retrieval.port import Vectors
 from pipeline.retrieval.relations import RelationIndex, as_text, fuse_rrf, fuse_weighted
 
 
 class VocabularyOnly:
-    """A graph of which only the relation names matter."""
+    """A graph that has only relation names."""
 
     fingerprint = "test"
 
@@ -32,7 +32,7 @@ class VocabularyOnly:
 
 
 class Planted:
-    """An encoder whose vectors are given."""
+    """An encoder with given vectors."""
 
     def __init__(self, vectors: dict[str, list[float]], name: str = "planted") -> None:
         self.name = name
@@ -44,8 +44,8 @@ class Planted:
         return np.array([self.planted[text] for text in texts], dtype=np.float32).reshape(len(texts), -1)
 
 
-def test_weighted_fusion_fills_in_the_smallest_score_of_a_side() -> None:
-    # 0 is on both sides, 1 only dense, 2 only in BM25
+def test_weighted_fusion_uses_the_smallest_score_for_a_missing_relation() -> None:
+    # 0 is in both rankings, 1 only in the dense one, 2 only in BM25
     fused = fuse_weighted({0: 0.9, 1: 0.6}, {2: 4.0, 0: 3.0})
     assert fused == pytest.approx({0: 0.9 + 0.3, 1: 0.6 + 0.3, 2: 0.6 + 0.4})
 
@@ -54,11 +54,11 @@ def test_weighted_fusion_without_any_shared_word_is_the_dense_score() -> None:
     assert fuse_weighted({0: 0.9, 1: 0.6}, {}) == {0: 0.9, 1: 0.6}
 
 
-def test_reciprocal_rank_fusion_adds_over_sides() -> None:
+def test_reciprocal_rank_fusion_adds_both_rankings() -> None:
     assert fuse_rrf({0: 0.9, 1: 0.6}, {1: 5.0}) == pytest.approx({0: 1 / 61, 1: 1 / 62 + 1 / 61})
 
 
-async def test_each_side_contributes_its_best_ten() -> None:
+async def test_each_ranking_contributes_its_best_ten() -> None:
     # Twelve relations point ever further away from the query; only the two farthest share a word with it.
     names = sorted([f"r{number:02}" for number in range(10)] + ["x.spouse", "y.spouse"])
     angles = {name: [np.cos(0.1 * rank), np.sin(0.1 * rank)] for rank, name in enumerate(names)}
@@ -88,7 +88,7 @@ async def test_bm25_decides_between_dense_neighbours() -> None:
     assert found.index("d.spouse") < found.index("c.spouse_of_who_knows")
 
 
-async def test_is_built_once_and_remembers_searches() -> None:
+async def test_the_index_is_built_once_and_searches_are_cached() -> None:
     graph = VocabularyOnly(["directed_by", "release_year"])
     encoder = Planted({"directed by": [1.0, 0.0], "release year": [0.0, 1.0], "who directed": [0.8, 0.6]})
     index = RelationIndex(graph, encoder)
@@ -103,12 +103,12 @@ async def test_a_graph_without_relations_finds_nothing() -> None:
     assert await RelationIndex(VocabularyOnly([]), LexicalEncoder()).search("who directed", 5) == []
 
 
-async def test_a_query_without_words_is_answered_by_the_dense_side() -> None:
+async def test_a_query_without_words_has_only_dense_results() -> None:
     index = RelationIndex(VocabularyOnly(["directed_by", "release_year"]), LexicalEncoder())
     assert await index.search("?!", 5) == ["directed_by", "release_year"]
 
 
-async def test_vectors_are_read_back_from_disk_and_renewed_when_the_encoder_changed(tmp_path: Path) -> None:
+async def test_stored_vectors_are_reused_unless_the_encoder_changed(tmp_path: Path) -> None:
     graph = VocabularyOnly(["a", "b", "c", "d"])
     planted = {name: [np.cos(turn), np.sin(turn)] for turn, name in enumerate(["a", "b", "c", "d", "query"])}
     await RelationIndex(graph, Planted(planted), cache_dir=tmp_path).search("query", 1)
@@ -126,7 +126,7 @@ async def test_vectors_are_read_back_from_disk_and_renewed_when_the_encoder_chan
     assert sorted(tmp_path.iterdir()) == [file]  # noqa: ASYNC240
 
 
-async def test_binds_a_predicted_name_to_the_real_freebase_relations(shared_data: Path) -> None:
+async def test_a_predicted_name_finds_the_real_freebase_relation(shared_data: Path) -> None:
     with gzip.open(shared_data / "freebase-slice" / "relations.tsv.gz", "rt", encoding="utf-8") as file:
         relations = sorted({line.split("\t")[0] for line in file} - {"relation"})
     for fusion in ("weighted", "rrf"):

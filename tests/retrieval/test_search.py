@@ -1,4 +1,4 @@
-"""What `retrieval=` builds, and what a method sees of it."""
+"""The retrieval backend and the searches of methods."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from omegaconf import OmegaConf
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.retrieval.dense import DenseEncoder
+from pipeline.retrieval.interface import Reference, Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.retrieval.port import Reference, Vectors
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.search import Search
 from pipeline.types import Question
 
 
 class VocabularyOnly:
-    """A graph of which only the relation names matter."""
+    """A graph that has only relation names."""
 
     def __init__(self, fingerprint: str, names: list[str]) -> None:
         self.fingerprint = fingerprint
@@ -34,7 +34,7 @@ class VocabularyOnly:
 
 
 class FirstLetter:
-    """An encoder by the first letter alone."""
+    """An encoder of the first letter."""
 
     name = "first-letter"
 
@@ -84,8 +84,8 @@ async def test_references_come_from_the_configured_file(tmp_path: Path) -> None:
     assert await without.references(asked, 4) == []
 
 
-async def test_a_missing_reference_base_is_missed_on_opening(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="kgqa references"):
+async def test_a_missing_reference_base_is_reported_on_opening(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="kgqa build-references"):
         async with Search(encoder=LexicalEncoder(), reference_base=tmp_path / "none.jsonl"):
             pass
 
@@ -109,6 +109,6 @@ def test_the_dense_defaults_are_the_models_of_the_papers() -> None:
         ("k", 5, "unknown key 'retrieval.k'"),
     ],
 )
-def test_wrong_keys_and_values_are_one_sentence(key: str, value: object, sentence: str) -> None:
+def test_wrong_keys_and_values_are_answered_with_one_sentence(key: str, value: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         config.build("retrieval", configured("lexical", **{key: value}))

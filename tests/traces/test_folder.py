@@ -1,4 +1,4 @@
-"""The run folder: who holds it, and what is cleared away."""
+"""The run folder: its lock, and what is removed at the start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
-from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.journal import Journal
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return run
 
 
-def test_two_drivers_never_hold_one_folder(folder: RunFolder) -> None:
+def test_two_drivers_cannot_lock_one_folder(folder: RunFolder) -> None:
     in_use = pytest.raises(UserError, match=f"{folder.path} is in use by another process")
     with folder.held(), in_use, folder.held():
         pass
@@ -29,9 +29,7 @@ def test_two_drivers_never_hold_one_folder(folder: RunFolder) -> None:
         pass
 
 
-def test_a_file_system_without_locks_is_no_reason_not_to_run(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_can_be_used(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(handle: int, operation: int) -> None:
         raise OSError(38, os.strerror(38))
 
@@ -40,9 +38,9 @@ def test_a_file_system_without_locks_is_no_reason_not_to_run(
         pass
 
 
-async def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder: RunFolder) -> None:
+async def test_journals_of_committed_shards_and_temporary_files_are_removed(folder: RunFolder) -> None:
     for shard in (0, 1):
-        async with Draft(folder, shard):
+        async with Journal(folder, shard):
             pass
     folder.shard(0).write_bytes(b"committed")
     of_others = folder.path / "thesis.tmp"
@@ -50,15 +48,15 @@ async def test_what_a_kill_between_commit_and_clearing_leaves_is_cleared(folder:
     half_written = folder.path / "traces" / "shard-00001.parquet.17.tmp"
     half_written.write_bytes(b"half")
     with folder.held():
-        assert folder.drafts(0) == []
-        assert len(folder.drafts(1)) == 1
+        assert folder.journals(0) == []
+        assert len(folder.journals(1)) == 1
         assert not half_written.exists()
         assert of_others.exists()
         assert folder.finished() == {0}
 
 
 @pytest.mark.parametrize("assistant", ["", "Answer: {{begun}}"])
-def test_a_template_comes_back_as_it_was(assistant: str, folder: RunFolder) -> None:
+def test_a_template_is_read_back_unchanged(assistant: str, folder: RunFolder) -> None:
     template = Template(system="Be brief.", user="{{question}}", assistant=assistant)
     folder.write_template("test.ask", template)
     inputs = {"question": "Who?", "begun": "It was", "complaint": "no name"}

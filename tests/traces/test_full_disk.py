@@ -1,4 +1,4 @@
-"""A disk that is full, or filled by the very write: one sentence, and nothing half-written that looks whole."""
+"""A full disk: the error is one sentence, and no incomplete file looks complete."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from pipeline.errors import StorageError
 from pipeline.llm.prompt import Completion
-from pipeline.traces.draft import Draft
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.place import write_whole
+from pipeline.traces.journal import Journal
+from pipeline.traces.storage import write_whole
 from pipeline.traces.writer import write_shard
 from tests.traces.test_roundtrip import row
 
@@ -29,9 +29,9 @@ def run(tmp_path: Path) -> RunFolder:
 
 @contextmanager
 def full() -> Iterator[None]:
-    """No file can grow beyond `ROOM` bytes: as on a full disk, the last write that still fits in part is cut short.
+    """Limit files to `ROOM` bytes: as on a full disk, the last write is cut short.
 
-    It holds for this whole process, pytest's own output included: so around as little as can be.
+    The limit holds for the whole process, including the output of pytest, so keep the block small.
     """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, before[1]))
@@ -41,16 +41,16 @@ def full() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_a_call_is_kept_whole_or_the_run_ends(run: RunFolder) -> None:
+async def test_a_call_is_stored_completely_or_the_run_ends(run: RunFolder) -> None:
     kept = 0
-    async with Draft(run, 0) as draft:
-        while run.drafts(0)[0].stat().st_size < ROOM - 200:
-            draft.append("q", f"k{kept}", Completion("an answer of some length"))
+    async with Journal(run, 0) as journal:
+        while run.journals(0)[0].stat().st_size < ROOM - 200:
+            journal.append("q", f"k{kept}", Completion("an answer of some length"))
             kept += 1
         with full(), pytest.raises(StorageError, match=r"shard-00000\.\w+\.jsonl cannot be written: \w"):
-            draft.append("q", "too much", Completion("x" * ROOM))
-    assert run.drafts(0)[0].stat().st_size == ROOM, "the last line is torn"
-    async with Draft(run, 0) as taken_over:
+            journal.append("q", "too much", Completion("x" * ROOM))
+    assert run.journals(0)[0].stat().st_size == ROOM, "the last line is torn"
+    async with Journal(run, 0) as taken_over:
         assert set(taken_over.calls("q")) == {f"k{index}" for index in range(kept)}
 
 

@@ -1,4 +1,4 @@
-"""What is written to a shard file comes back from it, with plain polars and through the reader."""
+"""A shard file is read back unchanged, by polars and by the reader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_rows_and_evidence_come_back_with_plain_polars(folder: RunFolder) -> None:
+def test_polars_reads_rows_and_evidence(folder: RunFolder) -> None:
     frame = pl.scan_parquet(folder.traces).collect()
     assert frame.columns == SCHEMA.names
     first = frame.row(0, named=True)
@@ -83,7 +83,7 @@ def test_rows_and_evidence_come_back_with_plain_polars(folder: RunFolder) -> Non
     assert frame["steps"].list.len().to_list() == frame["texts"].list.len().to_list() == [2, 0]
 
 
-def test_initial_answers_come_back_and_so_does_their_absence(folder: RunFolder) -> None:
+def test_missing_initial_answers_differ_from_empty_ones(folder: RunFolder) -> None:
     rows = [row("q1"), row("q2"), row("q3")]
     rows[0].answer = replace(rows[0].answer, initial=(Prediction("One", "m.1"), Prediction("1999")))
     rows[1].answer = replace(rows[1].answer, initial=())
@@ -93,7 +93,7 @@ def test_initial_answers_come_back_and_so_does_their_absence(folder: RunFolder) 
     assert frame["initial_answer_ids"].to_list() == [["m.1", None], [], None]
 
 
-def test_a_shard_of_another_version_is_named_with_what_it_lacks(folder: RunFolder) -> None:
+def test_a_shard_of_another_version_is_refused_with_the_missing_column(folder: RunFolder) -> None:
     pl.read_parquet(folder.shard(0)).drop("initial_answers").write_parquet(folder.shard(0))
     assert next(read_shards(folder, ["answers", "point"])).columns == ["answers", "point"]
     with pytest.raises(UserError, match="another version of this project, without the column initial_answers: run "):
@@ -104,7 +104,7 @@ def test_every_file_names_its_schema_version(folder: RunFolder) -> None:
     assert pq.read_metadata(folder.shard(0)).metadata[b"kgqa_schema_version"] == SCHEMA_VERSION.encode()
 
 
-def test_the_reader_gives_calls_by_key_and_rebuilds_their_prompts(folder: RunFolder) -> None:
+def test_the_reader_returns_calls_by_key_and_rebuilds_their_prompts(folder: RunFolder) -> None:
     recorded = RecordedCalls(folder.path)
     (call,) = recorded.calls("q1").values()
     assert call.completion == Completion("{Two}", "stop", 7, 3, None, {"a": 0.25, "b": 0.75})
@@ -121,7 +121,7 @@ def test_a_shard_written_twice_overwrites_itself(folder: RunFolder) -> None:
     assert [path.name for path in (folder.path / "traces").iterdir()] == ["shard-00000.parquet"]
 
 
-def test_reading_what_is_no_run_says_so(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no run"):
         RecordedCalls(tmp_path)
     with pytest.raises(UserError, match="holds no finished shard"):
@@ -129,7 +129,7 @@ def test_reading_what_is_no_run_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hops", [True, -1, 5_000_000_000, "two", 2.0])
-def test_hops_that_are_no_number_of_hops_stay_in_meta(hops: object, folder: RunFolder) -> None:
+def test_an_invalid_number_of_hops_is_only_in_meta(hops: object, folder: RunFolder) -> None:
     odd = row("q1")
     odd.example.question.meta["hops"] = hops  # type: ignore[index]
     write_shard(folder.shard(0), [odd])

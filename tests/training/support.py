@@ -1,4 +1,4 @@
-"""Reading a training text back with the parsers of the method that is trained on it."""
+"""Reads a training text back with the parsers of the method that is trained on it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment, Reading
-from pipeline.methods.arg.layout import Segment, T, read_labelled
+from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment, TailJudgement
 from pipeline.methods.arg.relations import RelationSegment
 from pipeline.methods.arg.tokens import OPEN, RETRIEVE_RELATION, UNRELEVANT
-from pipeline.methods.instance import Instance
+from pipeline.methods.arg.transcript import Segment, T, read_labelled
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.types import Question, Relation
 
 _UNNAMED = "m.unnamed"
@@ -18,58 +18,58 @@ _UNNAMED = "m.unnamed"
 
 @dataclass
 class Reader:
-    """Goes through a text as the method does: it lays out what the graph has, and the model writes the rest."""
+    """Walks through a text as the method does: the method writes the paragraphs, and the model writes the rest."""
 
     text: str
-    at: int = 0
+    position: int = 0
 
     def read(self, segment: Segment[T]) -> tuple[T, str]:
-        """What the method makes of what is written after the segment's paragraph, up to the next paragraph."""
-        assert self.text.startswith(segment.shown), "the method would have laid this out in another way"
-        begin = len(segment.shown)
-        self.at = self.text.find(OPEN, begin) if OPEN in self.text[begin:] else len(self.text)
-        return segment.parse(self.text[begin : self.at]), self.text[begin : self.at]
+        """Parse what follows the segment's paragraph, up to the next paragraph; return the value and the text."""
+        assert self.text.startswith(segment.text_so_far), "the method would have written this paragraph differently"
+        begin = len(segment.text_so_far)
+        self.position = self.text.find(OPEN, begin) if OPEN in self.text[begin:] else len(self.text)
+        return segment.parse(self.text[begin : self.position]), self.text[begin : self.position]
 
     @property
     def before(self) -> str:
-        """The text up to where the next paragraph begins."""
-        return self.text[: self.at]
+        """The text up to the next paragraph."""
+        return self.text[: self.position]
 
 
 def assert_reads_back(row: Mapping[str, Any]) -> None:
-    """A row's text says, to ArG's own parsers, exactly what its labels say; and nothing after that."""
+    """Assert that ArG's own parsers read from a row's text exactly its labels, and nothing after them."""
     question = Question(row["id"], row["dataset"], row["split"], row["question"])
     reader = Reader(row["text"], len(RETRIEVE_RELATION))
     assert row["hops"]
-    walk = Instance(row["topic"]["name"])
-    reading = Reading()
+    walk = GroundedPath(row["topic"]["name"])
+    judgement = TailJudgement()
     for hop, step in zip(row["hops"], row["path"], strict=False):
-        assert reading.answered is None, "the walk has ended before"
+        assert judgement.answers is None, "the walk ended earlier"
         relations = RelationSegment(question, False, reader.before, tuple(hop["relations"]), (walk,))
         labelled, _ = reader.read(relations)
-        assert {pair.name: pair.mark.token for pair in labelled} == hop["relations"]
+        assert {pair.name: pair.token.text for pair in labelled} == hop["relations"]
         assert step["relation"] in hop["relations"]
         reached = _reached(question, reader.before, walk, step, list(hop["entities"]))
-        reading, written = reader.read(reached)
-        assert {pair.name: pair.mark.token for pair in read_labelled(written)} == hop["entities"]
+        judgement, written = reader.read(reached)
+        assert {pair.name: pair.token.text for pair in read_labelled(written)} == hop["entities"]
         assert _printed(step) in hop["entities"]
         relevant = {name for name, label in hop["entities"].items() if label != UNRELEVANT}
-        assert {_name_of(tail) for tail in reading.relevant} == relevant
-        assert reading.rationality is not None
-        assert reading.rationality.token == hop["rationality"]
+        assert {_name_of(tail) for tail in judgement.relevant} == relevant
+        assert judgement.rationality is not None
+        assert judgement.rationality.text == hop["rationality"]
         walk = walk.then(Relation(step["relation"], step["direction"]), _node(_printed(step)))
-    assert reader.at == len(reader.text)
-    assert reading.answered is not None
-    assert reading.answered.utility is not None
-    assert reading.answered.utility.token == row["utility"]
+    assert reader.position == len(reader.text)
+    assert judgement.answers is not None
+    assert judgement.answers.utility is not None
+    assert judgement.answers.utility.text == row["utility"]
     useful = [text for text, label in row["answers"].items() if label != "[Not Useful]"]
-    assert list(reading.answered.texts) == (useful or list(row["answers"]))
+    assert list(judgement.answers.texts) == (useful or list(row["answers"]))
 
 
 def _reached(
-    question: Question, before: str, walk: Instance, step: Mapping[str, Any], names: Sequence[str]
+    question: Question, before: str, walk: GroundedPath, step: Mapping[str, Any], names: Sequence[str]
 ) -> EntitySegment:
-    """Nodes are called what they are printed as: that is all that a text has of them."""
+    """Build the segment of one hop. The printed names serve as ids, because the text holds nothing else."""
     relation = Relation(step["relation"], step["direction"])
     tails = tuple(walk.then(relation, _node(name)) for name in names)
     known = {node: None if node == _UNNAMED else str(node) for node in (walk.end, *map(_node, names))}
@@ -84,5 +84,5 @@ def _node(name: str) -> str:
     return _UNNAMED if name == UNKNOWN_ENTITY else name
 
 
-def _name_of(tail: Instance) -> str:
+def _name_of(tail: GroundedPath) -> str:
     return UNKNOWN_ENTITY if tail.end == _UNNAMED else str(tail.end)

@@ -1,4 +1,4 @@
-"""Collecting ArG's training data from one question at a time: the path, the labels, the text, and what is refused."""
+"""Collection of ArG's training data, one question at a time: paths, labels, texts and rejections."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.llm.oracle import Truth
+import pipeline.training.arg.simulators  # noqa: F401 - registers the simulators of the critic
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.registry import write_as_oracle
 from pipeline.training.arg.collection import ArGCollection
-from pipeline.training.solved import Solved
+from pipeline.training.labelled import LabelledQuestion
 from pipeline.types import Entity, Gold, GoldAnswer, Relation
 from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, VocabularyRetrieval, literal
 from tests.training.support import assert_reads_back
@@ -35,35 +37,35 @@ PLAYED, DIRECTED = Relation("played_in", "out"), Relation("directed_by", "out")
 
 def solved(
     answers: Sequence[str], *path: Relation, text: str = TEXT, topic: str = "Ann", held_out: bool = False
-) -> Solved:
+) -> LabelledQuestion:
     gold = Gold(tuple(GoldAnswer(name) for name in answers), {topic: (path,)} if path else {})
-    return Solved("q", "test", "train", text, (Entity(topic, topic),), gold=gold, held_out=held_out)
+    return LabelledQuestion("q", "test", "train", text, (Entity(topic, topic),), gold=gold, held_out=held_out)
 
 
 class Collected:
-    """A question collected from a graph in memory, labelled by the oracle, but for the replies given."""
+    """The collection of one question from a graph in memory. The oracle labels, except for the given replies."""
 
     def __init__(
         self,
-        question: Solved,
+        question: LabelledQuestion,
         facts: Iterable[Fact] = FACTS,
         replies: Mapping[str, str | Sequence[str]] | None = None,
         *,
         known: Sequence[Relation] | None = None,
         seed: int = 0,
-        **settings: Any,
+        **options: Any,
     ) -> None:
         graph = DictionaryGraph(facts)
         paths = {"Ann": (tuple(known),)} if known else question.gold.paths
-        truth = Truth(question, question.gold, paths)
+        gold_context = GoldContext(question, question.gold, paths)
         self.tools = ScriptedTools(
             graph,
             replies,
-            write=lambda prompt: prompt.write_as_oracle(truth, None),
+            write=lambda prompt: write_as_oracle(prompt, gold_context, None),
             retrieval=VocabularyRetrieval(vocabulary=graph.vocabulary()),
         )
         self.tools.tools = replace(self.tools.tools, rng=lambda role, turn=0, /: Random(f"{role}|{turn}|{seed}"))
-        self.answer = asyncio.run(ArGCollection(**settings).answer(question, self.tools.tools))
+        self.answer = asyncio.run(ArGCollection(**options).answer(question, self.tools.tools))
 
     @property
     def rejected(self) -> str:
@@ -80,7 +82,7 @@ class Collected:
         return row
 
 
-def test_a_text_tells_the_walk_in_the_layout_of_the_method() -> None:
+def test_a_text_has_the_layout_of_the_method() -> None:
     row = Collected(solved(["Dee"], PLAYED, DIRECTED), paths="known", retrieve_k=2).row
     first, second = row["hops"]
     assert row["text"] == (
@@ -96,14 +98,14 @@ def test_a_text_tells_the_walk_in_the_layout_of_the_method() -> None:
     assert len(first["relations"]) == len(second["relations"]) == 2
 
 
-def paths_drawn(question: Solved, facts: Iterable[Fact]) -> set[tuple[Relation, ...]]:
-    """All of them: none gives a text."""
+def paths_drawn(question: LabelledQuestion, facts: Iterable[Fact]) -> set[tuple[Relation, ...]]:
+    """Return all relation paths: with an unreadable critic, every path is pruned."""
     pruned = Collected(question, facts, {"critic.relations": "?"}, max_paths=99).tools.payloads("pruned")
     return {each["path"] for each in pruned}
 
 
-def test_parallel_relations_and_both_directions_are_paths_of_their_own() -> None:
-    """A graph that keeps one edge between two nodes would hide all but one of them."""
+def test_parallel_relations_and_both_directions_are_different_paths() -> None:
+    """A graph with only one edge between two nodes would hide the others."""
     assert paths_drawn(solved(["Dee"]), FACTS) == {
         (Relation(first, "out"), Relation(then, "out"))
         for first in ("played_in", "wrote")
@@ -116,12 +118,12 @@ def test_parallel_relations_and_both_directions_are_paths_of_their_own() -> None
     }
 
 
-def test_the_paths_own_relation_is_offered_even_where_the_retriever_does_not_find_it() -> None:
+def test_the_relation_of_the_path_is_offered_even_if_the_retriever_does_not_find_it() -> None:
     row = Collected(solved(["Rome"], Relation("born_in", "out")), paths="known", retrieve_k=1).row
     assert row["hops"][0]["relations"] == {"born_in": "[Fully Relevant]"}
 
 
-def test_the_paths_own_tail_takes_the_last_place_where_it_is_not_among_the_first() -> None:
+def test_the_tail_of_the_path_replaces_the_last_one_shown() -> None:
     facts: list[Fact] = [("Ann", "wrote", f"Book {number}") for number in range(9)]
     row = Collected(solved(["Book 8"], Relation("wrote", "out")), facts, paths="known", max_tails_shown=3).row
     assert list(row["hops"][0]["entities"]) == ["Book 0", "Book 1", "Book 8"]
@@ -129,7 +131,7 @@ def test_the_paths_own_tail_takes_the_last_place_where_it_is_not_among_the_first
     assert list(row["hops"][0]["entities"]) == ["Book 0", "Book 1", "Book 8"]
 
 
-def test_an_unnamed_tail_needs_no_critic() -> None:
+def test_an_unnamed_tail_is_labelled_without_the_critic() -> None:
     path = (Relation("held", "out"), Relation("office", "out"))
     collected = Collected(solved(["Mayor"], *path), paths="known")
     assert collected.row["hops"][0]["entities"] == {"Unknown Entity": "[Partially Relevant]"}
@@ -137,22 +139,22 @@ def test_an_unnamed_tail_needs_no_critic() -> None:
     assert [step["name"] for step in collected.row["path"]] == [None, "Mayor"]
 
 
-def test_a_literal_is_an_answer() -> None:
+def test_a_literal_can_be_an_answer() -> None:
     row = Collected(solved(["1961"], PLAYED, Relation("year", "out")), paths="known").row
     assert row["answers"] == {"1961": "[Fully Useful]"}
 
 
-def test_only_answers_that_the_text_shows_are_given() -> None:
+def test_only_answers_that_the_text_shows_are_written() -> None:
     facts: list[Fact] = [("Ann", "wrote", f"Book {number}") for number in range(9)]
     gold = ["Book 7", "Book 1", "Book 2", "Book 8"]
     row = Collected(solved(gold, Relation("wrote", "out")), facts, paths="known").row
     assert set(row["answers"]) == set(gold) & set(row["hops"][0]["entities"])
 
 
-def test_an_unnamed_node_is_no_answer_even_where_it_is_gold() -> None:
+def test_an_unnamed_node_is_never_an_answer() -> None:
     facts: list[Fact] = [("Ann", "wrote", "m.1"), ("Ann", "wrote", "Oak")]
     gold = Gold((GoldAnswer("m.1", id="m.1"), GoldAnswer("Oak", id="Oak")), {"Ann": ((Relation("wrote", "out"),),)})
-    question = Solved("q", "test", "train", TEXT, (Entity("Ann", "Ann"),), gold=gold)
+    question = LabelledQuestion("q", "test", "train", TEXT, (Entity("Ann", "Ann"),), gold=gold)
     for seed in range(9):
         collected = Collected(question, facts, paths="known", seed=seed)
         if collected.tools.payloads("rejected"):
@@ -162,8 +164,8 @@ def test_an_unnamed_node_is_no_answer_even_where_it_is_gold() -> None:
             assert list(collected.row["hops"][0]["entities"]) == ["Oak", "Unknown Entity"]
 
 
-def test_an_unreasonable_path_ends_the_text_with_what_the_model_is_to_know() -> None:
-    """The shortest way to Dee is none that the question means; the oracle knows that."""
+def test_an_unreasonable_path_ends_the_text_with_all_gold_answers() -> None:
+    """The shortest path to Dee is not a gold path, so the oracle calls it unreasonable."""
     facts: list[Fact] = [("Ann", "shuns", "Rome"), ("Rome", "home_of", "Dee"), ("Ann", "a", "x"), ("x", "b", "y")]
     meant = [Relation("a", "out"), Relation("b", "out"), Relation("c", "out")]
     collected = Collected(solved(["Dee", "Eve"]), facts, known=meant)
@@ -174,7 +176,7 @@ def test_an_unreasonable_path_ends_the_text_with_what_the_model_is_to_know() -> 
     assert collected.tools.model.roles.count("critic.relations") == 1
 
 
-def test_another_path_is_tried_where_one_gives_no_text() -> None:
+def test_another_path_is_tried_if_one_gives_no_text() -> None:
     """A critic that calls a path reasonable and its step unrelevant contradicts itself."""
     collected = Collected(solved(["Dee"]), known=[PLAYED, DIRECTED], max_paths=9)
     reasons = {pruned["reason"] for pruned in collected.tools.payloads("pruned")}
@@ -190,13 +192,13 @@ def test_another_path_is_tried_where_one_gives_no_text() -> None:
         ("critic.rationality", "no idea", "the critic's rationality cannot be read"),
     ],
 )
-def test_labels_that_cannot_be_read_reject_the_path(role: str, reply: str, reason: str) -> None:
+def test_labels_that_cannot_be_parsed_reject_the_path(role: str, reply: str, reason: str) -> None:
     collected = Collected(solved(["Dee"], PLAYED, DIRECTED), replies={role: reply}, paths="known")
     assert collected.rejected == reason
     assert collected.tools.model.roles.count(role) == 1 + ArGCollection().parse_retries
 
 
-def test_utility_that_cannot_be_read_is_neither_good_nor_bad() -> None:
+def test_a_utility_that_cannot_be_parsed_is_neutral() -> None:
     row = Collected(solved(["Dee"], PLAYED, DIRECTED), replies={"critic.utility": "good"}, paths="known").row
     assert row["text"].endswith("[No Retrieval]Answer: Dee[Utility:3]")
     assert row["answers"] == {"Dee": ""}
@@ -209,14 +211,14 @@ def test_an_answer_that_is_not_useful_is_still_written() -> None:
 
 
 @pytest.mark.parametrize("name", ["Dee [Relevant] Day", "[No Retrieval]"])
-def test_a_name_that_the_parsers_would_take_for_a_token_is_no_material(name: str) -> None:
+def test_a_name_that_parses_as_a_token_gives_no_text(name: str) -> None:
     facts: list[Fact] = [("Ann", "wrote", name), ("Ann", "wrote", "Oak")]
     assert Collected(solved(["Oak"], Relation("wrote", "out")), facts, paths="known").rejected == (
         "the text would not read back as it was labelled"
     )
 
 
-def test_names_with_marks_of_the_layout_are_material_where_they_read_back() -> None:
+def test_names_with_characters_of_the_layout_are_kept_if_they_read_back() -> None:
     facts: list[Fact] = [("Ann", "wrote", name) for name in ("[REC]", "One; two", "(a, b);(c", "Why?")]
     row = Collected(solved(["One; two", "[REC]"], Relation("wrote", "out")), facts, paths="known").row
     assert set(row["answers"]) == {"One; two", "[REC]"}
@@ -228,20 +230,20 @@ def test_names_with_marks_of_the_layout_are_material_where_they_read_back() -> N
         (solved(["Dee"], held_out=True), "held out"),
         (solved([]), "no answer"),
         (solved(["Dee"], topic="Nobody"), "no path to an answer within 4 hops"),
-        (Solved("q", "test", "train", TEXT, (), gold=Gold((GoldAnswer("Dee"),))), "no topic entity"),
+        (LabelledQuestion("q", "test", "train", TEXT, (), gold=Gold((GoldAnswer("Dee"),))), "no topic entity"),
     ],
 )
-def test_what_is_no_material_costs_no_call(question: Solved, reason: str) -> None:
+def test_an_unusable_question_costs_no_call(question: LabelledQuestion, reason: str) -> None:
     collected = Collected(question)
     assert collected.rejected == reason
     assert collected.tools.model.prompts == []
 
 
-def test_paths_longer_than_allowed_are_none() -> None:
+def test_longer_paths_than_max_hops_are_not_found() -> None:
     assert Collected(solved(["Dee"]), max_hops=1).rejected == "no path to an answer within 1 hops"
 
 
-def test_of_several_numbers_of_relations_one_is_drawn_at_each_hop() -> None:
+def test_the_number_of_relations_is_drawn_from_the_list_at_each_hop() -> None:
     question = solved(["Dee"], PLAYED, DIRECTED)
     rows = [Collected(question, paths="known", retrieve_k=(1, 2), seed=seed).row for seed in range(12)]
     assert {tuple(len(hop["relations"]) for hop in row["hops"]) for row in rows} == {(1, 1), (1, 2), (2, 1), (2, 2)}

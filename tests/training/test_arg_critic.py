@@ -1,4 +1,4 @@
-"""The critic's four prompts: what is shown, what is read, and what becomes of a reply that cannot be read."""
+"""The critic's four prompts: what they render, what they parse, and their fallbacks."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from typing import Any
 
 import pytest
 
+import pipeline.training.arg.simulators  # noqa: F401 - registers the simulators of the critic
 from pipeline.errors import ParseError
-from pipeline.llm.oracle import Truth
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import RelationSegment
-from pipeline.methods.instance import Instance
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.registry import write_as_oracle, write_by_similarity
 from pipeline.training.arg.critic import EntityRelevance, Judgement, Rationality, RelationRelevance, Utility
-from tests.methods.support import chain, question, truth
+from tests.methods.support import chain, gold_context, question
 
 ASKED = question("who directed the films that Ann played in?", "Ann")
-TRUTH = truth(ASKED, ["Dee"], {"Ann": ["played_in -> directed_by", "friend -> admires"]})
+KNOWN = gold_context(ASKED, ["Dee"], {"Ann": ["played_in -> directed_by", "friend -> admires"]})
 FULLY, PARTIALLY, NOT = "[Fully Relevant]", "[Partially Relevant]", "[Unrelevant]"
 
 
-def relations(walk: Instance, *group: str) -> RelationRelevance:
+def relations(walk: GroundedPath, *group: str) -> RelationRelevance:
     return RelationRelevance(RelationSegment(ASKED, False, "…", group, (walk,)), {"Ann": "Ann", "m.1": None})
 
 
-def entities(walk: Instance, relation: str, *ends: str) -> EntityRelevance:
+def entities(walk: GroundedPath, relation: str, *ends: str) -> EntityRelevance:
     names = {end: None if end.startswith("m.") else end for end in ("Ann", *map(str, walk.nodes), *ends)}
     tails = tuple(chain(*_flat(walk), relation, end) for end in ends)
     return EntityRelevance(EntitySegment(ASKED, False, "…", walk, relation, tails, names, 5, 3))
 
 
-def _flat(walk: Instance) -> list[str]:
+def _flat(walk: GroundedPath) -> list[str]:
     return [walk.start, *(part for step in walk.steps for part in (step.relation.name, str(step.node)))]
 
 
-def rationality(walk: Instance) -> Rationality:
+def rationality(walk: GroundedPath) -> Rationality:
     return Rationality(ASKED, walk, ("Dee", "Eve"), {node: str(node) for node in walk.nodes if isinstance(node, str)})
 
 
@@ -49,26 +51,26 @@ PROMPTS: list[Prompt[Any]] = [
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
-def test_what_simulated_models_write_can_be_read(prompt: Prompt[Any]) -> None:
+def test_replies_of_simulated_models_are_parsed(prompt: Prompt[Any]) -> None:
     prompt.messages()
-    slips = {prompt.write_as_oracle(TRUTH, Random(seed)) for seed in range(8)}
-    right = prompt.write_as_oracle(TRUTH, None)
-    assert right not in slips
-    for text in (right, *slips, prompt.write_by_similarity(LexicalEncoder())):
+    errors = {write_as_oracle(prompt, KNOWN, Random(seed)) for seed in range(8)}
+    right = write_as_oracle(prompt, KNOWN, None)
+    assert right not in errors
+    for text in (right, *errors, write_by_similarity(prompt, LexicalEncoder())):
         prompt.parse(text)
         assert prompt.parse(f"```\n{text}\n```") == prompt.parse(text)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
 @pytest.mark.parametrize("text", ["", "I cannot say.", "{}", "1. {x (Score: [Fully Relevant])}", '{"answers": 3}', "["])
-def test_a_reply_that_says_nothing_is_no_label(prompt: Prompt[Any], text: str) -> None:
+def test_a_reply_without_labels_cannot_be_parsed(prompt: Prompt[Any], text: str) -> None:
     with pytest.raises(ParseError):
         prompt.parse(text)
     assert prompt.fallback(text) in ({}, None, Judgement({"Dee": "", "Eve": ""}, "[Utility:3]"))
 
 
-def oracle(prompt: Prompt[Any], known: Truth = TRUTH) -> Any:
-    return prompt.parse(prompt.write_as_oracle(known, None))
+def oracle(prompt: Prompt[Any], known: GoldContext = KNOWN) -> Any:
+    return prompt.parse(write_as_oracle(prompt, known, None))
 
 
 def test_the_oracle_labels_relations_by_the_gold_paths() -> None:
@@ -80,7 +82,7 @@ def test_the_oracle_labels_relations_by_the_gold_paths() -> None:
     assert oracle(relations(chain("Ann", "born_in", "Rome"), "directed_by")) == {"directed_by": NOT}
 
 
-def test_the_oracle_labels_entities_by_where_gold_paths_go_on_and_end() -> None:
+def test_the_oracle_labels_entities_by_the_gold_paths() -> None:
     assert oracle(PROMPTS[1]) == {"Tin": FULLY, "Unknown Entity": FULLY}
     assert oracle(entities(chain("Ann", "played_in", "Tin"), "directed_by", "Dee", "Eve")) == {"Dee": FULLY, "Eve": NOT}
     assert oracle(entities(chain("Ann"), "born_in", "Rome")) == {"Rome": NOT}
@@ -95,11 +97,11 @@ def test_the_oracle_labels_entities_by_where_gold_paths_go_on_and_end() -> None:
         (chain("Ann", "born_in", "Rome"), "[Unreasonable]"),
     ],
 )
-def test_the_oracle_judges_a_path_by_the_gold_paths(walk: Instance, label: str) -> None:
+def test_the_oracle_judges_a_path_by_the_gold_paths(walk: GroundedPath, label: str) -> None:
     assert oracle(rationality(walk)) == label
 
 
-def test_the_oracle_knows_which_answers_are_right() -> None:
+def test_the_oracle_labels_answers_by_gold() -> None:
     assert oracle(Utility(ASKED, ("Dee", "Eve"))) == Judgement(
         {"Dee": "[Fully Useful]", "Eve": "[Not Useful]"}, "[Utility:5]"
     )
@@ -113,29 +115,29 @@ def test_the_oracle_knows_which_answers_are_right() -> None:
         "Sure!\n1) Played_In (score: [relevant]): x\n2) friend (Score: [Unrelevant])\n3) born_in (Score:[Partially])",
     ],
 )
-def test_relevance_is_read_in_the_spellings_that_models_use(text: str) -> None:
+def test_relevance_is_parsed_in_the_spellings_that_models_use(text: str) -> None:
     assert PROMPTS[0].parse(text) == {"played_in": FULLY, "friend": NOT, "born_in": PARTIALLY}
 
 
-def test_names_that_look_like_numbers_and_brackets() -> None:
+def test_names_that_look_like_numbers_or_labels_are_parsed() -> None:
     films = entities(chain("Ann"), "played_in", "1984", "12. Mile", "[REC]", "{x} (Score: high)")
     assert oracle(films) == dict.fromkeys(["1984", "12. Mile", "[REC]", "{x} (Score: high)"], FULLY)
 
 
-def test_all_names_must_have_a_label_and_the_complaint_names_the_first_without() -> None:
+def test_the_complaint_names_the_first_name_without_a_label() -> None:
     with pytest.raises(ParseError, match=r"name \(Score: \[label\]\)\} for friend"):
         PROMPTS[0].parse("1. {played_in (Score: [Fully Relevant])}: x")
     with pytest.raises(ParseError, match=r"none of \[Fully Relevant\]"):
         PROMPTS[0].parse("1. {played_in (Score: [Fully Useful])}: x")
 
 
-def test_rationality_is_on_the_first_line() -> None:
+def test_rationality_is_parsed_from_the_first_line() -> None:
     assert PROMPTS[2].parse("\nJudgement: [Reasonable]\nno [Unreasonable] step") == "[Fully Reasonable]"
     with pytest.raises(ParseError):
         PROMPTS[2].parse("Well,\n[Unreasonable]")
 
 
-def test_utility_is_a_json_object_wherever_it_stands() -> None:
+def test_utility_is_parsed_from_a_json_object_within_other_text() -> None:
     reply = 'So:\n{"answers": {"dee": "[Fully Useful]", "Eve": "[Partially Useful]"}, "utility": "[Utility: 4]"} done'
     assert PROMPTS[3].parse(reply) == Judgement({"Dee": "[Fully Useful]", "Eve": "[Partially Useful]"}, "[Utility:4]")
     with pytest.raises(ParseError, match="there is no label for 'eve'"):

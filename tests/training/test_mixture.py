@@ -1,4 +1,4 @@
-"""Putting collections together."""
+"""Mixing collections of training texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows(file: Path, role: str | None, count: int) -> Path:
     return file
 
 
-def test_a_share_of_each_role(tmp_path: Path) -> None:
+def test_each_role_has_its_share(tmp_path: Path) -> None:
     walks, calls = rows(tmp_path / "a", None, 1000), rows(tmp_path / "b", "r3.thought", 1000)
     parts = [Part(walks, {"": 0.5}), Part(calls, {"r3": 1.0, "r3.thought": 0.2}), Part(calls, {"srp": 1.0})]
     taken = write_mixture(parts, tmp_path / "mixture")
@@ -26,7 +26,7 @@ def test_a_share_of_each_role(tmp_path: Path) -> None:
     assert len((tmp_path / "mixture").read_text("utf-8").splitlines()) == taken.total()
 
 
-def test_a_larger_share_holds_a_smaller_one_and_the_order_stays(tmp_path: Path) -> None:
+def test_a_larger_share_contains_a_smaller_one_in_the_same_order(tmp_path: Path) -> None:
     file = rows(tmp_path / "a", "srp.judge", 500)
     taken = []
     for share in (0.1, 0.3, 0.3):
@@ -36,7 +36,7 @@ def test_a_larger_share_holds_a_smaller_one_and_the_order_stays(tmp_path: Path) 
     assert taken[1] == taken[2] == sorted(taken[1], key=int)
 
 
-def test_a_part_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_part_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="missing"):
         write_mixture([Part(tmp_path / "missing", {"": 1.0})], tmp_path / "mixture")
     assert not (tmp_path / "mixture").exists()

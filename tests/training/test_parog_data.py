@@ -1,4 +1,4 @@
-"""A question with its gold query becomes a training pair: worded, translated back, and carried out by PARoG itself."""
+"""PARoG's training pairs: a gold query is verbalised, translated back, and executed by PARoG itself."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from typing import Any
 import pytest
 
 from pipeline.errors import ParseError
-from pipeline.llm.oracle import Truth, damage
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.plan import Plan, read_plan
 from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.oracle import damage
+from pipeline.simulation.registry import load_simulators, write_as_oracle, write_by_similarity
+from pipeline.training.labelled import LabelledQuestion
 from pipeline.training.parog import PlanningData
 from pipeline.training.parog.back_translation import BackTranslate, JudgeEquivalent
-from pipeline.training.parog.constants import left_out
+from pipeline.training.parog.constants import missing_constants
 from pipeline.training.parog.decompose import Atom
-from pipeline.training.parog.verbalise import Polish, word
-from pipeline.training.solved import Solved
+from pipeline.training.parog.verbalise import Polish, verbalise
 from pipeline.types import Entity, Gold, LiteralNode, Relation
 from tests.methods.hostile import COMMON, read
-from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, literal, texts, truth
+from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, gold_context, literal, texts
 from tests.training.test_parog_queries import HEAD, query
+
+load_simulators(["pipeline.training.parog.simulators"])
 
 FACTS: list[Fact] = [
     ("m.orsa", "people.person.nationality", "m.quessland"),
@@ -54,16 +58,16 @@ SPOKEN = "ns:location.country.languages_spoken"
 SPEAK = "ns:m.orsa ns:people.person.nationality ?c . ?c ns:location.country.languages_spoken ?x ."
 
 
-def asked(sparql: str | None, text: str = "what is it about Tavin Orsa") -> Solved:
+def solved(sparql: str | None, text: str = "what is it about Tavin Orsa") -> LabelledQuestion:
     topics = (Entity("m.orsa", "Tavin Orsa"),)
-    return Solved("q", "test", "train", text, topics, gold=Gold(sparql=sparql))
+    return LabelledQuestion("q", "test", "train", text, topics, gold=Gold(sparql=sparql))
 
 
-def tools(question: Solved, **replies: str) -> ScriptedTools:
-    """The oracle's replies, but for the roles that have one of their own (`parog_polish="…"`)."""
-    known = truth(question, [], {})
+def tools(question: LabelledQuestion, **replies: str) -> ScriptedTools:
+    """A script with the oracle's replies; keyword arguments such as `parog_polish="…"` replace those of one role."""
+    known = gold_context(question, [], {})
     own = {role.replace("_", ".", 1): reply for role, reply in replies.items()}
-    return ScriptedTools(DictionaryGraph(FACTS, NAMES), own, write=lambda prompt: prompt.write_as_oracle(known, None))
+    return ScriptedTools(DictionaryGraph(FACTS, NAMES), own, write=lambda prompt: write_as_oracle(prompt, known, None))
 
 
 @pytest.mark.parametrize(
@@ -115,10 +119,10 @@ def tools(question: Solved, **replies: str) -> ScriptedTools:
         ),
     ],
 )
-async def test_the_plan_gives_what_the_query_gives(
+async def test_the_plan_has_the_answers_of_the_query(
     patterns: str, tail: str, type: str, ops: str, answers: list[str]
 ) -> None:
-    question = asked(query(patterns, tail))
+    question = solved(query(patterns, tail))
     made = tools(question)
     answer = await PlanningData().answer(question, made.tools)
     assert sorted(texts(answer)) == answers
@@ -129,34 +133,34 @@ async def test_the_plan_gives_what_the_query_gives(
     assert not made.payloads("rejected")
 
 
-async def test_a_count_is_carried_out() -> None:
-    question = asked(f"{HEAD.replace('DISTINCT ?x', '(COUNT(?x) AS ?value)')} {FILMS} }}")
+async def test_a_count_is_executed() -> None:
+    question = solved(f"{HEAD.replace('DISTINCT ?x', '(COUNT(?x) AS ?value)')} {FILMS} }}")
     answer = await PlanningData().answer(question, tools(question).tools)
     assert texts(answer) == ["2"]
 
 
-async def test_a_plan_that_comes_to_nothing_answers_nothing() -> None:
-    """The lists that a conjunction is made of are no answer."""
-    question = asked(query(f"{FILMS} ?x ns:location.country.languages_spoken ns:m.salt ."))
+async def test_a_plan_without_result_has_no_answers() -> None:
+    """The lists that a conjunction combines are not an answer."""
+    question = solved(query(f"{FILMS} ?x ns:location.country.languages_spoken ns:m.salt ."))
     answer = await PlanningData().answer(question, tools(question).tools)
     assert texts(answer) == []
 
 
-async def test_what_lacks_its_values_is_not_taken_for_compared() -> None:
-    question = asked(query(f"{FILMS} ?x ns:film.film.runtime ?n .", "ORDER BY ?n LIMIT 1"))
+async def test_a_superlative_without_values_has_no_answers() -> None:
+    question = solved(query(f"{FILMS} ?x ns:film.film.runtime ?n .", "ORDER BY ?n LIMIT 1"))
     answer = await PlanningData().answer(question, tools(question).tools)
     assert texts(answer) == []
 
 
-async def test_a_plan_does_not_come_back_to_what_the_question_names() -> None:
-    """The guards of the queries, which plans do not word."""
+async def test_a_plan_does_not_answer_with_the_entities_of_the_question() -> None:
+    """Queries exclude them by guards, which plans do not express."""
     neighbours = f"ns:m.quessland {SPOKEN} ?c . ?x {SPOKEN} ?c ."
-    question = asked(query(neighbours))
+    question = solved(query(neighbours))
     assert texts(await PlanningData().answer(question, tools(question).tools)) == ["Varnland"]
 
 
-async def test_the_pair_is_the_question_translated_back() -> None:
-    question = asked(query(SPEAK))
+async def test_the_pair_has_the_back_translated_question() -> None:
+    question = solved(query(SPEAK))
     made = tools(question, parog_back_translate="which languages does one hear where Tavin Orsa comes from?")
     made.model.replies["parog.equivalent"] = ['{"equivalent": true}']
     goals = '["Find the country of Tavin Orsa", "Find the languages spoken in the country of 1"]'
@@ -165,7 +169,7 @@ async def test_the_pair_is_the_question_translated_back() -> None:
     (sample,) = made.payloads("sample")
     assert sample["question"] == "which languages does one hear where Tavin Orsa comes from?"
     assert read_plan(sample["plan"])[0].goal == "Find the country of Tavin Orsa"
-    assert sorted(texts(answer)) == ["Quessish", "Salt Tongue"], "and is carried out in those words"
+    assert sorted(texts(answer)) == ["Quessish", "Salt Tongue"], "the plan is executed with the polished sentences"
 
 
 @pytest.mark.parametrize(
@@ -173,13 +177,13 @@ async def test_the_pair_is_the_question_translated_back() -> None:
     [
         ({"parog_back_translate": "what is spoken there?"}, "the back-translation leaves out a constant"),
         ({"parog_back_translate": "```"}, "the back-translation leaves out a constant"),
-        ({"parog_back_translate": "who is Tavin Orsa?"}, "the back-translation is another question"),
-        ({"parog_equivalent": '{"equivalent": false}'}, "the back-translation is another question"),
-        ({"parog_equivalent": "I cannot tell"}, "the back-translation is another question"),
+        ({"parog_back_translate": "who is Tavin Orsa?"}, "the back-translation asks another question"),
+        ({"parog_equivalent": '{"equivalent": false}'}, "the back-translation asks another question"),
+        ({"parog_equivalent": "I cannot tell"}, "the back-translation asks another question"),
     ],
 )
-async def test_what_does_not_survive_its_back_translation_is_rejected(replies: dict[str, str], reason: str) -> None:
-    question = asked(query(SPEAK))
+async def test_a_plan_with_a_wrong_back_translation_is_rejected(replies: dict[str, str], reason: str) -> None:
+    question = solved(query(SPEAK))
     made = tools(question, **replies)
     assert texts(await PlanningData().answer(question, made.tools)) == []
     assert made.payloads("rejected") == [{"reason": reason}]
@@ -195,16 +199,16 @@ async def test_what_does_not_survive_its_back_translation_is_rejected(replies: d
         (query("ns:m.cvt1 ns:film.performance.film ?x ."), {}, "a constant without a name"),
     ],
 )
-async def test_other_rejections(sparql: str | None, keys: dict[str, Any], reason: str) -> None:
-    question = asked(sparql)
+async def test_a_question_is_rejected_before_any_call(sparql: str | None, keys: dict[str, Any], reason: str) -> None:
+    question = solved(sparql)
     made = tools(question)
     await PlanningData(**keys).answer(question, made.tools)
     assert made.payloads("rejected") == [{"reason": reason}]
-    assert not made.model.roles, "which costs no call"
+    assert not made.model.roles
 
 
-async def test_only_the_plans_asked_for_are_carried_out() -> None:
-    question = asked(query(SPEAK))
+async def test_only_plans_that_match_execute_where_are_executed() -> None:
+    question = solved(query(SPEAK))
     made = tools(question)
     answer = await PlanningData(execute_where={"in_graph": True}).answer(question, made.tools)
     assert texts(answer) == []
@@ -219,11 +223,11 @@ ATOMS = (
     Atom("composition", (2,), path=(Relation("location.country.founded", "out"),), keep="at least"),
     Atom("comparative", (2, 3), keep="at least", bound="1950-07-01"),
 )
-PLAN: Plan = word(ATOMS, NAMES)
+PLAN: Plan = verbalise(ATOMS, NAMES)
 CONSTANTS = ("Tavin Orsa", "QU", "1950-07-01")
 
 
-def test_operations_are_worded_with_their_names_and_values() -> None:
+def test_operations_are_verbalised_with_names_and_values() -> None:
     assert [subgoal.goal for subgoal in PLAN] == [
         "Find every country that “people person nationality” leads to from Tavin Orsa",
         "Of the answers of 1, keep those for which “location country code” is QU",
@@ -245,7 +249,7 @@ def test_operations_are_worded_with_their_names_and_values() -> None:
         ("no list", r"there is no '\['"),
     ],
 )
-def test_polish_changes_the_wording_alone(reply: str, complaint: str | None) -> None:
+def test_polishing_must_keep_every_sentence_and_constant(reply: str, complaint: str | None) -> None:
     prompt = Polish(PLAN, CONSTANTS)
     if complaint is None:
         polished = prompt.parse(reply)
@@ -265,12 +269,12 @@ def test_polish_changes_the_wording_alone(reply: str, complaint: str | None) -> 
         ("", list(CONSTANTS)),
     ],
 )
-def test_constants_are_found_whole(text: str, missing: list[str]) -> None:
-    assert left_out(text, CONSTANTS) == missing
+def test_constants_are_matched_as_whole_words(text: str, missing: list[str]) -> None:
+    assert missing_constants(text, CONSTANTS) == missing
 
 
 def prompts() -> list[Callable[[], Prompt[Any]]]:
-    question = asked(None)
+    question = solved(None)
     return [
         lambda: Polish(PLAN, CONSTANTS),
         lambda: BackTranslate(PLAN, CONSTANTS),
@@ -279,12 +283,12 @@ def prompts() -> list[Callable[[], Prompt[Any]]]:
 
 
 @pytest.mark.parametrize("make", prompts(), ids=["polish", "back-translate", "equivalent"])
-def test_every_parser_bears_every_text(make: Callable[[], Prompt[Any]]) -> None:
+def test_damaged_replies_never_break_a_parser(make: Callable[[], Prompt[Any]]) -> None:
     prompt, rng = make(), Random(7)
-    known: Truth = truth(asked(None), [], {})
-    assert read(prompt, prompt.write_as_oracle(known, None))
-    assert read(prompt, prompt.write_by_similarity(LexicalEncoder()))
+    known: GoldContext = gold_context(solved(None), [], {})
+    assert read(prompt, write_as_oracle(prompt, known, None))
+    assert read(prompt, write_by_similarity(prompt, LexicalEncoder()))
     for _ in range(2000):
-        text = damage(prompt.write_as_oracle(known, rng if rng.random() < 0.5 else None), rng)
+        text = damage(write_as_oracle(prompt, known, rng if rng.random() < 0.5 else None), rng)
         at = rng.randrange(len(text) + 1)
         read(prompt, text[:at] + "".join(rng.choices(COMMON, k=3)) + text[at:])

@@ -1,4 +1,4 @@
-"""Gold SPARQL taken apart: a known answer for each type of plan, and what no plan expresses is refused by name."""
+"""Gold SPARQL is decomposed into operations, or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.datasets.gold_paths import Variable
 from pipeline.training.parog.decompose import Atom, decompose, plan_type
-from pipeline.training.parog.query import Inexpressible, read_query
+from pipeline.training.parog.query import Rejected, read_query
 from pipeline.types import LiteralNode, Relation
 
 HEAD = "PREFIX ns: <http://rdf.freebase.com/ns/>\nSELECT DISTINCT ?x WHERE {\n"
@@ -17,7 +17,7 @@ VALUE = "?x ns:r.size ?n .\n"
 
 
 def query(patterns: str, tail: str = "") -> str:
-    """As CWQ writes them."""
+    """A query in the style of CWQ."""
     return f"{HEAD}{GUARDS}{patterns}}}\n{tail}"
 
 
@@ -93,7 +93,7 @@ VALUES = Atom("composition", (1,), path=out("r.size"))
                 Atom("lookup", start="m.b", path=(Relation("r.title", "in"), Relation("r.two", "out"))),
                 Atom("conjunction", (1, 2)),
             ],
-            id="a condition on a mediator is a way of its own",
+            id="a condition on a mediator is a lookup of its own",
         ),
         pytest.param(
             query('ns:m.a ns:r.one ?x . ?x ns:r.code "AD" .'),
@@ -107,7 +107,7 @@ VALUES = Atom("composition", (1,), path=out("r.size"))
             "",
             "conjunction",
             [LOOKUP, Atom("filter", (1,), path=out("r.code"), value=LiteralNode("AD"))],
-            id="and so is a variable that is equal to one",
+            id="a variable that equals a literal is a filter",
         ),
         pytest.param(
             query("ns:m.a ns:r.one ?x . ?x ns:common.topic.notable_types ns:m.0kpv11 ."),
@@ -121,21 +121,22 @@ VALUES = Atom("composition", (1,), path=out("r.size"))
             "",
             "linear",
             [Atom("lookup", start="m.a", path=out("common.topic.notable_types"))],
-            id="but not when they are asked for",
+            id="classes are kept when they are the answer",
         ),
     ],
 )
-def test_a_query_is_taken_apart(sparql: str, mediators: str, type: str, expected: list[Atom]) -> None:
-    found = atoms(sparql, *mediators)
-    assert (len(found), set(found), found[-1]) == (len(expected), set(expected), expected[-1])
-    assert plan_type(found) == type
+def test_a_query_is_decomposed(sparql: str, mediators: str, type: str, expected: list[Atom]) -> None:
+    decomposed = atoms(sparql, *mediators)
+    assert (len(decomposed), set(decomposed)) == (len(expected), set(expected))
+    assert decomposed[-1] == expected[-1]
+    assert plan_type(decomposed) == type
 
 
-def test_operations_come_after_those_that_they_use() -> None:
-    found = atoms(query("ns:m.a ns:r.one ?c . ?x ns:r.two ?c . ?x ns:r.three ?d . ?d ns:r.four ns:m.b ."))
-    assert all(used <= place for place, atom in enumerate(found) for used in atom.uses)
-    assert [atom.op for atom in found].count("composition") == 2
-    assert found[-1] == Atom("conjunction", found[-1].uses)
+def test_operations_follow_those_that_they_use() -> None:
+    decomposed = atoms(query("ns:m.a ns:r.one ?c . ?x ns:r.two ?c . ?x ns:r.three ?d . ?d ns:r.four ns:m.b ."))
+    assert all(used <= index for index, atom in enumerate(decomposed) for used in atom.uses)
+    assert [atom.op for atom in decomposed].count("composition") == 2
+    assert decomposed[-1] == Atom("conjunction", decomposed[-1].uses)
 
 
 GRAILQA = """PREFIX : <http://rdf.freebase.com/ns/>
@@ -147,22 +148,22 @@ VALUES ?x2 { :m.a } ?x0 :law.court.founded ?x1 . ?x2 :law.court.inferior_courts 
 FILTER ( ?x0 != ?x1 && ?x0 != ?x2 && ?x1 != ?x2 ) } }"""
 
 
-def test_grailqa_orders_by_a_sub_query() -> None:
-    found = atoms(GRAILQA)
-    assert found[0] == Atom("lookup", start="m.a", path=out("law.court.inferior_courts"), about="law.court")
-    assert found[-1] == Atom("superlative", (1, 2), keep="lowest")
-    assert plan_type(found) == "superlative"
+def test_a_sub_query_for_an_extreme_value_is_a_superlative() -> None:
+    decomposed = atoms(GRAILQA)
+    assert decomposed[0] == Atom("lookup", start="m.a", path=out("law.court.inferior_courts"), about="law.court")
+    assert decomposed[-1] == Atom("superlative", (1, 2), keep="lowest")
+    assert plan_type(decomposed) == "superlative"
 
 
-def test_a_count_counts_what_the_rest_leads_to() -> None:
+def test_a_count_query_ends_with_a_count() -> None:
     sparql = f"{HEAD.replace('DISTINCT ?x', '(COUNT(?x) AS ?value)')} ns:m.a ns:r.one ?x }}"
     assert atoms(sparql) == (LOOKUP, Atom("count", (1,)))
 
 
 @pytest.mark.parametrize(("sign", "keep"), [(">", "above"), (">=", "at least"), ("<", "below"), ("<=", "at most")])
-def test_bounds_are_kept_as_they_are_written(sign: str, keep: str) -> None:
-    found = atoms(query(f'ns:m.a ns:r.one ?x . {VALUE} FILTER (?n {sign} "2001-01-03"^^xsd:dateTime)'))
-    assert found[-1] == Atom("comparative", (1, 2), keep=keep, bound="2001-01-03")  # type: ignore[arg-type]
+def test_bounds_and_comparisons_are_kept(sign: str, keep: str) -> None:
+    decomposed = atoms(query(f'ns:m.a ns:r.one ?x . {VALUE} FILTER (?n {sign} "2001-01-03"^^xsd:dateTime)'))
+    assert decomposed[-1] == Atom("comparative", (1, 2), keep=keep, bound="2001-01-03")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -196,13 +197,13 @@ def test_bounds_are_kept_as_they_are_written(sign: str, keep: str) -> None:
         (query("ns:m.a ?r ?x ."), "a relation that is a variable"),
         (query("ns:m.a <http://elsewhere/r> ?x ."), "another graph's"),
         (query("VALUES ?y {ns:m.a ns:m.b} ?y ns:r.one ?x ."), "VALUES with a choice"),
-        (query("?y ns:r.one ?x ."), "no constant to set out from"),
-        (query("ns:m.a ns:r.one ?x . ?x ns:r.two ?y ."), "nothing but its existence"),
+        (query("?y ns:r.one ?x ."), "no constant to start from"),
+        (query("ns:m.a ns:r.one ?x . ?x ns:r.two ?y ."), "only requires something to exist"),
         (query("ns:m.a ns:r.one ?x . ?x ns:r.two ?y . ?y ns:r.three ?x ."), "form a cycle"),
-        (query("ns:m.a ns:r.one ?x . ns:m.b ns:r.two ?y ."), "do not hang together"),
-        (query("ns:m.a ns:r.one ?x . FILTER (?x > 5)"), "no value of the answers"),
+        (query("ns:m.a ns:r.one ?x . ns:m.b ns:r.two ?y ."), "patterns that are not connected"),
+        (query("ns:m.a ns:r.one ?x . FILTER (?x > 5)"), "not a value of the answers"),
     ],
 )
-def test_what_no_plan_expresses_is_refused_by_name(sparql: str, reason: str) -> None:
-    with pytest.raises(Inexpressible, match=reason.replace("(", r"\(")):
+def test_a_query_that_plans_cannot_express_is_rejected_with_a_reason(sparql: str, reason: str) -> None:
+    with pytest.raises(Rejected, match=reason.replace("(", r"\(")):
         atoms(sparql)

@@ -1,4 +1,4 @@
-"""What training texts are read from, and which of their tokens carry loss."""
+"""Training texts: reading, splitting, and the tokens that carry loss."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from transformers import PreTrainedTokenizerFast
 
 from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint, LlamaShape, new_llama, train_tokenizer
-from pipeline.training.sft.recipe import Recipe
+from pipeline.training.sft.config import SFTConfig
+from pipeline.training.sft.prefix_packing import IGNORED
 from pipeline.training.sft.texts import TrainingText, encode, read_texts, split
-from pipeline.training.sft.trees import IGNORED
 from pipeline.training.sft.worker import Task, prepare
 
 WALK = (
@@ -49,12 +49,12 @@ def test_loss_can_leave_out_paragraphs(tokenizer: PreTrainedTokenizerFast) -> No
     assert carried(masked, tokenizer) == f"{WALK[: inner[0]]}{WALK[inner[1] :]}<|eot_id|>"
 
 
-def test_what_is_begun_for_the_model_carries_no_loss(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_prefix_of_a_turn_can_be_left_without_loss(tokenizer: PreTrainedTokenizerFast) -> None:
     begun = WALK.index("[No Retrieval]")
     assert carried(text(WALK, (begun, len(WALK))), tokenizer) == "[No Retrieval]Answer: Öst<|eot_id|>"
 
 
-def test_a_text_is_the_prompt_that_a_server_would_render(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_token_ids_are_those_of_the_chat_template(tokenizer: PreTrainedTokenizerFast) -> None:
     (item,) = encode([text(WALK)], tokenizer, 1000, Counter())
     messages = [*text(WALK).messages, {"role": "assistant", "content": WALK}]
     assert item["input_ids"].tolist() == tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
@@ -66,16 +66,18 @@ def test_long_texts_are_left_out_and_counted(tokenizer: PreTrainedTokenizerFast)
     assert dropped == {"longer than 30 tokens": 1}
 
 
-def test_nothing_left_to_train_on_is_said(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+def test_no_text_left_to_train_on_is_a_user_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     file = tmp_path / "texts.jsonl"
     file.write_text(json.dumps({"question": "who?", "text": WALK}) + "\n", encoding="utf-8")
-    task = Task("llama", (file,), Recipe(max_tokens=5, evaluation_texts=0), share=1, gpus=False, sharded=False)
+    task = Task(
+        "llama", (file,), SFTConfig(max_tokens=5, evaluation_texts=0), texts_per_device=1, gpus=False, sharded=False
+    )
     shape = LlamaShape(vocabulary=600, layers=1)
-    with pytest.raises(UserError, match=r"of 1 texts none is left .* recipe\.max_tokens"):
+    with pytest.raises(UserError, match=r"none of 1 texts is left .* recipe\.max_tokens"):
         prepare(task, Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer))
 
 
-def test_a_template_that_changes_the_turn_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_chat_template_that_changes_the_turn_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     other = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer.backend_tokenizer,
         chat_template="{% for message in messages %}{{ message['content'] | upper }}{% endfor %}",
@@ -84,7 +86,7 @@ def test_a_template_that_changes_the_turn_is_refused(tokenizer: PreTrainedTokeni
         encode([text(WALK)], other, 1000, Counter())
 
 
-def test_all_kinds_of_rows_are_read(tmp_path: Path) -> None:
+def test_all_row_formats_are_read(tmp_path: Path) -> None:
     rows = [
         {"question": "who?", "text": "Öst", "loss": [[0, 2]]},
         {"messages": [{"role": "user", "content": "who?"}], "text": "Öst"},
@@ -104,19 +106,19 @@ def test_all_kinds_of_rows_are_read(tmp_path: Path) -> None:
     [
         ({"question": "who?"}, "has no text"),
         ({"text": "Öst"}, "no 'question'"),
-        ({"question": "who?", "text": "Öst", "loss": [[0, 9]]}, "its loss lies outside"),
+        ({"question": "who?", "text": "Öst", "loss": [[0, 9]]}, "a span of loss is outside"),
         ({"question": "who?", "text": ""}, "empty"),
-        ({"messages": [{"role": "user", "content": "who?"}]}, "do not end with the assistant's"),
+        ({"messages": [{"role": "user", "content": "who?"}]}, "last message is not the assistant's"),
     ],
 )
-def test_a_row_that_is_no_text_is_named(row: object, problem: str, tmp_path: Path) -> None:
+def test_an_invalid_row_is_reported_with_its_line(row: object, problem: str, tmp_path: Path) -> None:
     file = tmp_path / "texts.jsonl"
     file.write_text(json.dumps({"question": "who?", "text": "Öst"}) + "\n" + json.dumps(row), encoding="utf-8")
-    with pytest.raises(UserError, match=rf"texts.jsonl, line 2 is no training text: .*{problem}"):
+    with pytest.raises(UserError, match=rf"texts.jsonl, line 2 is not a training text: .*{problem}"):
         list(read_texts([file]))
 
 
-def test_no_prompt_is_both_trained_and_measured_on() -> None:
+def test_no_prompt_is_in_both_training_and_evaluation() -> None:
     texts = [text(str(number)) for number in range(3)]
     others = [TrainingText(({"role": "user", "content": str(number)},), "x", ((0, 1),)) for number in range(20)]
     training, evaluation = split([*texts, *others], 5, seed=3)
@@ -125,7 +127,7 @@ def test_no_prompt_is_both_trained_and_measured_on() -> None:
     assert split([*texts, *others], 5, seed=3) == (training, evaluation)
 
 
-def test_a_batch_that_cannot_be_shared_out_is_said() -> None:
-    with pytest.raises(UserError, match=r"recipe\.batch_size=16 cannot be shared out among workers=3"):
-        Recipe(batch_size=16).share(3)
-    assert Recipe(batch_size=16, gradient_accumulation=4).share(2) == 2
+def test_a_batch_that_cannot_be_divided_is_a_user_error() -> None:
+    with pytest.raises(UserError, match=r"recipe\.batch_size=16 cannot be divided among workers\.count=3"):
+        SFTConfig(batch_size=16).texts_per_device(3)
+    assert SFTConfig(batch_size=16, gradient_accumulation=4).texts_per_device(2) == 2

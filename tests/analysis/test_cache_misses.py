@@ -1,0 +1,53 @@
+"""Reasons for new calls in a run that reuses an earlier one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.analysis.cache_misses import explain_misses
+from pipeline.engine.run import Configuration, execute
+from pipeline.traces.folder import RunFolder
+
+WORLD = ("dataset.triples=2000", "run.limit=8", "evaluation.bootstrap_resamples=100", "llm=oracle", "method=srp")
+
+
+def run(folder: Path, *words: str) -> int:
+    """Run, and return how many calls were made."""
+    overrides = (*WORLD, *words, f"run.dir={folder}")
+    execute([Configuration(overrides, config.compose(overrides))], Console(quiet=True))
+    made: int = (RunFolder(folder).read_summary() or {})["physical_llm_calls"]
+    return made
+
+
+def misses(tmp_path: Path, *words: str) -> Counter[str]:
+    run(tmp_path / "first")
+    made = run(tmp_path / "second", *words, f"run.reuse=[{tmp_path / 'first'}]")
+    reasons = explain_misses(RunFolder(tmp_path / "second"), [tmp_path / "first"])
+    assert sum(reasons.values()) == made
+    return reasons
+
+
+def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
+    assert misses(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("method.temperature=0.9", "sampling.temperature"),
+        ("run.seed=5", "the seed"),
+        ("method.relation_top_k=2", "input 'top_k'"),
+        (
+            "llm.error_rate=0.001",
+            "the model (oracle(error_rate=0,malformed_rate=0), now oracle(error_rate=0.001,malformed_rate=0))",
+        ),
+        ("run.limit=9", "the role: srp.relation_check was never asked of the question"),
+    ],
+)
+def test_the_differing_field_is_named(words: str, reason: str, tmp_path: Path) -> None:
+    assert reason in misses(tmp_path, *words.split())

@@ -1,0 +1,95 @@
+"""Differences between two runs of one configuration, in calls and scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.analysis.comparison_tables import rerun_variance_lines
+from pipeline.analysis.paired import RunConfiguration, read_configurations
+from pipeline.analysis.rerun_variance import measure_rerun_variance
+from pipeline.errors import UserError
+from pipeline.evaluation.metrics import Scores
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.schema import Counters, Step, TraceRow
+from pipeline.traces.writer import write_shard
+from pipeline.types import Answer, Example, Gold, Question
+
+Rows = dict[str, tuple[float, dict[str, str | None]]]
+"""Question → its score, and the completion of each of its calls by key."""
+
+
+def run(path: Path, *configurations: Rows) -> list[RunConfiguration]:
+    """Write a run folder with these configurations, and read it."""
+    folder = RunFolder(path)
+    folder.create()
+    evaluation = {"_target_": "pipeline.evaluation.scoring.ScoringConfig"}
+    saved = {"points": [{"overrides": [], "config": {"evaluation": evaluation}} for _ in configurations]}
+    folder.write_run({**saved, "served": [{"model": "m", "label": None, "graph": "g"} for _ in configurations]})
+    rows = [_row(number, id, *of) for number, part in enumerate(configurations) for id, of in part.items()]
+    write_shard(folder.shard(0), rows)
+    return read_configurations([path], "hits_at_1")
+
+
+def _row(number: int, id: str, score: float, calls: dict[str, str | None]) -> TraceRow:
+    steps = [Step(0, "kg", "relations", 0.0)]
+    steps += [Step(place, "llm", "r", 0.0, key=key, completion=text) for place, (key, text) in enumerate(calls.items())]
+    example = Example(Question(id, "toy", "test", f"{id}?"), Gold())
+    return TraceRow(number, "srp", example, Answer(), Scores(hits_at_1=score), Counters(), steps)
+
+
+def test_calls_with_equal_keys_are_compared_and_others_are_counted(tmp_path: Path) -> None:
+    other: Rows = {"q0": (1.0, {"a": "never", "z": "mind"}), "q1": (1.0, {}), "q2": (1.0, {}), "q3": (1.0, {})}
+    first: Rows = {
+        "q0": (1.0, {"a": "same", "b": "one"}),
+        "q1": (0.0, {"a": "same"}),
+        "q2": (1.0, {"a": "one", "c": "next"}),
+        "q3": (1.0, {"a": "not in the sample"}),
+    }
+    again: Rows = {
+        "q0": (1.0, {"a": "same", "b": "another"}),
+        "q1": (0.0, {"a": "same", "failed": None}),
+        "q2": (0.0, {"a": "another", "d": "next"}),
+    }
+    (_, base), (second,) = run(tmp_path / "run", other, first), run(tmp_path / "again", again)
+    variance = measure_rerun_variance(base, second, "hits_at_1")
+    assert (variance.questions, variance.repeated, variance.differing, variance.unrepeated) == (3, 4, 2, 2)
+    assert variance.absolute == pytest.approx(1 / 3)
+    assert variance.net.mean == pytest.approx(-1 / 3)
+    assert not variance.deterministic
+    assert variance.margin(100) == pytest.approx(1.96 * (2 / 4 / 100) ** 0.5, rel=1e-3)
+    text = " ".join(rerun_variance_lines(base, variance, score="hits_at_1", questions=100))
+    assert "2 returned a different text (50.0%); 2 more calls" in text
+    assert (
+        "changes by 33.3 percentage points per question in absolute value, and by -33.3 (-100.0 … +0.0) on average"
+        in text
+    )
+
+
+def test_differing_calls_with_equal_scores_still_have_a_margin(tmp_path: Path) -> None:
+    first: Rows = {f"q{number}": (1.0, {"a": "one"}) for number in range(9)}
+    again: Rows = {**first, "q3": (1.0, {"a": "another"})}
+    (base,), (second,) = run(tmp_path / "run", first), run(tmp_path / "again", again)
+    variance = measure_rerun_variance(base, second, "hits_at_1")
+    assert (variance.differing, variance.absolute) == (1, 0)
+    assert variance.margin(90) == pytest.approx(1.96 * (1 / 10 / 90) ** 0.5, rel=1e-3)
+
+
+def test_a_deterministic_run_has_a_margin_of_zero(tmp_path: Path) -> None:
+    first: Rows = {f"q{number}": (number % 2, {"a": "one", "b": "two"}) for number in range(6)}
+    (base,), (second,) = run(tmp_path / "run", first), run(tmp_path / "again", first)
+    variance = measure_rerun_variance(base, second, "hits_at_1")
+    assert variance.deterministic
+    assert variance.margin(1000) == 0
+    assert (
+        "each of 12 calls returned the same text"
+        in rerun_variance_lines(base, variance, score="hits_at_1", questions=6)[0]
+    )
+
+
+def test_a_base_without_scores_for_the_sample_is_an_error(tmp_path: Path) -> None:
+    (base,) = run(tmp_path / "run", {"q7": (1.0, {})})
+    (second,) = run(tmp_path / "again", {"q0": (1.0, {}), "q1": (1.0, {})})
+    with pytest.raises(UserError, match="has not finished any of the first 2 questions yet"):
+        measure_rerun_variance(base, second, "hits_at_1")

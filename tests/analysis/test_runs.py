@@ -1,0 +1,162 @@
+"""Opening a run as dataframes, and reading its questions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from upath import UPath
+
+from pipeline.analysis.runs import Run, open_run
+from pipeline.cli.main import main
+from pipeline.errors import UserError
+from pipeline.traces.reader import RecordedCalls
+
+WORDS = (
+    "llm=oracle",
+    "dataset.triples=2000",
+    "run.limit=6",
+    "engine.shard_size=4",
+    "evaluation.bootstrap_resamples=100",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two configurations."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["sweep", *WORDS, "method.depth=1,2", f"run.dir={folder}"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    return open_run(folder)
+
+
+@pytest.fixture
+def bucket(folder: Path) -> Iterator[UPath]:
+    """The run's folder in an object store."""
+    bucket = UPath("memory://kgqa-runs/run")
+    for file in folder.rglob("*.*"):
+        (bucket / str(file.relative_to(folder))).write_bytes(file.read_bytes())
+    yield bucket
+    bucket.fs.rm("/kgqa-runs", recursive=True)
+
+
+def test_questions_have_one_row_per_configuration_and_question(run: Run, folder: Path) -> None:
+    rows = run.questions.collect()
+    assert rows.height == rows.select("configuration", "question_id").n_unique() == 2 * 6
+    assert not {"point", "steps", "texts", "evidence"} & set(rows.columns)
+    assert {"question", "answers", "gold", "hits_at_1", "llm_calls", "meta"} <= set(rows.columns)
+    assert rows.equals(pl.read_parquet(folder / "traces/*.parquet").rename({"point": "configuration"})[rows.columns])
+
+
+def test_questions_are_read_lazily(run: Run) -> None:
+    assert isinstance(run.questions, pl.LazyFrame)
+    plan = run.questions.select("f1").explain()
+    assert "PROJECT 1/" in plan, "only one column is read from the files"
+
+
+def test_steps_have_one_row_per_step_with_their_texts(run: Run) -> None:
+    steps, questions = run.steps.collect(), run.questions.collect()
+    keys = ["configuration", "question_id", "step"]
+    assert steps.columns[:3] == keys
+    assert steps.select(keys).n_unique() == steps.height
+    assert set(steps["kind"]) == {"llm", "kg", "decision"}
+    assert steps.filter(kind="llm").select("inputs", "completion").null_count().row(0) == (0, 0)
+    assert steps.filter(kind="decision")["payload"].null_count() == 0
+    assert (steps["kind"] == "kg").sum() >= questions["kg_lookups"].sum() > 0
+
+
+def test_calls_are_the_model_calls_among_the_steps(run: Run) -> None:
+    calls, questions = run.calls.collect(), run.questions.collect()
+    assert calls.height == questions["llm_calls"].sum()
+    assert calls["prompt_tokens"].sum() == questions["prompt_tokens"].sum()
+    assert not {"query", "payload"} & set(calls.columns)
+
+
+def test_configurations_have_overrides_and_the_figures_of_the_summary(run: Run, folder: Path) -> None:
+    rows = run.configurations.collect()
+    saved = json.loads((folder / "summary.json").read_text())["points"]
+    assert rows["configuration"].to_list() == [0, 1]
+    assert ["method.depth=1" in overrides for overrides in rows["overrides"]] == [True, False]
+    for name in ("hits_at_1", "f1", "llm_calls", "tokens", "label", "questions"):
+        assert rows[name].to_list() == [entry[name] for entry in saved]
+    assert rows.select("f1_low", "f1_high").rows() == [tuple(entry["intervals"]["f1"]) for entry in saved]
+    assert rows["rouge_l"].null_count() == 2
+
+
+def test_the_dataframes_can_be_joined(run: Run) -> None:
+    questions = run.questions.select("configuration", "question_id", "question")
+    configurations = run.configurations.select("configuration", "overrides")
+    joined = run.calls.join(questions, on=["configuration", "question_id"]).join(configurations, on="configuration")
+    assert joined.collect().height == run.calls.collect().height
+
+
+def test_a_question_has_its_answers_scores_and_steps_with_the_exact_prompts(run: Run, folder: Path) -> None:
+    row = run.questions.filter(configuration=1).collect().row(0, named=True)
+    question = run.question(row["question_id"], configuration=1)
+    assert (question.text, question.answers, question.gold) == (row["question"], row["answers"], row["gold"])
+    assert question.scores["f1"] == row["f1"]
+    assert "rouge_l" not in question.scores
+    assert question.row["llm_calls"] == row["llm_calls"]
+    assert [step.number for step in question.steps] == list(range(len(question.steps)))
+    recorded = RecordedCalls(folder)
+    prompts = {recorded.messages(call) for call in recorded.calls(question.id).values()}
+    calls = [step for step in question.steps if step.kind == "llm"]
+    assert calls
+    assert {tuple(step.prompt) for step in calls} <= prompts
+    assert all(step.payload is not None for step in question.steps if step.kind == "decision")
+
+
+def test_a_question_prints_as_plain_text(run: Run) -> None:
+    id = run.questions.collect()["question_id"][0]
+    question = run.question(id)
+    text = str(question)
+    assert text.startswith(f"question {id} of synthetic, answered by srp (configuration 0)\n{question.text}\n")
+    assert f"gold:    {', '.join(question.gold)}" in text
+    call = next(step for step in question.steps if step.kind == "llm")
+    assert f"[{call.number}] llm {call.role}" in text
+    assert call.prompt[-1].content.splitlines()[0] in text
+    assert str(call.completion).splitlines()[0] in text
+
+
+def test_a_wrong_question_id_names_the_nearest_one(run: Run) -> None:
+    id = run.questions.collect()["question_id"][0]
+    with pytest.raises(UserError, match=rf"has no finished question '{id}x'\. Did you mean '{id}'\?"):
+        run.question(f"{id}x")
+
+
+def test_a_wrong_configuration_names_the_highest_one(run: Run) -> None:
+    id = run.questions.collect()["question_id"][0]
+    for number in (2, -1):
+        with pytest.raises(UserError, match=rf"has no configuration {number}: its highest number is 1"):
+            run.question(id, configuration=number)
+
+
+def test_a_folder_without_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is not a run folder: it has no run\.yaml"):
+        open_run(tmp_path)
+
+
+def test_a_run_in_progress_shows_its_finished_shards(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / "traces" / "shard-00001.parquet").unlink()
+    run = open_run(str(tmp_path / "run"))
+    assert run.questions.collect().height == 2 * 4
+    assert run.configurations.collect()["questions"].to_list() == [4, 4]
+    assert str(run).endswith("configurations: 2, finished shards: 1")
+
+
+def test_a_run_in_an_object_store_is_read_alike(bucket: UPath, run: Run) -> None:
+    remote = open_run(str(bucket))
+    assert remote.questions.collect().equals(run.questions.collect())
+    assert remote.configurations.collect().equals(run.configurations.collect())
+    id = run.questions.collect()["question_id"][0]
+    assert str(remote.question(id)) == str(run.question(id))

@@ -1,0 +1,21 @@
+"""Benchmarks run, and their figures are consistent. Speed is not tested."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.cli.benchmarks.client import measure_client
+from pipeline.cli.benchmarks.scheduling import scheduling
+
+
+async def test_measures_three_clients_against_one_server() -> None:
+    figures = await measure_client(calls=128, in_flight=8)
+    assert all(value > 0 for value in figures.values())
+    assert figures["endpoint_to_openai"] == pytest.approx(figures["endpoint_ms"] / figures["openai_ms"], rel=0.01)
+    assert figures["endpoint_to_bare_http"] == pytest.approx(figures["endpoint_ms"] / figures["bare_http_ms"], rel=0.01)
+
+
+def test_measures_how_fast_shards_are_handed_out() -> None:
+    figures = scheduling(shards=50)
+    assert all(value > 0 for value in figures.values())
+    assert figures["ray_to_queue"] == figures["leases_per_s"] / figures["leases_without_ray_per_s"]

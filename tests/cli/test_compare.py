@@ -1,0 +1,354 @@
+"""`kgqa compare`: its figures agree with the traces of the runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+from scipy.stats import binomtest
+
+from pipeline.evaluation.statistics import benjamini_hochberg, holm
+from pipeline.simulation.world import SyntheticWorld
+from tests.cli.conftest import FixedReply, Kgqa, serving
+
+WORLD = ("dataset.triples=2000", "evaluation.bootstrap_resamples=1000", "engine.shard_size=10")
+
+
+def evaluate(kgqa: Kgqa, folder: str | Path, *words: str) -> None:
+    ran = kgqa("evaluate", *WORLD, f"run.dir={folder}", *words)
+    assert ran.code == 0, ran.err
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`good` and `bad`: the oracle at two error rates, over 60 and over 40 questions."""
+    from pipeline.cli.main import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    for name, rate, limit in (("good", 0.1, 60), ("bad", 0.5, 40)):
+        words = ("llm=oracle", f"llm.error_rate={rate}", f"run.limit={limit}", f"run.dir={folder / name}")
+        assert main(["evaluate", *WORLD, *words]) == 0
+    return folder
+
+
+def figures(kgqa: Kgqa, *words: str | Path) -> dict[str, Any]:
+    """The JSON document that `json=true` prints."""
+    shown = kgqa("compare", *words, "json=true")
+    assert shown.code == 0, shown.err
+    document: dict[str, Any] = json.loads(shown.out)
+    return document
+
+
+def rows(run: Path, *columns: str) -> pl.DataFrame:
+    return pl.read_parquet(run / "traces" / "*.parquet").select("question_id", *columns).sort("question_id")
+
+
+def test_the_figures_are_those_of_the_traces(runs: Path, kgqa: Kgqa) -> None:
+    found = figures(kgqa, runs / "good", runs / "bad")
+    assert (found["base"]["name"], found["dataset"], found["cluster"]) == ("good:0", "synthetic", None)
+    (point,) = found["points"]
+    assert (point["name"], point["questions"]) == ("bad:0", 40)
+
+    costs = ("llm_calls", "prompt_tokens", "completion_tokens", "wall_s")
+    good, bad = rows(runs / "good", "hits_at_1", *costs).head(40), rows(runs / "bad", "hits_at_1", *costs)
+    assert good["question_id"].equals(bad["question_id"])
+    won = int((bad["hits_at_1"] > good["hits_at_1"]).sum())
+    lost = int((bad["hits_at_1"] < good["hits_at_1"]).sum())
+    assert (point["won"], point["lost"]) == (won, lost)
+    assert lost > won + 5, "else this says little"
+    assert point["base_score"] == pytest.approx(good["hits_at_1"].mean())
+    assert point["score"] == pytest.approx(bad["hits_at_1"].mean())
+    assert point["difference"] == pytest.approx((won - lost) / 40)
+    assert point["interval"][0] < point["difference"] < point["interval"][1] < 0
+    assert point["p_value"] == pytest.approx(binomtest(won, won + lost).pvalue)
+    assert (point["test"], point["corrected_p"], point["verdict"]) == ("mcnemar", point["p_value"], "worse")
+    for side, of in ((point["base_cost"], good), (point["cost"], bad)):
+        assert side["calls"] == pytest.approx(of["llm_calls"].mean())
+        assert side["tokens"] == pytest.approx((of["prompt_tokens"] + of["completion_tokens"]).mean())
+        assert side["wall_s"] == pytest.approx(of["wall_s"].mean())
+    extra = point["cost"]["calls"] - point["base_cost"]["calls"]
+    assert point["points_per_call"] == pytest.approx(100 * point["difference"] / extra)
+
+
+def test_a_score_between_0_and_1_is_tested_by_the_bootstrap(runs: Path, kgqa: Kgqa) -> None:
+    (point,) = figures(kgqa, runs / "good", runs / "bad", "score=f1")["points"]
+    assert (point["test"], point["verdict"]) == ("bootstrap", "worse")
+    assert point["score"] == pytest.approx(rows(runs / "bad", "f1")["f1"].mean())
+
+
+def test_another_base_reverses_the_differences(runs: Path, kgqa: Kgqa) -> None:
+    (there,) = figures(kgqa, runs / "good", runs / "bad")["points"]
+    (back,) = figures(kgqa, runs / "good", runs / "bad", "base=bad:0")["points"]
+    assert (back["name"], back["verdict"]) == ("good:0", "better")
+    assert back["difference"] == pytest.approx(-there["difference"])
+    assert (back["won"], back["lost"]) == (there["lost"], there["won"])
+    assert back["p_value"] == pytest.approx(there["p_value"])
+
+
+def test_all_configurations_of_a_run_are_compared_and_their_p_values_corrected(kgqa: Kgqa) -> None:
+    words = (*WORLD, "run.limit=60", "method=parog", "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
+    assert kgqa("ablations", *words).code == 0
+    for correction, corrected in (("holm", holm), ("bh", benjamini_hochberg)):
+        points = figures(kgqa, "run", "base=1", f"correction={correction}")["points"]
+        assert [point["name"] for point in points] == ["0", "2", "3", "4", "5"]
+        p_values = [point["p_value"] for point in points]
+        assert 0 < min(p_values) < 0.01, "else there is nothing to correct"
+        assert [point["corrected_p"] for point in points] == pytest.approx(corrected(p_values).tolist())
+        assert {point["verdict"] for point in points if point["corrected_p"] > 0.05} <= {"same", "not shown"}
+
+
+def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = kgqa("compare", runs / "good", runs / "bad", "flips=2")
+    assert (shown.code, shown.err) == (0, "")
+    assert max(map(len, shown.out.splitlines())) <= 80
+    text = " ".join(shown.out.split())
+    for part in (
+        "40 common questions",
+        "llm.error_rate=0.5",
+        "McNemar's exact test",
+        "corrected for 1 comparison (Holm)",
+        "worse",
+    ):
+        assert part in text
+    assert "not the answers of a language model: oracle" in text
+    assert "run.dir" not in text
+
+
+def test_the_first_questions_that_flipped_are_shown_with_both_answers_and_gold(
+    runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    columns = ("hits_at_1", "question", "answers", "gold")
+    both = rows(runs / "good", *columns).join(rows(runs / "bad", *columns), on="question_id", suffix="_bad")
+    lost = both.filter(pl.col("hits_at_1") > pl.col("hits_at_1_bad")).sort("question_id").to_dicts()
+    text = " ".join(kgqa("compare", runs / "good", runs / "bad", "flips=2").out.split())
+    assert f"good:0 beats bad:0 on {len(lost)} questions" in text
+    for flip in lost[:2]:
+        assert flip["question"] in text
+        assert flip["question_id"] in text
+        assert all(side[0] in text for side in (flip["answers"], flip["answers_bad"], flip["gold"]) if side)
+    assert lost[2]["question_id"] not in text
+    assert "beats" not in kgqa("compare", runs / "good", runs / "bad", "flips=0").out
+
+
+CUSTOM = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.meta=[source]", "evaluation.bootstrap_resamples=1000")
+
+
+def write_family(questions: int, *, sources: int = 0, text: str = "Who is the child of") -> None:
+    """A graph of parents with one child each, and a question about each parent."""
+    Path("graph.tsv").write_text("".join(f"P{number}\tchild\tC{number}\n" for number in range(questions)))
+    lines = [
+        {
+            "id": f"q{number}",
+            "question": f"{text} P{number}?",
+            "topic_entities": [f"P{number}"],
+            "answers": [f"C{number}"],
+            **({"source": f"s{number % sources}"} if sources else {}),
+        }
+        for number in range(questions)
+    ]
+    Path("questions.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+
+def run_family(kgqa: Kgqa, folder: str, *words: str) -> None:
+    ran = kgqa("evaluate", *CUSTOM, "dataset.questions=questions.jsonl", f"run.dir={folder}", *words)
+    assert ran.code == 0, ran.err
+
+
+def test_questions_that_share_a_source_are_drawn_together(kgqa: Kgqa) -> None:
+    write_family(24, sources=6)
+    run_family(kgqa, "good", "llm=oracle")
+    run_family(kgqa, "bad", "method=cot", "llm=similarity")
+    (by_source,) = figures(kgqa, "good", "bad")["points"]
+    (plain,) = figures(kgqa, "good", "bad", "cluster=none")["points"]
+    assert (by_source["sources"], plain["sources"]) == (6, 24)
+    assert by_source["lost"] == plain["lost"] == 24
+    assert by_source["p_value"] == pytest.approx(2 * 0.5**6), "six tosses, all on one side"
+    assert plain["p_value"] == pytest.approx(2 * 0.5**24)
+    assert figures(kgqa, "good", "bad", "cluster=source") == figures(kgqa, "good", "bad")
+    assert "share a `source`, 6 clusters" in " ".join(kgqa("compare", "good", "bad").out.split())
+
+
+def test_questions_without_a_source_are_independent(kgqa: Kgqa) -> None:
+    write_family(6)
+    run_family(kgqa, "good", "llm=oracle")
+    run_family(kgqa, "bad", "method=cot", "llm=similarity")
+    found = figures(kgqa, "good", "bad")
+    assert (found["cluster"], found["points"][0]["sources"]) == (None, 6)
+    said = kgqa("compare", "good", "bad", "cluster=source").sentence
+    assert said == "cluster=source: no question has this field in `meta`, which has no field"
+
+
+def test_the_same_ids_over_other_texts_are_refused(kgqa: Kgqa) -> None:
+    write_family(6)
+    run_family(kgqa, "one", "llm=oracle")
+    write_family(6, text="Name a child of")
+    run_family(kgqa, "two", "llm=oracle")
+    said = kgqa("compare", "one", "two").sentence
+    assert said == "one:0 and two:0 cannot be compared: question q0 has a different text in each"
+
+
+@pytest.mark.parametrize(
+    ("words", "differs"),
+    [
+        ("dataset.triples=3000", "graph is "),
+        ("dataset.name=mine", "dataset is synthetic and mine"),
+        ("evaluation.strip_accents=false", "evaluation.strip_accents is True and False"),
+    ],
+)
+def test_runs_of_different_circumstances_are_refused(words: str, differs: str, runs: Path, kgqa: Kgqa) -> None:
+    evaluate(kgqa, "other", "llm=oracle", "run.limit=10", words)
+    said = kgqa("compare", runs / "good", "other").sentence
+    assert said.startswith(f"good:0 and other:0 cannot be compared: {differs}")
+
+
+def test_an_unfinished_run_is_reported(runs: Path, kgqa: Kgqa) -> None:
+    shutil.copytree(runs / "bad", "bad")
+    assert "not complete" not in kgqa("compare", runs / "good", "bad").out
+    Path("bad", "summary.json").unlink()
+    said = kgqa("compare", runs / "good", "bad").out
+    assert "bad is not complete: only its answered questions are compared" in said
+
+
+def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> None:
+    for run, shards in (("good", "01"), ("bad", "23")):
+        shutil.copytree(runs / run, run)
+        for shard in Path(run, "traces").glob("*.parquet"):
+            if shard.stem[-1] not in shards:
+                shard.unlink()
+    said = kgqa("compare", "good", "bad").sentence
+    assert said == "good:0 and bad:0 have no question in common: name runs over the same questions"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("GOOD", "has a single configuration: name another run to compare it with"),
+        ("GOOD GOOD", "has a single configuration: name another run to compare it with"),
+        ("GOOD nowhere", "nowhere is not a run folder: it has no run.yaml"),
+        ("flips=1", "name what to read: kgqa compare RUN [RUN …] [key=value] …"),
+        ("GOOD BAD base=bad:1", "base=bad:1 is not in these runs. Did you mean 'bad:0'? Known: good:0, bad:0"),
+        ("GOOD BAD score=hits_at_2", "there is no score=hits_at_2. Did you mean 'hits_at_1'? Known: hits_at_1, "),
+        ("GOOD BAD score=rouge_l", "good:0 and bad:0 have no question in common with the score rouge_l"),
+        ("GOOD BAD correction=none", "correction='none' is wrong: input should be 'holm' or 'bh'"),
+        ("GOOD BAD cluster=kind", "cluster=kind: no question has this field in `meta`, which has "),
+        ("GOOD BAD flips=-1", "flips=-1 is wrong: input should be greater than or equal to 0"),
+        ("GOOD BAD noise.questions=x", "noise.questions='x' is wrong: input should be a valid integer"),
+        ("GOOD BAD noise=3", "noise=3 is wrong: "),
+        ("GOOD BAD corection=bh", "unknown key 'corection'. Did you mean 'correction'?"),
+        ("GOOD BAD +more=1", "unknown key 'more'."),
+        ("GOOD BAD method=srp", "this command has no group 'method'. It has none."),
+        ("GOOD BAD json=maybe", "json=maybe is wrong: input should be true or false"),
+    ],
+)
+def test_mistakes(words: str, sentence: str, runs: Path, kgqa: Kgqa) -> None:
+    named = {"GOOD": runs / "good", "BAD": runs / "bad"}
+    assert sentence in kgqa("compare", *(named.get(word, word) for word in words.split())).sentence
+
+
+class Shaky(FixedReply):
+    """Always knows some questions, never knows others, and answers every fifth one at random."""
+
+    def __init__(self, world: SyntheticWorld) -> None:
+        super().__init__()
+        examples = list(world.examples(lambda _: None))
+        self._gold = {example.question.text: example.gold.answers[0].name for example in examples}
+        self._index = {example.question.text: index for index, example in enumerate(examples)}
+        self._saying = threading.Lock()
+        self.said: dict[str, list[str]] = defaultdict(list)
+        """The replies to each question, in order."""
+
+    def text(self, asked: bytes) -> str:
+        prompt = json.loads(asked)["messages"][-1]["content"]
+        question = max((text for text in self._gold if text in prompt), key=len)
+        index = self._index[question]
+        with self._saying:
+            turn = len(self.said[question])
+            knows = Random(f"{index} {turn}").random() < 0.5 if self.is_shaky(index) else index % 2 == 0
+            self.said[question].append(self._gold[question] if knows else "nobody knows")
+        return f"{{{self.said[question][turn]}}}"
+
+    @staticmethod
+    def is_shaky(index: int) -> bool:
+        return index % 5 == 0
+
+    def turns(self, before: int, after: int) -> Sequence[int]:
+        """Return how the score of each question changed between two of its turns."""
+        right = ([said == self._gold[text] for said in of] for text, of in self.said.items())
+        return [turns[after] - turns[before] for turns in right if len(turns) > after]
+
+
+def test_differences_within_what_a_second_run_changes_are_noise(kgqa: Kgqa) -> None:
+    model = Shaky(SyntheticWorld(triples=2000, questions=100))
+    world = ("dataset.questions=100",)
+    with serving(model) as url:
+        words = (*world, "method=cot", "llm=endpoint", url)
+        evaluate(kgqa, "run", *words)
+        evaluate(kgqa, "twin", *words)
+        evaluate(kgqa, "oracle", *world, "llm=oracle")
+        found = figures(kgqa, "run", "twin", "oracle", "noise.questions=60")
+        again = kgqa("compare", "run", "twin", "oracle", "noise.questions=60")
+        assert model.requests == 260, "the noise run asks its sample anew, and once"
+        evaluate(kgqa, "reusing", *words, "run.reuse=[run]")
+        figures(kgqa, "reusing", "twin", "noise.questions=10")
+        assert model.requests == 270, "and reuses nothing, whatever the base did"
+
+    twin, oracle = found["points"]
+    turns = model.turns(0, 1)
+    assert twin["difference"] == pytest.approx(sum(turns) / 100)
+    assert (twin["won"], twin["lost"]) == (turns.count(1), turns.count(-1))
+    assert twin["difference"] != 0
+    assert abs(twin["difference"]) <= twin["noise"]
+    assert (twin["verdict"], oracle["verdict"]) == ("noise", "better")
+
+    sample = model.turns(0, 2)
+    changed = sum(map(abs, sample))
+    assert 0 < changed < 12
+    noise = found["noise"]
+    assert (noise["questions"], noise["calls_repeated"], noise["calls_unrepeated"]) == (60, 60, 0)
+    assert noise["calls_differing"] == changed
+    assert noise["absolute"] == pytest.approx(changed / 60)
+    assert noise["net"] == pytest.approx(sum(sample) / 60)
+    assert noise["interval"][0] <= noise["net"] <= noise["interval"][1]
+
+    text = " ".join(again.out.split())
+    assert f"Of 60 repeated calls, {changed} returned a different text ({changed / 60:.1%})" in text
+    assert f"differences of up to {100 * twin['noise']:.1f} percentage points are noise" in text
+    assert "nothing to run" in again.err
+    assert kgqa("score", "run/noise/point-0-questions-60").code == 0, "it is a run folder like any other"
+
+
+def test_a_deterministic_model_has_no_noise(runs: Path, kgqa: Kgqa) -> None:
+    for name in ("good", "bad"):
+        shutil.copytree(runs / name, name)
+    shown = kgqa("compare", "good", "bad", "noise.questions=15")
+    assert "the first 15 questions of good:0 were run again" in shown.out
+    assert shown.out.splitlines()[-1] == "the model is deterministic, and its noise is 0"
+    found = figures(kgqa, "good", "bad", "noise.questions=15")
+    assert (found["noise"]["absolute"], found["points"][0]["noise"], found["points"][0]["verdict"]) == (0, 0, "worse")
+
+
+def test_no_more_questions_are_run_again_than_there_were(runs: Path, kgqa: Kgqa) -> None:
+    for name in ("good", "bad"):
+        shutil.copytree(runs / name, name)
+    found = figures(kgqa, "good", "bad", "base=bad:0", "noise.questions=50")
+    assert found["noise"]["questions"] == 40
+
+
+def test_noise_is_not_measured_on_another_model(runs: Path, kgqa: Kgqa) -> None:
+    for name in ("good", "bad"):
+        shutil.copytree(runs / name, name)
+    saved = Path("good/run.yaml")
+    saved.write_text(saved.read_text().replace("model: oracle(error_rate=0.1", "model: oracle(error_rate=0.2"))
+    said = kgqa("compare", "good", "bad", "noise.questions=15").sentence
+    assert "began with the model oracle(error_rate=0.2,malformed_rate=0), but now it is oracle(error_rate=0.1" in said
+    assert not list(Path("good/noise").rglob("*.parquet"))

@@ -1,0 +1,41 @@
+"""`kgqa doctor`: a table, a verdict, and an exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Kgqa
+
+WORDS = ("doctor", "dataset.triples=2000", "llm=oracle", "run.dir=run")
+
+
+def test_a_configuration_without_problems(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = kgqa(*WORDS)
+    assert shown.code == 0, shown.out
+    assert shown.out.splitlines()[-1] == "no problem found"
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_problem_is_exit_code_1_and_a_warning_is_not(kgqa: Kgqa) -> None:
+    one = kgqa(*WORDS, "run.dir=/sys/kgqa")
+    assert (one.code, one.out.splitlines()[-1]) == (1, "2 problems")  # the dry run cannot be made there either
+    assert "→ Name another run.dir" in one.out
+    some = kgqa(*WORDS, "engine.concurrency=50000")
+    assert (some.code, some.out.splitlines()[-1]) == (0, "1 warning")
+
+
+def test_a_wrong_argument_is_exit_code_2(kgqa: Kgqa) -> None:
+    assert kgqa(*WORDS, "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"
+    assert kgqa(*WORDS, "method.depth=0").sentence.startswith("method.depth=0 is wrong")
+
+
+def test_a_saved_run_can_be_checked(kgqa: Kgqa, finished: Path) -> None:
+    assert kgqa("doctor", finished / "run.yaml").code == 0
+    kgqa("sweep", "method=cot", "method.depth=1,2", "dataset.triples=2000", "run.limit=2", "run.dir=many")
+    assert kgqa("doctor", "many/run.yaml").sentence.startswith(
+        "many/run.yaml holds 2 configurations: give the overrides"
+    )

@@ -1,0 +1,117 @@
+"""`kgqa estimate` against the run that it estimates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipeline.cli.common import Arguments
+from pipeline.cli.estimate import Line, Plan, Sampling, estimate
+from pipeline.cli.sweep import run_configurations
+from tests.cli.support import Kgqa
+
+WORLD = (
+    *("dataset.triples=2000", "run.limit=160", "llm=oracle", "llm.error_rate=0.15", "run.dir=run"),
+    "evaluation.bootstrap_resamples=1000",
+)
+PLAN = Plan(questions=24, gpus=2, tokens_per_s_per_gpu=1000, usd_per_gpu_hour=2)
+
+
+def lines_of(words: Sequence[str], plan: Plan = PLAN) -> dict[str, Line]:
+    sampling = Sampling(plan.questions, Console(quiet=True))
+    run_configurations(Arguments(overrides=words), sampling)
+    lines, _ = estimate(sampling, plan)
+    return {line.what: line for line in lines}
+
+
+def spent(folder: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3"])
+def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here: Path) -> None:
+    found = lines_of((f"method={method}", *WORLD))
+    assert kgqa("evaluate", f"method={method}", *WORLD).code == 0
+    (point,) = spent(here / "run")["points"]
+    tokens = point["prompt_tokens"] + point["completion_tokens"]
+    actual = {
+        "calls, each configuration alone": point["llm_calls"],
+        "calls that are made": point["llm_calls"],
+        "prompt tokens": point["prompt_tokens"],
+        "completion tokens": point["completion_tokens"],
+        "graph queries": point["kg_queries"],
+        "GPU hours": tokens / 1000 / 3600,
+        "US dollars": 2 * tokens / 1000 / 3600,
+        "hours": tokens / 2000 / 3600,
+    }
+    for what, value in actual.items():
+        projection = found[what].projection
+        assert projection is not None
+        assert projection.low <= value <= projection.high, what
+        assert projection.low < projection.value < projection.high
+
+
+def test_a_sweep_counts_shared_calls_once(kgqa: Kgqa, here: Path) -> None:
+    words = ("method=srp", "method.depth=1,2,3", "method.retries=0,1", *WORLD)
+    found = lines_of(words)
+    assert kgqa("sweep", *words).code == 0
+    summary = spent(here / "run")
+    alone, made = (found[what].projection for what in ("calls, each configuration alone", "calls that are made"))
+    assert alone is not None
+    assert made is not None
+    assert alone.low <= summary["logical_llm_calls"] <= alone.high
+    assert made.low <= summary["physical_llm_calls"] <= made.high
+    assert made.high < alone.low
+
+
+def test_configurations_of_two_datasets_are_added_up(here: Path) -> None:
+    one = lines_of(("method=cot", *WORLD))["calls that are made"].projection
+    two = lines_of(("method=cot", "dataset.seed=7,8", *WORLD, "run.dir=other"))["calls that are made"].projection
+    assert one is not None
+    assert two is not None
+    assert two.value == pytest.approx(2 * one.value)
+
+
+def test_the_calls_of_the_sample_are_not_made_again(kgqa: Kgqa, here: Path) -> None:
+    shown = kgqa("estimate", "estimate.questions=24", *WORLD)
+    assert shown.code == 0, shown.err
+    reuse = shown.out.splitlines()[-1].partition("add ")[2]
+    assert reuse == f"run.reuse=[{here}/run-sample]"
+    assert "projected from 24 of 160 questions" in shown.out
+    assert "give estimate.tokens_per_s_per_gpu" in shown.out
+    assert "four characters each" in shown.out
+    sampled = spent(here / "run-sample")["physical_llm_calls"]
+    kgqa("evaluate", *WORLD, reuse)
+    summary = spent(here / "run")
+    assert summary["logical_llm_calls"] - summary["physical_llm_calls"] == sampled
+
+
+def test_the_rate_of_a_served_model_is_measured(kgqa: Kgqa, model_server: Callable[..., tuple], here: Path) -> None:
+    model, words = model_server()
+    shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.usd_per_gpu_hour=2", *words)
+    assert shown.code == 0, shown.err
+    assert "measured rate" in shown.out
+    assert "measured under the load of the sample" in shown.out
+    assert "characters" not in shown.out
+    assert model.requests == 20
+    before = model.requests
+    kgqa("estimate", "method=cot", "dataset.triples=2000", *words)
+    assert model.requests == before, "a second estimate finds the first one's sample"
+
+
+def test_wrong_arguments(kgqa: Kgqa) -> None:
+    assert kgqa("estimate", "estimate.question=3").sentence.startswith("unknown key 'estimate.question'.")
+    assert kgqa("estimate", "estimate.questions=1").sentence.startswith("estimate.questions=1 is wrong")
+    assert kgqa("estimate", "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"

@@ -1,0 +1,126 @@
+"""`kgqa evaluate`: user-defined components, printed output, and secrets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipeline.config import conf_dir
+from tests.cli.support import Kgqa
+
+METHOD = '''
+from dataclasses import dataclass
+
+from pipeline.types import Answer, Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mine:
+    """Gives the same answer to every question, and fails on every fourth."""
+
+    name: str
+    word: str
+
+    async def answer(self, question, tools):
+        if int(question.id[-2:]) % 4 == 3:
+            raise RuntimeError("failed on purpose")
+        return Answer((Prediction(self.word),))
+'''
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A method and its configuration in the user's own folders; returns the overrides that use them."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "outside_method.py").write_text(METHOD)
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))  # what PYTHONPATH does
+    (tmp_path / "conf" / "method").mkdir(parents=True)
+    (tmp_path / "conf" / "method" / "mine.yaml").write_text("_target_: outside_method.Mine\nname: mine\nword: Ada\n")
+    return [f"hydra.searchpath=[file://{tmp_path}/conf]", "method=mine"]
+
+
+def test_a_user_defined_method(outside: list[str], evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:
+    ran = evaluate(*outside, "method.word=Bob")
+    assert ran.code == 0
+    assert "mine" in ran.out
+    rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
+    assert set(rows["method"]) == {"mine"}
+    assert set(rows.filter(pl.col("status") == "ok")["answers"].list.first()) == {"Bob"}
+    assert kgqa("evaluate", "run/run.yaml").out == ran.out, "run.yaml needs no search path"
+
+
+def test_a_method_that_fails_on_some_questions_does_not_end_the_run(
+    outside: list[str], evaluate: Kgqa, tmp_path: Path
+) -> None:
+    ran = evaluate(*outside)
+    assert ran.code == 0
+    assert "5 failed" in ran.out
+    rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
+    assert rows["status"].value_counts().sort("status").rows() == [("failed", 5), ("ok", 15)]
+    assert set(rows["error"].drop_nulls()) == {"RuntimeError: failed on purpose"}
+
+
+def test_a_wrong_choice_lists_user_defined_ones(outside: list[str], evaluate: Kgqa) -> None:
+    said = evaluate(outside[0], "method=mien").sentence
+    known = sorted(["mine", *(file.stem for file in (conf_dir() / "method").glob("*.yaml"))])
+    assert said == f"there is no method=mien. Did you mean 'mine'? Known: {', '.join(known)}"
+    assert evaluate(*outside, "method.wrod=x").sentence == "unknown key 'method.wrod'. Did you mean 'method.word'?"
+
+
+def test_a_method_with_a_syntax_error_is_named(outside: list[str], evaluate: Kgqa, tmp_path: Path) -> None:
+    sys.modules.pop("outside_method", None)
+    (tmp_path / "code" / "outside_method.py").write_text("def")
+    assert "method._target_=outside_method.Mine cannot be imported: invalid syntax" in evaluate(*outside).sentence
+
+
+def test_the_last_line_says_how_many_rows_could_not_be_read(kgqa: Kgqa, tmp_path: Path) -> None:
+    question = {"question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
+    rows = [json.dumps({"id": f"q{number}", **question}) for number in range(6)]
+    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
+    words = ["evaluate", "dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=rows.jsonl", "run.dir=run"]
+    words += ["evaluation.bootstrap_resamples=100"]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*rows[:3], '{"id": "half', *rows[3:], '{"id": "q9"}']))
+    ran = kgqa(*words)
+    file = tmp_path / "run" / "rejected.jsonl"
+    assert ran.code == 0
+    assert ran.out.splitlines()[-1] == f"2 rows could not be read: {file} lists them with reasons"
+    assert [json.loads(line)["line"] for line in file.read_text().splitlines()] == [4, 8]
+    assert kgqa("score", "run").out.splitlines()[-1].startswith("2 rows could not be read: run/rejected.jsonl")
+
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    assert "could not be read" not in kgqa(*words).out
+    assert not file.exists(), "the rows can be read now"
+
+
+def test_a_table_is_no_wider_than_the_terminal_and_not_squeezed_by_a_path(
+    evaluate: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = evaluate("run.dir=a/folder/with/a/name/that/is/long/enough/to/fill/several/lines/of/a/narrow/column").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "srp (similarity)" in out
+    assert "run.dir" not in out
+    assert "folder" not in out
+
+
+def test_an_api_key_stays_in_the_environment(
+    model_server: Callable[..., tuple], evaluate: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = "sk-this-must-not-be-seen"
+    monkeypatch.setenv("MY_KEY", key)
+    model, words = model_server(refuses_every=4)
+    ran = evaluate("method=cot", "llm.api_key_env=MY_KEY", *words)
+    assert ran.code == 0
+    assert model.keys == {f"Bearer {key}"}
+    rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
+    assert rows["error"].drop_nulls().str.contains("no such thing for Bearer <key>").sum() == 5
+    assert key not in json.dumps(rows.to_dicts(), default=str)
+    assert key not in ran.out + ran.err
+    files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
+    assert len(files) > 3
+    assert not [file for file in files if key.encode() in file.read_bytes()]

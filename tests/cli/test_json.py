@@ -1,0 +1,120 @@
+"""`json=true`: one JSON document of the figures on stdout, and nothing else there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.cli.commands import COMMANDS
+from tests.cli.conftest import WORLD
+from tests.cli.support import Kgqa
+
+RUN = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
+
+
+def document(kgqa: Kgqa, *words: str | Path) -> dict[str, Any]:
+    shown = kgqa(*words, "json=true")
+    assert shown.code == 0, shown.err
+    assert shown.out.count("\n") == 1
+    found: dict[str, Any] = json.loads(shown.out)
+    assert isinstance(found["notes"], list)
+    return found
+
+
+def saved(folder: str) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads(Path(folder, "summary.json").read_text())
+    return summary
+
+
+def test_the_commands_that_print_figures() -> None:
+    assert {name for name, command in COMMANDS.items() if command.prints_figures} == {
+        *("doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce"),
+        *("compare", "score", "capacity", "benchmark"),
+    }
+
+
+def test_evaluate_and_score_print_the_summary(kgqa: Kgqa) -> None:
+    found = document(kgqa, "evaluate", *RUN)
+    assert found == {"run": str(Path("run").absolute()), **saved("run"), "notes": []}
+    assert document(kgqa, "score", "run") == {"run": "run", **saved("run"), "notes": []}
+
+
+def test_json_false_prints_tables(kgqa: Kgqa) -> None:
+    assert kgqa("evaluate", *RUN, "json=false").out == kgqa("evaluate", *RUN).out
+
+
+def test_score_of_predictions_has_the_rules(kgqa: Kgqa) -> None:
+    Path("mine.jsonl").write_text('{"id": "sample-test-000000", "answers": ["x"]}')
+    dataset = ("dataset.triples=2000", "dataset.questions=2", "evaluation.bootstrap_resamples=100")
+    found = document(kgqa, "score", "predictions=mine.jsonl", "peers=true", *dataset)
+    assert found["points"][0]["questions"] == 2
+    assert {"system", "metric", "mean", "counted"} == set(found["rules"][0])
+    assert len(found["notes"]) == 1, "one question has no prediction"
+
+
+def test_sweep_prints_the_summary_of_each_run_folder(kgqa: Kgqa) -> None:
+    found = document(kgqa, "sweep", "method=cot", "method.depth=1,2", *RUN)
+    (run,) = found["runs"]
+    assert {**saved("run"), "run": run["run"]} == run
+    assert found["physical_llm_calls"] == run["physical_llm_calls"]
+
+
+def test_ablations_print_each_effect(kgqa: Kgqa) -> None:
+    found = document(kgqa, "ablations", "method=r3", *RUN)
+    points = {point["point"]: point for point in found["points"]}
+    for effect in found["effects"]:
+        if effect["score_name"] == "hits_at_1":
+            assert effect["score"] == pytest.approx(points[effect["point"]]["hits_at_1"])
+            assert effect["difference"] == pytest.approx(effect["score"] - effect["base_score"])
+
+
+def test_reproduce_prints_every_published_figure(kgqa: Kgqa) -> None:
+    stand_in = "reproduce.stand_in=['dataset=synthetic','dataset.triples=2000','run.limit=2']"
+    small = ("llm=oracle", "run.dir=run", "evaluation.bootstrap_resamples=100", stand_in)
+    found = document(kgqa, "reproduce", *small)
+    written = json.loads(Path("run/reproduction.json").read_text())
+    assert {name: found[name] for name in written} == written
+
+
+def test_estimate_prints_each_projection(kgqa: Kgqa) -> None:
+    found = document(kgqa, "estimate", "estimate.questions=4", *RUN)
+    assert (found["questions"], found["sampled"]) == (20, 4)
+    made = next(figure for figure in found["figures"] if figure["figure"] == "calls that are made")
+    assert made["low"] <= made["value"] <= made["high"]
+    assert made["known"] == "measured"
+
+
+def test_doctor_prints_findings_and_keeps_its_exit_code(kgqa: Kgqa) -> None:
+    shown = kgqa("doctor", "dataset.triples=2000", "llm=oracle", "run.dir=/sys/kgqa", "json=true")
+    assert shown.code == 1
+    found = json.loads(shown.out)
+    assert found["counts"]["problem"] == len([each for each in found["findings"] if each["level"] == "problem"]) > 0
+    assert all(each["fix"] for each in found["findings"] if each["level"] == "problem")
+
+
+def test_capacity_prints_projections_and_limits(kgqa: Kgqa) -> None:
+    found = document(kgqa, "capacity", "gpus=[1,8]", "questions={webqsp: 40, cwq: 40, grailqa: 40, metaqa: 40}")
+    assert {each["gpus"] for each in found["projections"]} == {1, 8}
+    assert all(each["wall_s"] > 0 and 0 < each["utilisation"] <= 1 for each in found["projections"])
+    assert found["limits"] == sorted(found["limits"], key=lambda each: each["gpus"])
+
+
+def test_benchmark_prints_the_figures_by_name(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.cli.benchmark.BENCHMARKS", {"fast": lambda: {"calls_per_s": 2.5}})
+    assert document(kgqa, "benchmark", "fast") == {"fast": {"calls_per_s": 2.5}, "notes": []}
+    assert re.search(r"calls_per_s +│ 2.5 ", kgqa("benchmark", "fast").out)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("evaluate json=yes", "json=yes is wrong: input should be true or false"),
+        ("init-model json=true", "unknown key 'json'"),
+    ],
+)
+def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert kgqa(*words.split()).sentence.startswith(sentence)

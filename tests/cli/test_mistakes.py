@@ -1,0 +1,299 @@
+"""What a user may get wrong: each time one sentence on stderr that names the mend, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.main import guard
+from pipeline.errors import ServiceError
+from pipeline.simulation.world import SyntheticWorld
+from tests.cli.support import Kgqa
+from tests.support import KGQA
+
+QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("method.beam_widht=2", "unknown key 'method.beam_widht'. Did you mean 'method.beam_width'?"),
+        ("limit=2", "unknown key 'limit'. Did you mean 'run.limit'?"),
+        ("depth=2", "unknown key 'depth'. Did you mean 'method.depth'?"),
+        ("metod=srp", "unknown key 'metod'. Did you mean 'method'?"),
+        ("llm.base_urls=[http://gpu1/v1]", "unknown key 'llm.base_urls'. It is a key of llm=endpoint."),
+        ("+method.new=1", "unknown key 'method.new'."),
+        ("+run.new=1", "unknown key 'run.new'."),
+        ("method=spr", "there is no method=spr. Did you mean 'srp'? Known: arg, cot, "),
+        ("engine=ry", "there is no engine=ry. Did you mean 'ray'? Known: local, ray"),
+        ("experiment=reedi", "there is no experiment=reedi. Did you mean 'readi'?"),
+        ("method.depth=deep", "method.depth='deep' is wrong: input should be a valid integer"),
+        ("run.limit=many", "run.limit='many' is wrong: input should be a valid integer"),
+        ("run.limit=", "run.limit='' is wrong: input should be a valid integer"),
+        ("run.seed=x", "run.seed='x' is wrong"),
+        ("run.reuse=runs/x", "run.reuse='runs/x' is wrong: input should be a list, written run.reuse=[a,b]"),
+        (
+            "llm=endpoint llm.base_urls=http://gpu1/v1",
+            "llm.base_urls='http://gpu1/v1' is wrong: input should be a list, written llm.base_urls=[a,b]",
+        ),
+        ("method.judge=maybe", "method.judge='maybe' is wrong: input should be true or false or 'structural'"),
+        ("engine.concurrency=x", "engine.concurrency='x' is wrong"),
+        (
+            "engine.metrics_port=80000",
+            "engine.metrics_port=80000 is wrong: input should be less than or equal to 65535",
+        ),
+        ("engine.log=xml", "engine.log='xml' is wrong: input should be 'text' or 'json'"),
+        ("dataset.strict=maybe", "dataset.strict='maybe' is wrong: input should be true or false"),
+        ("budget.max_llm_calls=x", "budget.max_llm_calls='x' is wrong"),
+        ("budget=3", "budget=3 is wrong: it should be a section with keys of its own"),
+        ("~method", "method=None is wrong: it should be a section with keys of its own"),
+        ("retrieval.encoder=x", "retrieval.encoder='x' is wrong"),
+        ("+retrieval.encoder.model=x", "the keys of retrieval.encoder are not those of its _target_"),
+        ("method.depth=0", "method.depth=0 is wrong: input should be greater than 0"),
+        ("run.limit=0", "run.limit=0 is wrong: input should be greater than 0"),
+        ("engine.concurrency=0", "engine.concurrency=0 is wrong: input should be greater than 0"),
+        ("engine.shard_size=-1", "engine.shard_size=-1 is wrong: input should be greater than 0"),
+        ("engine=ray engine.workers=0", "engine.workers=0 is wrong: input should be greater than 0"),
+        ("engine.name=spark", "engine.name='spark' is wrong: input should be 'local' or 'ray'"),
+        ("llm=oracle llm.error_rate=2", "llm.error_rate=2 is wrong: input should be less than or equal to 1"),
+        ("evaluation.confidence=95", "evaluation.confidence=95 is wrong: input should be less than 1"),
+        ("dataset.types=[sums]", "dataset.types.0='sums' is wrong: input should be '1-hop', '2-hop'"),
+        ("method.depth=1,2", "'method.depth=1,2': write a list as key=[1,2]"),
+        ("runs/x", "'runs/x' is not of the form key=value"),
+        ("--run.limit=3", "'--run.limit=3' is not of the form key=value"),
+        ("dataset.types=[1-hop", "'dataset.types=[1-hop' is not of the form key=value"),
+        ("method.depth=${nope}", "method.depth=${nope} cannot be resolved"),
+        ("kg=grbench", "kg.domain=${dataset.domain} cannot be resolved"),
+        (
+            "kg=subgraph",
+            "kg=subgraph needs a dataset with a graph per question, such as dataset=rog; synthetic has none",
+        ),
+        ("llm=replay", "llm.run must be given, as in llm.run=…"),
+        ("llm=endpoint llm.base_urls=[gpu1]", "'gpu1' is not a URL; write it as http://HOST:PORT/v1"),
+        (
+            "method._target_=nowhere.Method",
+            "method._target_=nowhere.Method cannot be imported: No module named 'nowhere'",
+        ),
+        ("method._target_=Method", "method._target_=Method cannot be imported"),
+        ("method._target_=pipeline.methods.srp.Nothing", "has no attribute 'Nothing'"),
+        (
+            "somewhere/run.yaml run.limit=3",
+            "somewhere/run.yaml holds the whole configuration: remove the other arguments",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_reported_before_anything_is_written(
+    words: str, sentence: str, evaluate: Kgqa, tmp_path: Path
+) -> None:
+    assert sentence in evaluate(*words.split()).sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_required_keys_of_a_dataset_are_named(kgqa: Kgqa) -> None:
+    assert kgqa("evaluate", "dataset=metaqa").sentence == "dataset.path must be given, as in dataset.path=…"
+    both = kgqa("evaluate", "dataset=custom").sentence
+    assert both == "dataset.questions, dataset.triples must be given, as in dataset.questions=…"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("dataset=metaqa dataset.path=/nowhere", "dataset.path=/nowhere is not a folder with 1-hop MetaQA questions"),
+        ("dataset=webqsp dataset.path=/nowhere", "dataset.path=/nowhere is not a folder with WebQSP questions"),
+        ("dataset=rog dataset.path=/nowhere", "dataset.path=/nowhere is not a folder with RoG questions"),
+        ("dataset=custom dataset.triples=x dataset.questions=/nowhere", "dataset.questions=/nowhere is not a file"),
+        ("dataset=synthetic kg.store=/nowhere", "create it with `kgqa graph load target=oxigraph output=/nowhere`"),
+        (
+            "dataset=synthetic kg=grbench kg.path=/nowhere kg.domain=dblp",
+            "/nowhere holds no graph.json or graph.json.gz",
+        ),
+        ("dataset=synthetic run.reuse=[/nowhere]", "/nowhere has no run.yaml: name the folder of an earlier run"),
+        (
+            "dataset=synthetic llm=replay llm.run=/nowhere",
+            "/nowhere has no run.yaml: name the folder of an earlier run",
+        ),
+        ("dataset=synthetic retrieval.reference_base=/nowhere", "there is no reference base at /nowhere"),
+        (
+            "dataset=synthetic llm=serve llm.model=/nowhere",
+            "/nowhere is not a folder on this machine; choose the folder of a checkpoint",
+        ),
+    ],
+)
+def test_a_missing_file_is_named(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert sentence in kgqa("evaluate", *words.split(), "run.limit=2", "run.dir=run").sentence
+
+
+def test_the_triples_of_a_dataset_are_missing(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text(json.dumps(QUESTION))
+    said = kgqa("evaluate", "dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl").sentence
+    assert said == "dataset.triples=graph.tsv is not a file"
+
+
+def test_a_model_server_that_is_down(evaluate: Kgqa, closed_port: int) -> None:
+    said = evaluate("llm=endpoint", f"llm.base_urls=[http://127.0.0.1:{closed_port}/v1]").sentence
+    assert f"no model server is up: http://127.0.0.1:{closed_port}/v1" in said
+    assert "set llm.base_urls" in said
+
+
+def test_a_ray_address_without_a_port(evaluate: Kgqa) -> None:
+    said = evaluate("engine=ray", "engine.address=nonsense").sentence
+    assert said == "the Ray address nonsense is not of the form HOST:PORT: correct engine.address"
+
+
+def test_a_graph_server_that_is_down(evaluate: Kgqa, closed_port: int) -> None:
+    said = evaluate("kg=sparql", f"kg.endpoints=[http://127.0.0.1:{closed_port}/sparql]").sentence
+    assert f"no graph server answers at http://127.0.0.1:{closed_port}/sparql" in said
+    assert "kgqa graph serve" in said
+
+
+def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) -> None:
+    words = ("llm=oracle", "llm.error_rate=0.4", f"run.dir={finished}")
+    said = evaluate(*words, "method.retries=1", "dataset.seed=8").sentence
+    assert said.startswith(f"{finished} holds another run; name another run.dir. What differs: ")
+    differing = re.findall(r"([\w.]+): (\S+) → (\S+?)(?:;|$)", said)
+    assert set(differing) >= {("dataset.seed", "7", "8"), ("method.retries", "3", "1"), ("method.max_edits", "3", "1")}
+    assert evaluate(*words).code == 0
+
+
+def test_a_run_folder_that_cannot_be_created(evaluate: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = evaluate("run.dir=file/run").sentence
+    assert said == f"run.dir={tmp_path / 'file' / 'run'} cannot be created: Not a directory; name another run.dir"
+
+
+@pytest.mark.parametrize("content", ["points: [", "hello", b"\xff\xfe"])
+def test_a_run_folder_with_a_damaged_run_yaml(content: str | bytes, evaluate: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert "run.yaml is not the run.yaml of a run" in evaluate(f"run.dir={tmp_path / 'run'}").sentence
+
+
+def test_a_folder_with_traces_but_no_run_yaml_is_refused(finished: Path, evaluate: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished / "traces", tmp_path / "run" / "traces")
+    assert "holds traces but no run.yaml" in evaluate(f"run.dir={tmp_path / 'run'}").sentence
+
+
+def test_a_dataset_without_a_question(monkeypatch: pytest.MonkeyPatch, evaluate: Kgqa) -> None:
+    monkeypatch.setattr(SyntheticWorld, "examples", lambda dataset, reject: iter(()))
+    assert evaluate("run.dir=run").sentence.startswith("the dataset has no question to answer")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "points: [",
+        "hello",
+        "a: 1",
+        "points: []",
+        "points: [{overrides: [], config: {}}]",
+        "points: [{overrides: [], config: {run: {dir: null}}}]",
+        "points: [{overrides: [], config: {run: {dir: null, limit: 3, seed: 0, reuse: []}}}]",
+        b"\xff\xfe",
+    ],
+)
+def test_a_file_that_is_not_a_saved_run(content: str | bytes, kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    said = kgqa("evaluate", "run.yaml").sentence
+    assert "run.yaml is not the run.yaml of a run" in said or "must be given" in said or "budget=None is wrong" in said
+
+
+def test_a_missing_saved_run(kgqa: Kgqa) -> None:
+    assert kgqa("evaluate", "nowhere/run.yaml").sentence == "nowhere/run.yaml cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize("words", [[], ["run.limit=3"]])
+def test_a_run_folder_in_place_of_its_run_yaml(words: list[str], finished: Path, kgqa: Kgqa) -> None:
+    said = kgqa("evaluate", finished, *words).sentence
+    assert said == f"{finished} is a run folder: name its file, as in kgqa evaluate {finished}/run.yaml"
+
+
+def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    assert kgqa("score", "nowhere").sentence == "nowhere is not a run folder: it has no run.yaml"
+    shutil.copytree(finished, tmp_path / "half")
+    (tmp_path / "half" / "summary.json").unlink()
+    assert "run its command again (kgqa evaluate half/run.yaml)" in kgqa("score", "half").sentence
+    assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
+    assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
+
+
+def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
+    said = kgqa("score", "predictions=nowhere.jsonl", "dataset=synthetic").sentence
+    assert said.startswith("predictions=nowhere.jsonl is not a file")
+    assert "name a run folder or a file of predictions" in kgqa("score", "dataset=synthetic").sentence
+    assert kgqa("score", "prediction=x").sentence == "unknown key 'prediction'. Did you mean 'predictions'?"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("evaluat", "there is no command 'evaluat'. Did you mean 'evaluate'?"),
+        ("--evaluate", "there is no command '--evaluate'. Did you mean 'evaluate'?"),
+        ("graph lode", "kgqa graph has no 'lode'. Did you mean 'load'?"),
+        ("graph load target=x", "target=x is wrong: input should be one of ntriples, oxigraph, virtuoso"),
+        ("graph load method=srp", "this command has no group 'method'. It has dataset, kg."),
+        ("graph load method.depth=2", "this command has no group 'method'. It has dataset, kg."),
+        ("graph load dataset=metaqa engine=ray --help", "this command has no group 'engine'. It has dataset, kg."),
+        ("graph load targt=oxigraph", "unknown key 'targt'. Did you mean 'target'?"),
+        ("graph serve llm=oracle", "this command has no group 'llm'. It has dataset, kg."),
+        ("graph serve replicas=0", "replicas=0 is wrong: input should be a number from 1 on"),
+        ("build-references run.limit=x", "run.limit='x' is wrong"),
+        ("score predictions=x.jsonl engine=ray", "this command has no group 'engine'. It has dataset, evaluation, kg."),
+        ("build-references references.clusters=0", "references.clusters=0 is wrong: input should be greater than 0"),
+        ("benchmark nothing", "there is no benchmark 'nothing'"),
+        ("evaluate llm=x --help", "there is no llm=x"),
+    ],
+)
+def test_the_other_commands(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert sentence in kgqa(*words.split()).sentence
+
+
+@pytest.mark.parametrize("bad_row", [2, 40], ids=["in the first shard", "in the last"])
+def test_a_strict_run_stops_at_a_malformed_row(bad_row: int, kgqa: Kgqa, tmp_path: Path) -> None:
+    rows = [json.dumps({**QUESTION, "id": f"q{number}"}) for number in range(1, 41)]
+    rows[bad_row - 1] = '{"id": "half'
+    (tmp_path / "questions.jsonl").write_text("\n".join(rows))
+    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
+    words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "run.dir=run")
+    small = ("engine.shard_size=4", "engine.concurrency=4", "evaluation.bootstrap_resamples=100")
+    said = kgqa("evaluate", *words, *small, "dataset.strict=true").sentence
+    assert f"questions.jsonl, line {bad_row}: Invalid JSON" in said
+    assert "dataset.strict=false skips such rows" in said
+    assert kgqa("evaluate", *words, *small).code == 0, "the run continues in the same folder"
+
+
+def test_a_bug_is_not_reported_as_a_user_error(monkeypatch: pytest.MonkeyPatch, kgqa: Kgqa) -> None:
+    monkeypatch.setattr("pipeline.cli.evaluate.run", lambda arguments: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        kgqa("evaluate")
+
+
+def test_a_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch, kgqa: Kgqa) -> None:
+    def fails(arguments: object) -> None:
+        raise ExceptionGroup("lanes", [OSError(28, "No space left on device", "run/traces/shard-00000.parquet")])
+
+    monkeypatch.setattr("pipeline.cli.evaluate.run", fails)
+    assert kgqa("evaluate").sentence == "run/traces/shard-00000.parquet: No space left on device"
+
+
+def test_a_job_script_reports_the_same_error_as_the_command(environment: dict[str, str], tmp_path: Path) -> None:
+    script = str(Path(__file__).parents[2] / "jobs" / "evaluate.py")
+    for command in ([*KGQA, "evaluate"], [sys.executable, script]):
+        ended = subprocess.run(
+            [*command, "run.limt=3"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        said = "kgqa: unknown key 'run.limt'. Did you mean 'run.limit'?\n"
+        assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
+
+
+def test_control_characters_of_a_server_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def job(_: list[str]) -> int:
+        raise ServiceError("http://127.0.0.1 answered 500: \x1b]0;mine\x07 [red]no[/red]")
+
+    assert guard(job, []) == 2
+    assert capsys.readouterr().err == "kgqa: http://127.0.0.1 answered 500: \ufffd]0;mine\ufffd [red]no[/red]\n"

@@ -1,0 +1,70 @@
+"""`kgqa reproduce`: all published rows in one run, each with its label."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipeline.papers.published import published_figures
+from tests.cli.conftest import Kgqa
+
+SMALL = (
+    *("llm=oracle", "llm.error_rate=0.15", "run.dir=run", "evaluation.bootstrap_resamples=100"),
+    "reproduce.stand_in=['dataset=synthetic','dataset.triples=2000','run.limit=8']",
+)
+
+
+def test_every_published_number_is_next_to_ours(kgqa: Kgqa, tmp_path: Path) -> None:
+    shown = kgqa("reproduce", "scale=smoke", *SMALL)
+    assert shown.code == 0, shown.err
+    written = json.loads((tmp_path / "run/reproduction.json").read_text())
+    assert len(written["figures"]) == len(published_figures())
+    for figure, line in zip(published_figures(), written["figures"], strict=True):
+        assert (line["value"], line["method"], line["dataset"]) == (figure.value, figure.method, figure.dataset)
+        runs = figure.preset and figure.score and figure.dataset and figure.subset is None
+        if runs and figure.score != "rouge_l":
+            assert line["strict"] is not None, figure
+            assert line["gap"] is None or line["gap"] == pytest.approx(line["ours"]["mean"] - figure.value)
+    text = (tmp_path / "run/reproduction.md").read_text()
+    assert text.count("(ours: oracle, no language model)") == len({(f.paper, f.table) for f in published_figures()})
+    assert "webqsp: ours is synthetic (another dataset), 8 questions, graph" in shown.out
+
+
+def test_our_numbers_are_the_scores_of_the_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
+    kgqa("reproduce", "scale=smoke", *SMALL)
+    written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
+    rows = pl.read_parquet(tmp_path / "run/traces/*.parquet")
+    for method in ("srp", "tog", "parog"):
+        mean = 100 * rows.filter(method=method)["hits_at_1"].mean()  # type: ignore[operator]
+        of_preset = [line for line in written if line["preset"] == method and line["strict"]]
+        assert of_preset
+        assert {round(line["strict"]["mean"], 6) for line in of_preset} == {round(mean, 6)}
+
+
+def test_several_seeds_give_the_interval(kgqa: Kgqa, tmp_path: Path) -> None:
+    datasets = "reproduce.datasets.webqsp=['dataset=synthetic','dataset.triples=2000','run.limit=8']"
+    shown = kgqa("reproduce", "scale=full", "reproduce.seeds=[0,1]", datasets, *SMALL)
+    assert shown.code == 0, shown.err
+    written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
+    srp = next(line for line in written if line["method"] == "SRP" and line["dataset"] == "webqsp")
+    rows = pl.read_parquet(tmp_path / "run/traces/*.parquet").filter(method="srp")
+    seeds = rows.group_by("point").agg(pl.col("hits_at_1").mean())["hits_at_1"]
+    assert len(seeds) == 2
+    assert srp["strict"]["mean"] == pytest.approx(100 * seeds.mean())  # type: ignore[operator]
+    assert all(line["because"] == "no dataset" for line in written if line["dataset"] == "cwq" and line["preset"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("scale=full", "no dataset is available"),
+        ("scale=large", "reproduce.scale='large' is wrong"),
+        ("reproduce.dataset=x", "unknown key 'reproduce.dataset'"),
+        ("reproduce.seeds=[]", "reproduce.seeds"),
+    ],
+)
+def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert sentence in kgqa("reproduce", words).sentence

@@ -1,0 +1,117 @@
+"""`kgqa score`: a run from its traces, and files of predictions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipeline.simulation.world import SyntheticWorld
+from pipeline.types import Example
+from tests.cli.support import Kgqa
+from tests.support import refuse
+
+DATASET = ("dataset=synthetic", "dataset.triples=2000", "dataset.questions=8", "evaluation.bootstrap_resamples=100")
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return list(SyntheticWorld(triples=2000, questions=8).examples(refuse))
+
+
+def gold(example: Example) -> dict[str, object]:
+    return {"id": example.question.id, "answers": [answer.name for answer in example.gold.answers]}
+
+
+def predictions(rows: list[dict[str, object]]) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows).encode()
+
+
+def test_scoring_a_run_again_changes_nothing(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    before = json.loads((finished / "summary.json").read_text())
+    assert 0 < before["points"][0]["hits_at_1"] < 1
+    scored = kgqa("score", "copy")
+    assert json.loads((tmp_path / "copy" / "summary.json").read_text()) == before
+    assert scored.code == 0
+    assert kgqa("evaluate", "copy/run.yaml").out == scored.out, "the same table"
+
+
+def test_scoring_a_run_in_another_way(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    assert "90 % bootstrap intervals" in kgqa("score", "copy", "evaluation.confidence=0.9").out
+    (point,) = json.loads((tmp_path / "copy" / "summary.json").read_text())["points"]
+    before = json.loads((finished / "summary.json").read_text())["points"][0]
+    assert point["confidence"] == 0.9
+    assert point["hits_at_1"] == before["hits_at_1"]
+    low, high = point["intervals"]["hits_at_1"]
+    assert before["intervals"]["hits_at_1"][0] <= low < high <= before["intervals"]["hits_at_1"][1]
+
+
+def test_a_run_with_reflection_reports_its_effect(evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:
+    ran = evaluate("method=r3", "llm=oracle", "llm.error_rate=0.3")
+    before = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (point,) = before["points"]
+    rate = f"{100 * point['corrected']:.1f} % of {point['scored']['corrected']} wrong ones corrected"
+    assert f"first answers of r3 (oracle): {rate}, " in " ".join(ran.out.split())
+    assert kgqa("score", "run").out == ran.out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == before
+
+
+def test_a_run_of_an_older_version_is_refused(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "old")
+    for shard in (tmp_path / "old" / "traces").iterdir():
+        pl.read_parquet(shard).drop("initial_answers", "corrected").write_parquet(shard)
+    assert "without the column initial_answers: run its questions again" in kgqa("score", "old").sentence
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])
+def test_the_gold_answers_score_full_marks(name: str, examples: list[Example], kgqa: Kgqa, tmp_path: Path) -> None:
+    content = predictions([gold(example) for example in examples])
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    scored = kgqa("score", f"predictions={name}", "name=mine", *DATASET)
+    assert scored.code == 0
+    assert "mine" in scored.out
+    assert "synthetic, 8" in scored.out
+    assert scored.out.count("100–100") >= 2
+    assert not (tmp_path / f"{name}.rejected.jsonl").exists()
+
+
+def test_predictions_that_do_not_match_are_reported_below_the_table(
+    examples: list[Example], kgqa: Kgqa, tmp_path: Path
+) -> None:
+    rows = [gold(example) for example in examples[:4]]
+    lines = [*predictions(rows).splitlines(), b'{"id": "nobody", "answers": ["x"]}', b'{"answers": 1}']
+    (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines))
+    scored = kgqa("score", "predictions=mine.jsonl", *DATASET)
+    missing, unknown, rejected = scored.out.splitlines()[-3:]
+    assert missing.startswith("4 questions have no prediction and count as wrong: ")
+    assert unknown == "1 predictions have an id that is not in the dataset and were ignored: nobody"
+    assert rejected == "1 row could not be read: mine.jsonl.rejected.jsonl lists them with reasons"
+    (row,) = map(json.loads, (tmp_path / "mine.jsonl.rejected.jsonl").read_text().splitlines())
+    assert (row["file"], row["line"]) == ("mine.jsonl", 6)
+    assert "50.0" in scored.out
+
+
+def test_a_strict_score_stops_at_the_first_bad_row(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"answers": 1}')
+    assert "mine.jsonl, line 1: " in kgqa("score", "predictions=mine.jsonl", "dataset.strict=true", *DATASET).sentence
+
+
+def test_predictions_for_another_dataset(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"id": "WebQTest-0", "answers": []}')
+    said = kgqa("score", "predictions=mine.jsonl", *DATASET).sentence
+    assert (
+        "no prediction has the id of a question in the dataset: the dataset has ids like 'sample-test-000000'" in said
+    )
+
+
+def test_the_scoring_rules_of_other_systems(examples: list[Example], kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(predictions([gold(example) for example in examples]))
+    assert (
+        "scored by the rules of published code" in kgqa("score", "predictions=mine.jsonl", "peers=true", *DATASET).out
+    )

@@ -1,0 +1,166 @@
+"""The command line as a whole: its overview, its help, and that every choice can be built."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from pipeline import config
+from pipeline.cli.commands import COMMANDS, SECTIONS
+from pipeline.errors import UserError
+from tests.cli.support import Kgqa
+from tests.support import KGQA
+
+CONF = config.conf_dir()
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+GROUPS = {
+    "dataset": "custom cwq grailqa grbench metaqa rog synthetic webqsp",
+    "engine": "local ray",
+    "evaluation": "default",
+    "experiment": (
+        "arg arg_depth_1 arg_depth_2 arg_depth_3 arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever "
+        "arg_prompted arg_released arg_token_no_rationality arg_token_no_relevance "
+        "arg_token_no_relevance_rationality arg_token_no_sequence arg_token_no_utility arg_token_utility arg_top_3 "
+        "arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog parog_always_refined "
+        "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
+        "parog_split_refine parog_topic_starts r3 r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
+        "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
+        "srp_structural tog tog_bm25 tog_compat tog_encoder tog_wide"
+    ),
+    "kg": "embedded grbench sparql subgraph",
+    "llm": "embedded endpoint oracle replay serve similarity",
+    "method": "arg cot parog r3 srp tog",
+    "retrieval": "dense lexical",
+}
+CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]
+NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
+"""Graphs that need a certain dataset."""
+
+GROUPS_OF_COMMANDS = {
+    **{name: set(GROUPS) for name in ("doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce")},
+    **{name: set(GROUPS) for name in ("build-references", "collect arg", "collect parog")},
+    "score": {"dataset", "evaluation", "kg"},
+    "graph load": {"dataset", "kg"},
+    "graph serve": {"dataset", "kg"},
+    "llm serve": {"llm"},
+    "init-model": {"dataset"},
+}
+"""The groups of each command; other commands have none."""
+
+
+def test_the_sections_of_the_overview() -> None:
+    assert {section: list(commands) for section, commands in SECTIONS.items()} == {
+        "Run": ["doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce"],
+        "Look at results": ["compare", "score", "report"],
+        "Data and graphs": ["graph load", "graph serve", "build-references"],
+        "Models": ["llm serve", "init-model"],
+        "Training": [
+            "collect arg",
+            "collect parog",
+            "collect calls",
+            "train arg",
+            "train parog",
+            "train bundled-model",
+        ],
+        "Tools": ["capacity", "benchmark"],
+    }
+
+
+@pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
+def test_help_lists_the_commands(words: str, kgqa: Kgqa) -> None:
+    shown = kgqa(*words.split())
+    assert (shown.code, shown.err) == (0, "")
+    for name, command in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(command.purpose)}$", shown.out, re.MULTILINE)
+    assert max(map(len, shown.out.splitlines())) <= 110
+
+
+def test_the_version(kgqa: Kgqa) -> None:
+    assert kgqa("--version").out.strip() == version("kgqa-pipeline")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, kgqa: Kgqa) -> None:
+    shown = kgqa(*command.split(), word)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(f"usage: kgqa {command} ")
+    groups = GROUPS_OF_COMMANDS.get(command, set())
+    for group, choices in GROUPS.items():
+        _, found, rest = shown.out.partition(f"\n  {group}=  ")
+        assert bool(found) == (group in groups)
+        if found:
+            listed = re.findall(r"^    [* ] (\w+) ", rest.partition("\n\n")[0], re.MULTILINE)
+            assert listed == choices.split()
+    assert ("json=true" in shown.out) == COMMANDS[command].prints_figures
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("graph", ["load", "serve"]),
+        ("llm", ["serve"]),
+        ("collect", ["arg", "parog", "calls"]),
+        ("train", ["arg", "parog", "bundled-model"]),
+        ("benchmark", ["overhead", "traces"]),
+    ],
+)
+def test_the_first_word_alone_lists_its_commands(command: str, names: list[str], kgqa: Kgqa) -> None:
+    shown = kgqa(command, "--help")
+    assert shown.code == 0
+    assert all(name in shown.out for name in names)
+
+
+def test_help_follows_the_overrides(kgqa: Kgqa) -> None:
+    assert "llm.breaker_reset_s=5" in kgqa("evaluate", "llm=endpoint", "--help").out
+    assert "breaker_reset_s" not in kgqa("evaluate", "--help").out
+
+
+def test_a_closed_pipe_ends_the_command_silently(environment: dict[str, str]) -> None:
+    help = [*KGQA, "evaluate", "--help"]
+    with subprocess.Popen(help, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_the_groups_are_those_of_the_folder() -> None:
+    folders = {path.name: path for path in CONF.iterdir() if path.is_dir()}
+    found = {name: " ".join(sorted(file.stem for file in path.glob("*.yaml"))) for name, path in folders.items()}
+    assert found == GROUPS
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes_and_builds(choice: str) -> None:
+    words = [choice, *NEEDS.get(choice, ())]
+    try:
+        composed = config.compose(words)
+    except UserError as error:
+        missing, _, _ = str(error).partition(" must be given")
+        composed = config.compose([*words, *(f"{key}=/data" for key in missing.split(", "))])
+    config.check(composed)
+
+
+def test_every_command_has_a_script() -> None:
+    scripts = {path.stem.replace("_", "-"): path.read_text() for path in JOBS.glob("*.py")}
+    assert set(scripts) == {name.split()[0] for name in COMMANDS}
+    for name, text in scripts.items():
+        assert f'main(["{name}", *sys.argv[1:]])' in text
+
+
+def test_a_script_runs_from_a_checkout_that_is_not_installed(environment: dict[str, str], tmp_path: Path) -> None:
+    """As `ray job submit -- python jobs/evaluate.py` does; the siblings of the script hide no installed package."""
+    bare = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    words = ["dataset.triples=2000", "run.limit=4", "run.dir=run", "evaluation.bootstrap_resamples=100", "json=true"]
+    command = [sys.executable, str(JOBS / "evaluate.py"), *words]
+    ended = subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["points"][0]["questions"] == 4

@@ -1,0 +1,192 @@
+"""`kgqa sweep`: Hydra's sweepers and files of configurations, one run folder, one line per configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.cli.conftest import WORLD, FixedReply, Kgqa, serving
+
+ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return loaded
+
+
+def test_a_grid_is_one_run_with_a_line_for_each_configuration(kgqa: Kgqa, tmp_path: Path) -> None:
+    shown = kgqa("sweep", "method=srp,cot", "method.depth=1,2", "method.retries=0,1", *ERRING)
+    assert shown.code == 0, shown.err
+    saved = summary(tmp_path / "run")
+    assert len(saved["points"]) == 8
+    overrides = [point["overrides"][:3] for point in saved["points"]]
+    assert overrides[0] == ["method=srp", "method.depth=1", "method.retries=0"]
+    assert len({tuple(each) for each in overrides}) == 8
+    for point in saved["points"]:
+        method, depth, retries = (word.partition("=")[2] for word in point["overrides"][:3])
+        assert re.search(rf"{method}.* {depth} +{retries} +{100 * point['hits_at_1']:.1f} ", shown.out)
+    logical, physical = saved["logical_llm_calls"], saved["physical_llm_calls"]
+    assert shown.out.splitlines()[-1] == f"8 configurations: {logical} calls if each had run alone, {physical} made"
+    assert physical < logical
+    assert {path.name for path in tmp_path.iterdir()} == {"run"}, "Hydra leaves nothing of its own behind"
+
+
+def test_the_second_time_there_is_nothing_to_run(kgqa: Kgqa) -> None:
+    words = ("sweep", "method=srp", "method.depth=1,2", *ERRING)
+    first, second = kgqa(*words), kgqa(*words)
+    assert "nothing to run" in second.err
+    assert second.out == first.out
+
+
+def test_without_run_dir_the_folder_is_named_after_all_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
+    words = [word for word in ERRING if not word.startswith("run.dir")]
+    kgqa("sweep", "method=srp,cot", "method.depth=1,2", *words)
+    kgqa("sweep", "method=srp,cot", "method.depth=1,3", *words)
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(names) == 2
+    assert all(re.fullmatch(r"synthetic-srp\+cot-oracle-[0-9a-f]{8}", name) for name in names)
+
+
+def test_a_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "points.txt").write_text(
+        "# what to try\n\nmethod=srp method.depth=2  # shallow\nexperiment=graph_cot 'method.name=my name'\n"
+    )
+    shown = kgqa("sweep", "points.txt", *ERRING)
+    assert shown.code == 0, shown.err
+    assert [point["method"] for point in summary(tmp_path / "run")["points"]] == ["srp", "my name"]
+
+
+def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa, tmp_path: Path) -> None:
+    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
+    size = ("hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=3")
+    axes = ("method.depth=range(1,5)", "method.retries=choice(0,1)")
+    shown = kgqa("sweep", *sweeper, *size, *axes, "method=srp", *ERRING)
+    assert shown.code == 0, shown.err
+    first, second = (summary(folder) for folder in (tmp_path / "run", tmp_path / "run/batch-001"))
+    assert (len(first["points"]), len(second["points"])) == (3, 3)
+    keys = [
+        set(
+            pl.scan_parquet(folder / "traces/*.parquet")
+            .select("question_id", pl.col("steps").list.eval(pl.element().struct.field("key")))
+            .explode("steps")
+            .drop_nulls()
+            .collect()
+            .rows()
+        )
+        for folder in (tmp_path / "run", tmp_path / "run/batch-001")
+    ]
+    assert second["physical_llm_calls"] == len(keys[1] - keys[0])
+    assert "6 configurations" in shown.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("method=srp,ag", "there is no method=ag. Did you mean 'arg'?"),
+        ("method=srp,arg method.dpth=1,2", "unknown key 'method.dpth'. Did you mean 'method.depth'?"),
+        ("method.depth=1,two", "method.depth='two' is wrong: input should be a valid integer"),
+        ("method=srp,cot engine.shard_size=4,8", "engine.shard_size has one value for the whole run"),
+        ("none.txt", "none.txt cannot be read as a file of configurations"),
+        ("one.txt two.txt", "one.txt and two.txt: name one file of configurations"),
+        ("hydra/sweeper=optna method.depth=1,2", "there is no hydra/sweeper=optna. Did you mean 'optuna'?"),
+        ("evaluation.confidence=0.9,0.95", "evaluation.confidence has one value for the whole run"),
+        ("method=srp,cot dataset.triples=1000,2000 method.judge=true,false", "unknown key 'method.judge'"),
+        ("hydra/launcher=basic method.depth=1,2", "a sweep needs hydra/launcher=fused"),
+    ],
+)
+def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
+    assert sentence in kgqa("sweep", *words.split(), *ERRING).sentence
+
+
+def test_an_empty_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "points.txt").write_text("# nothing yet\n")
+    assert kgqa("sweep", "points.txt").sentence.startswith("points.txt holds no configuration")
+
+
+def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_configuration(
+    kgqa: Kgqa, tmp_path: Path
+) -> None:
+    """120 configurations, 60 trials: all share their calls, so the search costs no more than depth 6 alone."""
+    (tmp_path / "conf/method").mkdir(parents=True)
+    (tmp_path / "conf/method/planted.yaml").write_text(
+        "_target_: tests.engine.methods.Planted\n"
+        "beam_width: 1\ndepth: 1\nretries: 0\nwidth: ${.beam_width}\nhops: ${.depth}\ntries: ${.retries}\n"
+    )
+    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
+    size = ("hydra.sweeper.n_trials=60", "hydra.sweeper.n_jobs=2", f"hydra.searchpath=[file://{tmp_path}/conf]")
+    axes = ("method.beam_width=range(1,5)", "method.depth=range(1,6)", "method.retries=range(0,3)")  # ends included
+    world = ("dataset.triples=2000", "run.limit=60", "evaluation.bootstrap_resamples=100", "llm=oracle", "run.dir=run")
+    shown = kgqa("sweep", *sweeper, *size, *axes, "method=planted", *world)
+    assert shown.code == 0, shown.err
+    batches = [summary(file.parent) for file in sorted(tmp_path.glob("run/**/summary.json"))]
+    points = [point for batch in batches for point in batch["points"]]
+    assert len(points) == 60
+    best = max(points, key=lambda point: point["hits_at_1"])
+    assert best["hits_at_1"] == 1
+    assert {"method.beam_width=4", "method.depth=5", "method.retries=2"} <= set(best["overrides"])
+    assert sum(batch["physical_llm_calls"] for batch in batches) <= 60 * 6
+
+
+class Seeded(FixedReply):
+    """A model that samples as served models do: from the prompt and the seed of the call."""
+
+    def text(self, asked: bytes) -> str:
+        body = json.loads(asked)
+        drawn = hashlib.sha256(json.dumps([body["messages"], body["seed"], body["temperature"]]).encode()).digest()
+        return f"Path: x\n('film.film.directed_by', 0.{drawn[0] % 9 + 1}) I say {{answer {drawn[1] % 5}}}"
+
+
+def rows(folder: Path, point: int) -> pl.DataFrame:
+    frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
+    return frame.drop("llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries")
+
+
+def test_sampled_answers_equal_those_of_each_configuration_alone(kgqa: Kgqa, tmp_path: Path) -> None:
+    points = [
+        "method=cot method.temperature=0.7 method.samples=3",
+        "method=cot method.temperature=0.7",
+        "method=cot method.temperature=0.7 run.seed=1",
+        "method=srp method.depth=2",
+        "method=srp method.depth=3",
+    ]
+    (tmp_path / "points.txt").write_text("\n".join(points))
+    with serving(Seeded()) as words:
+        fused = kgqa("sweep", "points.txt", *WORLD, "llm=endpoint", words, "run.dir=fused")
+        assert fused.code == 0, fused.err
+        for number, point in enumerate(points):
+            kgqa("evaluate", *WORLD, "llm=endpoint", words, *point.split(), f"run.dir=alone-{number}")
+            assert rows(tmp_path / "fused", number).equals(rows(tmp_path / f"alone-{number}", 0)), point
+    drawn = rows(tmp_path / "fused", 1)["raw_answer"]
+    assert drawn.n_unique() > 3
+    assert not drawn.equals(rows(tmp_path / "fused", 2)["raw_answer"])
+    with serving(model := Seeded()) as words:  # the address of a server is not part of a call
+        again = kgqa("sweep", "points.txt", *WORLD, "llm=endpoint", words, "run.dir=again", "run.reuse=[fused]")
+        assert again.code == 0, again.err
+        assert model.requests == summary(tmp_path / "again")["physical_llm_calls"] == 0
+
+
+def test_values_in_brackets_are_shown_as_they_are(kgqa: Kgqa) -> None:
+    shown = kgqa("sweep", "dataset.types=[1-hop],[count]", *ERRING)
+    assert shown.code == 0, shown.err
+    assert "[1-hop]" in shown.out
+    assert "[count]" in shown.out
+
+
+def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
+    words = ("sweep", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2", "method=srp")
+    first, second = (kgqa(*words, "method.depth=range(1,4)", *ERRING) for _ in range(2))
+    assert second.code == 0, second.err
+    assert second.out == first.out
+    assert "highest Hits@1: configuration" in second.out
+
+
+def test_answers_cut_short_by_a_budget_are_reported(kgqa: Kgqa) -> None:
+    shown = kgqa("sweep", "method=r3", "method.depth=4,8", "budget.max_llm_calls=5", *ERRING)
+    assert "answers were cut short by a cap of budget" in shown.out

@@ -1,0 +1,89 @@
+"""The training texts of the bundled model. `tests/integration/test_fine_tuning.py` tests the training."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from pipeline import config
+from pipeline.cli import train_bundled_model
+from pipeline.cli.train_bundled_model import prepare, stages
+from pipeline.errors import UserError
+
+FACTS = """\
+Nine Lanterns|directed_by|Ada Orsa
+Nine Lanterns|starred_actors|Bo Vask
+Nine Lanterns|release_year|1994
+The Salt Road|directed_by|Ada Orsa
+The Salt Road|starred_actors|Cy Thorn
+The Salt Road|release_year|2001
+"""
+QUESTIONS = {
+    1: ("who directed [Nine Lanterns]\tAda Orsa", "movie_to_director"),
+    2: ("when did the films of [Ada Orsa] come out\t1994|2001", "director_to_movie_to_year"),
+    3: ("who acts in films of the director of [Nine Lanterns]\tCy Thorn", "movie_to_director_to_movie_to_actor"),
+}
+HELD_OUT = "which film has [Bo Vask]\tNine Lanterns"
+
+
+@pytest.fixture
+def metaqa(tmp_path: Path) -> Path:
+    """A MetaQA with two films; one of its dev questions is also a test question."""
+    folder = tmp_path / "MetaQA"
+    for hops, (question, type) in QUESTIONS.items():
+        vanilla = folder / f"{hops}-hop" / "vanilla"
+        vanilla.mkdir(parents=True)
+        dev = [question, HELD_OUT] if hops == 1 else [question]
+        (vanilla / "qa_dev.txt").write_text("\n".join(dev) + "\n", encoding="utf-8")
+        (vanilla / "qa_test.txt").write_text(HELD_OUT + "\n", encoding="utf-8")
+        types = [type, "actor_to_movie"] if hops == 1 else [type]
+        (folder / f"{hops}-hop" / "qa_dev_qtype.txt").write_text("\n".join(types) + "\n", encoding="utf-8")
+    (folder / "kb.txt").write_text(FACTS, encoding="utf-8")
+    return folder
+
+
+def test_texts_are_collected_and_an_untrained_llama_is_created(
+    metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.cli.train_bundled_model._KNOWN_PATHS", {hops: {"": 1.0} for hops in QUESTIONS})
+    few = [
+        each._replace(worlds=each.worlds[:1], shares=dict.fromkeys(each.shares, 1.0))
+        for each in train_bundled_model._CALL_SOURCES
+    ]
+    monkeypatch.setattr("pipeline.cli.train_bundled_model._CALL_SOURCES", few)
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", "limit=3", "shape.vocabulary=700"]
+    settings = config.compose(words, name="train_bundled_model")
+    prepare(settings)
+    first, last = stages(settings)
+    assert (first["model"], last["output"]) == (settings["model"], settings["output"])
+    assert first["output"] == last["model"]
+    assert first["recipe"] == settings["recipe"] | settings["parts"]["walks"]["recipe"]
+    assert first["storage"] != last["storage"]
+    files = [Path(stage["texts"]) for stage in (first, last)]
+    walks, calls = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
+    rows = walks + calls
+    assert not any("role" in row for row in walks)
+    roles = Counter(row["role"] for row in calls)
+    assert {"arg.hypo", "arg.relations", "arg.entities", "srp.answer", "parog.plan", "r3.action"} <= roles.keys()
+    of_others = [row for row in rows if not row.get("role", "arg").startswith("arg")]
+    assert all(row["messages"][0] == {"role": "system", "content": row["role"]} for row in of_others)
+    assert {row["split"] for row in rows} == {"dev", "train"}
+    asked = {row["question"] for row in rows if "question" in row}
+    assert "who acts in films of the director of Nine Lanterns" in asked
+    assert not any("which film has Bo Vask" in json.dumps(row) for row in rows)
+    model = AutoModelForCausalLM.from_pretrained(settings["model"])
+    assert model.config.tie_word_embeddings
+    before = [file.stat().st_mtime_ns for file in files]
+    prepare(settings)
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_missing_test_questions_are_a_user_error(metaqa: Path, tmp_path: Path) -> None:
+    (metaqa / "2-hop" / "vanilla" / "qa_test.txt").unlink()
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}"]
+    with pytest.raises(UserError, match="MetaQA test questions, to be held out"):
+        prepare(config.compose(words, name="train_bundled_model"))

@@ -1,0 +1,50 @@
+"""The documentation site builds strictly and without a network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    no_network = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    ended = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, **no_network},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return folder
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source)[^>]+src=\"(https?:[^\"]+)|<link[^>]+rel=\"stylesheet\"[^>]+href=\"(https?:[^\"]+)"
+    )
+    foreign = {page.name: found for page in site.rglob("*.html") if (found := loaded.findall(page.read_text("utf-8")))}
+    assert not foreign
+
+
+def test_every_command_and_key_has_a_reference(site: Path) -> None:
+    commands = (site / "reference" / "commands" / "index.html").read_text("utf-8")
+    assert all(f"kgqa {name}" in commands for name in ("evaluate", "sweep", "compare", "report", "doctor", "estimate"))
+    configuration = (site / "reference" / "configuration" / "index.html").read_text("utf-8")
+    assert all(key in configuration for key in ("method.beam_width", "kg.endpoints", "engine.workers", "run.reuse"))
+
+
+def test_the_python_reference_shows_the_public_names(site: Path) -> None:
+    page = (site / "reference" / "python" / "index.html").read_text("utf-8")
+    assert all(name in page for name in ("evaluate", "sweep", "score", "open_run", "Prompt", "Tools", "Question"))

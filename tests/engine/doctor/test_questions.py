@@ -1,0 +1,160 @@
+"""Checks of the questions, and how all checks are run: each finding with its fix."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.engine.doctor import checks, questions
+from pipeline.engine.doctor.finding import Check, Finding
+from pipeline.engine.run import Configuration
+from pipeline.errors import ServiceError, UserError
+from tests.engine.doctor.support import point, worst
+from tests.llm.conftest import FakeOpenAIServer
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> list[str]:
+    """Overrides for a graph and questions in files that tests can change."""
+    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
+    rows = [
+        {"id": f"q{n}", "question": "Who?", "level": "easy", "topic_entities": ["Ann"], "answers": ["Bob"]}
+        for n in range(3)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ["dataset=custom", f"dataset.triples={tmp_path}/graph.tsv", f"dataset.questions={tmp_path}/rows.jsonl"]
+
+
+def of_own(words: list[str]) -> Configuration:
+    return replace(point(), config=questions.config.compose(words))
+
+
+class TestDataset:
+    async def test_rows_that_can_be_read(self, own: list[str]) -> None:
+        (finding,) = await questions.dataset(of_own(own))
+        assert finding == Finding("ok", "dataset", "custom test: the first 3 questions can be read")
+
+    async def test_some_rows_cannot_be_read(self, own: list[str], tmp_path: Path) -> None:
+        with (tmp_path / "rows.jsonl").open("a") as file:
+            file.write('{"id": "half"\n')
+        level, found, fix = worst(await questions.dataset(of_own(own)))
+        assert (level, fix) == (
+            "warning",
+            "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.",
+        )
+        assert found.startswith("1 of the first 4 rows cannot be read, such as ")
+        assert "rows.jsonl, line 4: " in found
+
+    async def test_no_question_is_selected(self, own: list[str]) -> None:
+        assert worst(await questions.dataset(of_own([*own, "dataset.filter={level: hard}"]))) == (
+            "problem",
+            "no question of custom is selected",
+            "See the keys that select questions, such as dataset.filter and dataset.types.",
+        )
+
+
+class TestTopicEntities:
+    async def test_all_are_in_the_graph(self, own: list[str]) -> None:
+        (finding,) = await questions.topic_entities(of_own(own))
+        assert finding.found == "all 1 of the first 3 questions are in the graph"
+
+    async def test_none_is_in_the_graph(self, own: list[str], tmp_path: Path) -> None:
+        (tmp_path / "graph.tsv").write_text("Eve\tson\tAbel\n")
+        level, found, fix = worst(await questions.topic_entities(of_own(own)))
+        assert (level, found) == (
+            "problem",
+            "1 of the 1 entities of the first 3 questions are not in the graph, such as Ann",
+        )
+        assert fix.startswith("Name the graph of these questions (kg=, kg.endpoints, kg.store)")
+
+    async def test_some_are_not_in_the_graph(self, own: list[str], tmp_path: Path) -> None:
+        rows = (tmp_path / "rows.jsonl").read_text().replace("Ann", "Zoe", 1)
+        (tmp_path / "rows.jsonl").write_text(rows)
+        level, _, fix = worst(await questions.topic_entities(of_own(own)))
+        assert (level, fix) == (
+            "warning",
+            "Load the whole graph, or exclude the questions that it cannot answer.",
+        )
+
+
+class TestDryRun:
+    async def test_it_answers_and_leaves_no_files(self, tmp_path: Path) -> None:
+        (finding,) = await questions.dry_run(point("llm=oracle", f"run.dir={tmp_path}/run"))
+        assert finding.level == "ok"
+        assert finding.found.startswith("one question: ")
+        assert os.listdir(tmp_path) == []
+
+    async def test_its_question_fails(self, server: FakeOpenAIServer, tmp_path: Path) -> None:
+        server.default = FakeOpenAIServer.fail(400, "no such template")
+        words = ["llm=endpoint", f"llm.base_urls=[{server.url}]", f"run.dir={tmp_path}/run"]
+        level, found, fix = worst(await questions.dry_run(point(*words)))
+        assert (level, fix) == ("problem", "Fix the problems above, and run kgqa doctor again.")
+        assert "no such template" in found
+
+    async def test_replies_that_cannot_be_parsed(self, server: FakeOpenAIServer, tmp_path: Path) -> None:
+        words = ["llm=endpoint", f"llm.base_urls=[{server.url}]", f"run.dir={tmp_path}/run"]
+        level, found, fix = worst(await questions.dry_run(point(*words)))
+        assert (level, fix) == (
+            "warning",
+            "Serve an instruction-tuned model with its own chat template.",
+        )
+        assert "replies could not be parsed" in found
+
+    async def test_a_question_that_takes_too_long(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(questions, "_DRY_RUN_S", 0.2)
+        words = ["llm=oracle", "llm.latency_s=0.15", f"run.dir={tmp_path}/run"]
+        assert worst(await questions.dry_run(point(*words))) == (
+            "warning",
+            "its question was not answered within 0.2 s",
+            "See the latencies above: one of the servers is slow or overloaded.",
+        )
+
+
+class TestChecks:
+    @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.subject)
+    @pytest.mark.parametrize(
+        ("error", "found"),
+        [
+            (RuntimeError("tripped"), "RuntimeError: tripped"),
+            (ServiceError("gone"), "gone"),
+            (TimeoutError(), "no answer within"),
+        ],
+    )
+    async def test_a_failing_check_hides_no_other(
+        self, check: Check, error: Exception, found: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fine(_: Configuration) -> list[Finding]:
+            return [Finding("ok", "", "")]
+
+        async def broken(_: Configuration) -> list[Finding]:
+            raise error
+
+        tried = [replace(one, run=broken if one is check else fine) for one in checks.CHECKS]
+        monkeypatch.setattr(checks, "CHECKS", tried)
+        findings = [finding async for _, of_check in checks.examine(point()) for finding in of_check]
+        assert len(findings) == len(checks.CHECKS)
+        level, said, fix = worst(findings)
+        assert (level, fix) == ("problem", check.fix)
+        assert said.startswith(found)
+
+    async def test_a_user_error_keeps_its_message(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def mistaken(_: Configuration) -> list[Finding]:
+            raise UserError("name another file")
+
+        monkeypatch.setattr(checks, "CHECKS", [Check("dataset", mistaken, "")])
+        ((_, findings),) = [each async for each in checks.examine(point())]
+        assert worst(findings)[2] == "name another file"
+
+    async def test_a_check_that_hangs_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def hanging(_: Configuration) -> list[Finding]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr(checks, "CHECKS", [Check("graph", hanging, "Start it again.", timeout_s=0.01)])
+        ((_, findings),) = [each async for each in checks.examine(point())]
+        assert worst(findings) == ("problem", "no answer within 0.01 s", "Start it again.")

@@ -1,0 +1,208 @@
+"""The progress bar of a run, and how many questions it expects."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from pipeline.datasets.custom import Custom
+from pipeline.datasets.grbench import GRBench
+from pipeline.datasets.interface import Counted, Dataset
+from pipeline.datasets.metaqa import MetaQA
+from pipeline.datasets.rog import RoG
+from pipeline.datasets.webqsp import WebQSP
+from pipeline.engine.components import Backends
+from pipeline.engine.progress import RunProgress, standings
+from pipeline.engine.rejections import Rejections
+from pipeline.engine.shard import Part, Progress, rows_left
+from pipeline.errors import UserError
+from pipeline.simulation.world import SyntheticWorld
+from pipeline.types import Rejected
+
+BACKENDS = [Backends("oracle", "oracle", "graph")]
+
+
+def shown(total: int | None, *progress: Progress, terminal: bool = True) -> str:
+    """Return the output: the bar on a terminal, with its last state at the end, or plain lines."""
+    text = io.StringIO()
+    console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
+    run_progress = RunProgress(console, total=total, on_opened=lambda backends: None)
+    with run_progress:
+        run_progress.on_opened(BACKENDS)
+        for part in progress:
+            run_progress.on_progress(part)
+    return text.getvalue()
+
+
+def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
+    text = shown(8, Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1))
+    assert "4/8" in text
+    assert "Hits@1 0.667" in text
+
+
+def test_a_run_without_a_total_and_without_gold() -> None:
+    text = shown(None, Progress(questions=3))
+    assert "3/?" in text
+    assert "Hits@1 –" in text
+
+
+def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1)]
+    assert len(shown(2000, *parts, terminal=False).splitlines()) == 1, "at the end"
+    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    first, second, last = shown(2000, *parts, terminal=False).splitlines()
+    assert first.startswith("questions 2/2,000 · ")
+    assert first.endswith(("/s · Hits@1 1.000", " s left · Hits@1 1.000"))
+    assert second.endswith(" · Hits@1 0.667 · 1 failed")
+    assert last.startswith("questions 4/2,000 · ")
+    assert shown(None, *parts, terminal=False).startswith("questions 2/? · ")
+
+
+def test_a_run_that_is_refused_shows_nothing() -> None:
+    text = io.StringIO()
+
+    def refuse(backends: Sequence[Backends]) -> None:
+        raise UserError("another model")
+
+    run_progress = RunProgress(Console(file=text), total=8, on_opened=refuse)
+    with pytest.raises(UserError, match="another model"), run_progress:
+        run_progress.on_opened(BACKENDS)
+    assert text.getvalue() == ""
+
+
+def test_progress_is_summed() -> None:
+    run_progress = RunProgress(Console(quiet=True), total=None, on_opened=lambda backends: None)
+    run_progress.on_progress(Progress(questions=1, llm_calls=3, loop_lag_s=0.2))
+    run_progress.on_progress(Progress(questions=2, llm_calls=4, loop_lag_s=0.1))
+    assert (run_progress.sum.questions, run_progress.sum.llm_calls, run_progress.sum.loop_lag_s) == (3, 7, 0.2)
+
+
+class Some:
+    """A dataset with or without a known number of questions."""
+
+    def __init__(self, questions: int | None) -> None:
+        self.questions = questions
+
+    def count(self) -> int | None:
+        return self.questions
+
+
+def part(questions: int | None, limit: int | None = None, configurations: tuple[int, ...] = (0,)) -> Part:
+    return Part(configurations, Some(questions), limit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "finished", "left"),
+    [
+        (100, None, [], 100),
+        (100, 30, [], 30),
+        (20, 30, [], 20),
+        (None, 30, [], 30),
+        (None, None, [], None),
+        (100, None, [0, 4], 68),
+        (100, None, [6], 96),
+        (None, 30, [0, 1], 0),
+        (None, None, [0, 1], None),
+    ],
+)
+def test_rows_left(count: int | None, limit: int | None, finished: list[int], left: int | None) -> None:
+    assert rows_left([part(count, limit)], size=16, finished=finished) == left
+
+
+def test_rows_left_of_several_configurations_and_datasets() -> None:
+    parts = [
+        part(20, configurations=(0, 2)),
+        part(40, limit=33, configurations=(1,)),
+    ]  # shards 0 and 1, then 2, 3 and 4
+    assert rows_left(parts, size=16, finished=[]) == 2 * 20 + 33
+    assert rows_left(parts, size=16, finished=[1, 4]) == 2 * 16 + 32
+    assert rows_left([*parts, part(None)], size=16, finished=[]) is None
+
+
+def test_a_dataset_need_not_know_its_number_of_questions() -> None:
+    assert rows_left([Part((0,), object(), None)], size=16, finished=[0]) is None  # type: ignore[arg-type]
+    assert not isinstance(WebQSP(path=Path("x")), Counted)
+
+
+def synthetic(folder: Path) -> Dataset:
+    return SyntheticWorld(triples=2000, questions=9, types=("count",))
+
+
+def metaqa(folder: Path) -> Dataset:
+    (folder / "1-hop").mkdir()
+    (folder / "1-hop" / "qa_test.txt.gz").write_bytes(gzip.compress(b"who wrote [X]\tAnn\nwhat is [Y]\tBob|Cy\n"))
+    return MetaQA(path=folder, hops=1)
+
+
+def custom(folder: Path) -> Dataset:
+    rows = [{"id": f"q{n}", "question": "?", "topic_entities": [], "answers": [], "level": n % 2} for n in range(5)]
+    (folder / "rows.jsonl").write_text("\n\n".join(map(json.dumps, rows)))
+    return Custom(triples=folder / "none", questions=folder / "rows.jsonl")
+
+
+def grbench(folder: Path) -> Dataset:
+    rows = [{"qid": str(n), "question": "?", "answer": "x"} for n in range(3)]
+    (folder / "dblp").mkdir()
+    (folder / "dblp" / "data.json").write_text("\n".join(map(json.dumps, rows)))
+    return GRBench(path=folder, domain="dblp")
+
+
+def rog(folder: Path) -> Dataset:
+    rows = {"id": ["a", "b"], "question": ["?", "?"], "answer": [["x"], ["y"]], "q_entity": [["z"], ["z"]]}
+    for part in ("0", "1"):
+        frame = pl.DataFrame({**rows, "id": [id + part for id in rows["id"]], "graph": [[["h", "r", "t"]]] * 2})
+        frame.write_parquet(folder / f"test-{part}.parquet")
+    return RoG(path=folder)
+
+
+@pytest.mark.parametrize("make", [synthetic, metaqa, custom, grbench, rog])
+def test_the_count_of_a_dataset_is_the_number_of_its_questions(make: object, tmp_path: Path) -> None:
+    dataset = make(tmp_path)  # type: ignore[operator]
+    assert isinstance(dataset, Counted)
+    assert dataset.count() == len(list(dataset.examples(lambda row: None))) > 1
+
+
+def test_a_filter_makes_the_count_unknown(tmp_path: Path) -> None:
+    custom(tmp_path)
+    filtered = Custom(triples=tmp_path / "none", questions=tmp_path / "rows.jsonl", filter={"level": 1})
+    assert filtered.count() is None
+
+
+def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> None:
+    file = tmp_path / "rejected.jsonl"
+    with Rejections(file, strict=False) as rejections:
+        rejections.add(Rejected("rows.jsonl", 3, "no id"))
+    assert json.loads(file.read_text()) == {"file": "rows.jsonl", "line": 3, "reason": "no id"}
+    assert rejections.remarks() == [f"1 row could not be read: {file} lists them with reasons"]
+    with Rejections(file, strict=False) as rejections:
+        pass
+    assert not file.exists()
+    assert rejections.remarks() == []
+
+
+def test_the_leading_configurations_of_a_sweep_have_intervals() -> None:
+    rows = [Progress(questions=1, of_configurations={n: (float(hit), 1)}) for n in range(10) for hit in range(2)]
+    rows += [Progress(questions=1, of_configurations={7: (1.0, 1)})]
+    total = Progress()
+    for row in rows:
+        total = total + row
+    text = io.StringIO()
+    Console(file=text, width=80).print(standings(total, [f"sweep {n}" for n in range(10)]))
+    lines = text.getvalue().splitlines()
+    assert lines[1].split()[:4] == ["sweep", "7", "3", "66.7"]
+    assert lines[1].split()[4] == "20.8–93.9"  # Wilson's interval of 2 out of 3
+    assert lines[-1].strip() == "… 2 more"
+
+
+def test_a_name_is_printed_without_markup_and_control_characters() -> None:
+    text = io.StringIO()
+    total = Progress(questions=1, of_configurations={0: (1, 1)})
+    Console(file=text, width=80).print(standings(total, ["[red]a[/red]\x1b[2J\x07"]))
+    assert "[red]a[/red]\ufffd[2J\ufffd" in text.getvalue()

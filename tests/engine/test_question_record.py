@@ -1,0 +1,49 @@
+"""Caps per question (specification §2.5)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pipeline.engine.question_record import Budget, QuestionRecord
+from pipeline.errors import BudgetExhausted
+
+
+def test_the_call_after_the_cap_is_refused_except_the_answering_one() -> None:
+    record = QuestionRecord(Budget(max_llm_calls=2))
+    record.spend_call(last=False)
+    record.spend_call(last=False)
+    with pytest.raises(BudgetExhausted, match="max_llm_calls of 2"):
+        record.spend_call(last=False)
+    record.spend_call(last=True)
+    assert record.counters.llm_calls == 3
+    assert record.exhausted == "max_llm_calls"
+
+
+def test_a_cap_is_recorded_once() -> None:
+    record = QuestionRecord(Budget(max_kg_queries=1))
+    record.spend_lookup()
+    for _ in range(3):
+        with pytest.raises(BudgetExhausted, match="max_kg_queries"):
+            record.spend_lookup()
+    assert [step.role for step in record.steps] == ["cap_hit"]
+
+
+def test_time_is_capped() -> None:
+    record = QuestionRecord(Budget(max_wall_s=0.01))
+    time.sleep(0.02)
+    with pytest.raises(BudgetExhausted, match="max_wall_s"):
+        record.spend_call(last=False)
+    with pytest.raises(BudgetExhausted, match="max_wall_s"):
+        record.spend_lookup()
+
+
+def test_steps_are_numbered_in_the_order_in_which_they_start() -> None:
+    record = QuestionRecord(Budget())
+    call = record.open("llm", "a")
+    record.add_decision("judged", verdict=True, paths=("x", "y"))
+    record.close(call)
+    assert [step.index for step in record.steps] == [0, 1]
+    assert record.steps[1].payload == '{"verdict":true,"paths":["x","y"]}'
+    assert call.duration_s >= 0

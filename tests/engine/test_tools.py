@@ -1,0 +1,212 @@
+"""The tools of a method: call keys, the parsing policy, and trace steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import orjson
+import pytest
+
+from pipeline.engine.call_cache import CallCache
+from pipeline.engine.question_record import Budget, QuestionRecord
+from pipeline.engine.tools import QuestionGraph, QuestionModel, content_hash
+from pipeline.errors import ParseError, ServiceError
+from pipeline.kg.interface import Neighbours, batch
+from pipeline.llm.interface import OneModel
+from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
+from pipeline.types import Relation
+
+TEMPLATE = Template(system="Answer with yes or no.", user="Question: {{question}}")
+GREEDY = Sampling()
+WARM = Sampling(temperature=0.7)
+
+
+@dataclass(frozen=True)
+class YesNo(Prompt[bool]):
+    """A minimal prompt."""
+
+    role = "test.yes_no"
+    question: str
+    fixed: Template = TEMPLATE
+
+    @property
+    def template(self) -> Template:
+        return self.fixed
+
+    def inputs(self) -> dict[str, str]:
+        return {"question": self.question}
+
+    def parse(self, text: str) -> bool:
+        if text not in {"yes", "no"}:
+            raise ParseError("the reply is neither yes nor no")
+        return text == "yes"
+
+    def fallback(self, text: str) -> bool:
+        return False
+
+
+class ScriptedModel(OneModel):
+    """A test double that replies from a list, in order, and keeps the calls."""
+
+    def __init__(self, *replies: str | Exception, identity: str = "scripted") -> None:
+        self.identity = identity
+        self.calls: list[Call] = []
+        self._replies = list(replies)
+
+    async def complete(self, call: Call) -> Completion:
+        self.calls.append(call)
+        reply = self._replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return Completion(reply, "stop", 10, 1)
+
+    async def choose(self, call: Call) -> Completion:
+        self.calls.append(call)
+        return Completion(call.choices[0], probabilities={choice: 1 / len(call.choices) for choice in call.choices})
+
+
+def model_of_question(
+    model: ScriptedModel, *, seed: int = 0, made: Mapping[str, Completion] | None = None
+) -> tuple[QuestionModel, QuestionRecord]:
+    record = QuestionRecord(Budget())
+    cache = CallCache(made=made or {}, reused={}, on_call=lambda *_: None)
+    return QuestionModel(model, cache, record, seed=seed, on_template=lambda *_: None), record
+
+
+async def test_a_good_reply_is_parsed_at_once() -> None:
+    model = ScriptedModel("yes")
+    llm, record = model_of_question(model)
+    assert await llm.ask(YesNo("Is it?"), GREEDY) is True
+    (step,) = record.steps
+    assert (step.role, step.completion, step.error, step.shared) == ("test.yes_no", "yes", None, False)
+    assert orjson.loads(step.inputs) == {"question": "Is it?"}
+    assert record.counters.llm_calls == 1
+    assert record.counters.prompt_tokens == 10
+
+
+async def test_a_repeated_call_names_the_error_and_keeps_the_temperature() -> None:
+    model = ScriptedModel("perhaps", "yes")
+    llm, record = model_of_question(model)
+    assert await llm.ask(YesNo("Is it?"), WARM) is True
+    first, second = model.calls
+    assert "neither yes nor no" in second.messages[-1].content
+    assert second.messages[-1].content.startswith(first.messages[-1].content)
+    assert second.sampling == first.sampling
+    assert record.steps[0].error == "the reply is neither yes nor no"
+    assert record.steps[1].parent == 0
+    assert record.counters.parse_failures == 1
+
+
+async def test_read_returns_the_completion_that_the_value_was_parsed_from() -> None:
+    llm, _ = model_of_question(ScriptedModel("Well ...", "yes", "Hm."))
+    value, completion = await llm.read(YesNo("Is it?"), GREEDY)
+    assert (value, completion.text) == (True, "yes")
+    value, completion = await llm.read(YesNo("Was it?"), GREEDY, retries=0)
+    assert (value, completion.text) == (False, "Hm.")
+
+
+async def test_after_the_retries_the_fallback_is_returned_and_every_text_is_in_the_trace() -> None:
+    llm, record = model_of_question(ScriptedModel("a", "b", "c"))
+    assert await llm.ask(YesNo("Is it?"), GREEDY, retries=2) is False
+    assert [step.completion for step in record.steps if step.kind == "llm"] == ["a", "b", "c"]
+    assert record.steps[-1].role == "parse_failed"
+    assert record.counters.parse_failures == 3
+
+
+async def test_equal_calls_of_a_question_are_different_samples() -> None:
+    model = ScriptedModel("yes", "no", "yes")
+    llm, record = model_of_question(model)
+    assert [await llm.ask(YesNo("Is it?"), WARM) for _ in range(3)] == [True, False, True]
+    assert len({call.key for call in model.calls}) == 3
+    assert len({call.seed for call in model.calls}) == 3
+    assert [orjson.loads(step.sampling)["ordinal"] for step in record.steps] == [0, 1, 2]
+
+
+async def test_the_same_program_makes_the_same_keys() -> None:
+    keys = []
+    for _ in range(2):
+        model = ScriptedModel("yes", "no")
+        llm, _ = model_of_question(model)
+        await llm.ask(YesNo("Is it?"), WARM)
+        await llm.ask(YesNo("Is it not?"), WARM)
+        keys.append([call.key for call in model.calls])
+    assert keys[0] == keys[1]
+
+
+def test_the_key_depends_on_everything_that_decides_an_answer() -> None:
+    messages = (Message("user", "x"),)
+    variants = [
+        content_hash("m", messages, WARM, (), 0),
+        content_hash("other model", messages, WARM, (), 0),
+        content_hash("m", (Message("user", "y"),), WARM, (), 0),
+        content_hash("m", (Message("system", "x"),), WARM, (), 0),
+        content_hash("m", messages, Sampling(temperature=0.8), (), 0),
+        content_hash("m", messages, Sampling(temperature=0.7, max_tokens=7), (), 0),
+        content_hash("m", messages, Sampling(temperature=0.7, stop=("\n",)), (), 0),
+        content_hash("m", messages, WARM, ("a", "b"), 0),
+        content_hash("m", messages, WARM, (), 1),
+    ]
+    assert len(set(variants)) == len(variants)
+
+
+def test_at_temperature_zero_two_seeds_share_their_calls() -> None:
+    messages = (Message("user", "x"),)
+    assert content_hash("m", messages, GREEDY, (), 0) == content_hash("m", messages, GREEDY, (), 1)
+
+
+async def test_a_failed_call_is_a_step_with_its_error() -> None:
+    llm, record = model_of_question(ScriptedModel(ServiceError("server is down")))
+    with pytest.raises(ServiceError):
+        await llm.ask(YesNo("Is it?"), GREEDY)
+    assert record.steps[0].error == "ServiceError: server is down"
+    assert record.steps[0].completion is None
+
+
+async def test_choose_returns_the_probabilities_and_traces_them() -> None:
+    llm, record = model_of_question(ScriptedModel())
+    assert await llm.choose(YesNo("Is it?"), ["yes", "no"], GREEDY) == {"yes": 0.5, "no": 0.5}
+    assert orjson.loads(record.steps[0].probabilities) == {"yes": 0.5, "no": 0.5}
+
+
+async def test_the_exact_prompt_can_be_rebuilt_from_template_and_inputs() -> None:
+    model = ScriptedModel("perhaps", "yes")
+    llm, record = model_of_question(model)
+    await llm.ask(YesNo("braces {{question}} and {question}?"), GREEDY)
+    rebuilt = [TEMPLATE.render(orjson.loads(step.inputs)) for step in record.steps]
+    assert rebuilt == [call.messages for call in model.calls]
+
+
+class TinyGraph:
+    """A test double with fixed answers."""
+
+    async def relations(self, ids):
+        return batch({id: [Relation("r", "out")] for id in ids}, queries=1, endpoint="http://replica")
+
+    async def neighbours(self, hops, limit):
+        return batch({hop: Neighbours(("a", "b"), truncated=True) for hop in hops}, queries=2)
+
+
+async def test_lookups_are_counted_and_traced() -> None:
+    record = QuestionRecord(Budget())
+    graph = QuestionGraph(TinyGraph(), record)  # type: ignore[arg-type]
+    await graph.relations(["m.1", "m.2"])
+    await graph.neighbours([("m.1", Relation("r", "in"))], 500)
+    relations, neighbours = record.steps
+    assert (relations.role, relations.query, relations.rows, relations.endpoint) == (
+        "relations",
+        "m.1\nm.2",
+        2,
+        "http://replica",
+    )
+    assert (neighbours.query, neighbours.rows, neighbours.truncated) == ("m.1 in r", 2, True)
+    assert (record.counters.kg_lookups, record.counters.kg_queries, record.counters.kg_rows) == (2, 3, 4)
+    assert all(earlier.start_s <= later.start_s for earlier, later in pairwise(record.steps))
+
+
+async def test_an_empty_lookup_costs_nothing() -> None:
+    record = QuestionRecord(Budget())
+    assert await QuestionGraph(TinyGraph(), record).relations([]) == {}  # type: ignore[arg-type]
+    assert record.steps == []
+    assert record.counters.kg_lookups == 0

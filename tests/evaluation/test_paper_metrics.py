@@ -1,0 +1,81 @@
+"""The metrics of the papers (specification §9.3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.evaluation import paper_metrics
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("{Yes}. The answer is {Lyon}.", "Lyon"),
+        ("{ no } {Lyon; Nice} {Paris}", "Lyon; Nice"),
+        ("{Yes} and that is all", "Yes"),
+        ("{} {Lyon}", ""),
+        ("The answer is Lyon.", "The answer is Lyon."),
+        ("{Lyon", "{Lyon"),
+        ('Thus: {"answers": ["Lyon", "Nice"]}', '"answers": ["Lyon", "Nice"]'),
+        ("  ", "Paris, Lyon"),
+    ],
+)
+def test_answer_text(raw: str, text: str) -> None:
+    assert paper_metrics.answer_text(raw, ["Paris", "Lyon"]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "golds", "tog", "readi"),
+    [
+        ("New York", ["new york"], True, True),
+        ("in New York City", ["New York"], True, True),
+        ("York", ["New York"], True, False),
+        ("Paris", ["New York", "NYC"], False, False),
+        ("", ["New York"], False, False),
+        (" ", ["New York"], False, False),
+        ("Paris", [""], False, False),
+        ("a", ["Bahamas"], True, False),
+    ],
+)
+def test_tog_and_readi_match_substrings(text: str, golds: list[str], tog: bool, readi: bool) -> None:
+    assert paper_metrics.tog_em(text, golds) is tog
+    assert paper_metrics.readi_hit(text, golds) is readi
+
+
+def test_rog_searches_golds_in_the_joined_lines() -> None:
+    assert paper_metrics.rog_hit_and_f1(["The U.S.A."], ["USA"]) == (True, 1.0)
+    assert paper_metrics.rog_hit_and_f1(["New", "York"], ["New York"]) == (True, pytest.approx(2 / 3))
+    assert paper_metrics.rog_hit_and_f1(["Lyon"], ["Nice"]) == (False, 0.0)
+    assert paper_metrics.rog_hit_and_f1([], ["Nice"]) == (False, 0.0)
+
+
+def test_rog_f1_may_exceed_one() -> None:
+    hit, f1 = paper_metrics.rog_hit_and_f1(["Ann, Bob and Cy"], ["Ann", "Bob", "Cy"])
+    assert hit
+    assert f1 == pytest.approx(1.5)  # precision 3 / 1, recall 3 / 3
+
+
+def test_arg_matches_exact_labels() -> None:
+    assert paper_metrics.arg_hit3(["Lyon"], ["Nice", "Lyon"])
+    assert not paper_metrics.arg_hit3(["lyon"], ["Lyon"])
+    assert paper_metrics.arg_f1(["Lyon", "Lyon", "Paris"], ["Lyon"]) == pytest.approx(2 / 3)
+    assert paper_metrics.arg_f1([], ["Lyon"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "scores"),
+    [
+        ("srp", ("compat_readi_hit",)),
+        ("srp (readi)", ("compat_readi_hit",)),
+        ("ArG-prompted", ("compat_arg_hit3", "compat_arg_f1")),
+        ("parog", ("compat_tog_em",)),
+        ("R3-Cycle", ("rouge_l",)),
+        ("Graph-CoT", ("rouge_l",)),
+        ("gnn-rag", ("compat_rog_hit", "compat_rog_f1")),
+        ("cot", ("compat_readi_hit",)),
+        ("something", ()),
+        ("", ()),
+    ],
+)
+def test_the_paper_metrics_of_a_method(method: str, scores: tuple[str, ...]) -> None:
+    assert paper_metrics.paper_metrics_of(method) == scores

@@ -1,0 +1,306 @@
+"""Balancing, failover, probes, hedging and refused queries, with scripted HTTP servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer, unused_port
+
+from pipeline.errors import ServiceError, UserError
+from pipeline.kg import sparql_client
+from pipeline.kg.sparql_client import SparqlClient, check_endpoint
+from pipeline.net import pool as net_pool
+from pipeline.net.pool import Server
+from tests.support import until
+
+RESULT = '"x"\n1\n'
+
+
+@dataclass
+class Replica:
+    """A server with scripted responses."""
+
+    name: str
+    status: int = 200
+    text: str = RESULT
+    delay: float = 0.0
+    gate: asyncio.Event | None = None
+    """Queries wait for it; probes do not."""
+    hangs: bool = False
+    """Not even probes are answered."""
+    asked: int = 0
+    probed: int = 0
+    url: str = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        query = (await request.post())["query"]
+        if self.hangs:
+            await asyncio.sleep(3600)
+        if query == sparql_client._PROBE:
+            self.probed += 1
+            return web.Response(text=RESULT)
+        self.asked += 1
+        if self.gate:
+            await self.gate.wait()
+        await asyncio.sleep(self.delay)
+        return web.Response(status=self.status, text=self.text)
+
+
+ReplicaFactory = Callable[..., Awaitable[Replica]]
+
+
+@pytest.fixture
+async def replica() -> AsyncIterator[ReplicaFactory]:
+    servers: list[TestServer] = []
+
+    async def start(name: str, *, port: int | None = None, **options: Any) -> Replica:
+        one = Replica(name, **options)
+        app = web.Application()
+        app.router.add_post("/sparql", one.answer)
+        server = TestServer(app, port=port)
+        servers.append(server)
+        await server.start_server(shutdown_timeout=0.1)
+        one.url = str(server.make_url("/sparql"))
+        return one
+
+    yield start
+    await asyncio.gather(*(server.close() for server in servers))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use short pauses."""
+    monkeypatch.setattr(sparql_client, "_BACKOFF_S", (0.01, 0.05))
+    monkeypatch.setattr(sparql_client, "_PROBE_INTERVAL_S", 0.02)
+    monkeypatch.setattr(sparql_client, "_PROBE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(net_pool, "_FIRST_HEDGE_S", 0.1)
+
+
+def pool(
+    *urls: str, max_inflight: int = 8, timeout_s: float = 5, retries: int = 8, hedge: float | None = None
+) -> SparqlClient:
+    return SparqlClient(urls, max_inflight=max_inflight, timeout_s=timeout_s, retries=retries, hedge=hedge)
+
+
+async def test_requests_go_to_the_server_with_the_fewest_outstanding_requests(replica: ReplicaFactory) -> None:
+    gate = asyncio.Event()
+    one, two = await replica("one", gate=gate), await replica("two", gate=gate)
+    async with pool(one.url, two.url) as both:
+        asking = [asyncio.create_task(both.ask("q")) for _ in range(12)]
+        await until(lambda: one.asked + two.asked == 12)
+        assert (one.asked, two.asked) == (6, 6)
+        gate.set()
+        replies = await asyncio.gather(*asking)
+    assert {reply.endpoint for reply in replies} == {one.url, two.url}
+
+
+async def test_the_number_of_concurrent_requests_is_limited(replica: ReplicaFactory) -> None:
+    gate = asyncio.Event()
+    one = await replica("one", gate=gate)
+    async with pool(one.url, max_inflight=3) as alone:
+        asking = [asyncio.create_task(alone.ask("q")) for _ in range(9)]
+        await asyncio.sleep(0.1)
+        assert one.asked == 3
+        gate.set()
+        await asyncio.gather(*asking)
+    assert one.asked == 9
+
+
+async def test_a_dead_server_loses_no_answer_and_is_used_again_after_recovery(replica: ReplicaFactory) -> None:
+    port = unused_port()
+    one = await replica("one")
+    dead = f"http://127.0.0.1:{port}/sparql"
+    async with pool(one.url, dead) as both:
+        assert [endpoint.healthy for endpoint in both.servers] == [True, False]
+        replies = await asyncio.gather(*(both.ask("q") for _ in range(20)))
+        assert {reply.endpoint for reply in replies} == {one.url}
+        back = await replica("back", port=port)
+        await until(lambda: both.servers[1].healthy)
+        await asyncio.gather(*(both.ask("q") for _ in range(20)))
+    assert back.asked
+
+
+async def test_requests_survive_an_outage_of_all_servers(
+    replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparql_client, "_BACKOFF_S", (0.05, 5.0))
+    port = unused_port()
+    one = await replica("one", status=503)
+    async with pool(one.url, f"http://127.0.0.1:{port}/sparql", retries=8) as both:
+        asking = [asyncio.create_task(both.ask("q")) for _ in range(5)]
+        await asyncio.sleep(0.3)
+        assert not any(task.done() for task in asking)
+        await replica("two", port=port)
+        assert len(await asyncio.wait_for(asyncio.gather(*asking), 20)) == 5
+
+
+async def test_a_server_error_is_retried_on_another_server(replica: ReplicaFactory) -> None:
+    broken, sound = (
+        await replica("broken", status=500, text="Virtuoso 40001 Error SR172: deadlock"),
+        await replica("ok"),
+    )
+    async with pool(broken.url, sound.url) as both:
+        for _ in range(8):
+            assert (await both.ask("q")).endpoint == sound.url
+    assert broken.asked
+
+
+async def test_a_permanent_failure_is_reported_with_the_servers_message(replica: ReplicaFactory) -> None:
+    broken = await replica("broken", status=500, text="Virtuoso 40001 Error SR172: deadlock")
+    async with pool(broken.url, retries=3) as alone:
+        with pytest.raises(ServiceError, match="SR172"):
+            await alone.ask("q")
+    assert broken.asked == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Virtuoso 37000 Error SP030: SPARQL compiler, line 1: syntax error"),
+        (500, "Virtuoso 22023 Error SR353: Sorted TOP clause specifies more then 17000 rows to sort."),
+        (401, "who are you?"),
+    ],
+)
+async def test_a_refused_query_is_not_retried(replica: ReplicaFactory, status: int, text: str) -> None:
+    one, two = await replica("one", status=status, text=text), await replica("two", status=status, text=text)
+    async with pool(one.url, two.url) as both:
+        with pytest.raises(ServiceError, match=text[:20]):
+            await both.ask("q")
+        assert all(endpoint.healthy for endpoint in both.servers)
+    assert one.asked + two.asked == 1
+
+
+async def test_a_hung_server_is_unhealthy_until_it_answers_probes(replica: ReplicaFactory) -> None:
+    hung, sound = await replica("hung"), await replica("sound")
+    async with pool(hung.url, sound.url, timeout_s=0.2) as both:
+        hung.hangs = True
+        replies = await asyncio.gather(*(both.ask("q") for _ in range(10)))
+        assert {reply.endpoint for reply in replies} == {sound.url}
+        assert not both.servers[0].healthy
+        hung.hangs = False
+        await until(lambda: both.servers[0].healthy)
+
+
+async def test_requests_survive_a_time_in_which_all_servers_hang(replica: ReplicaFactory) -> None:
+    hung = [await replica("one"), await replica("two")]
+    async with pool(*(one.url for one in hung), timeout_s=0.1) as both:
+        for one in hung:
+            one.hangs = True
+        asking = [asyncio.create_task(both.ask("q")) for _ in range(10)]
+        await until(lambda: not any(endpoint.healthy for endpoint in both.servers))
+        for one in hung:
+            one.hangs = False
+        assert len(await asyncio.gather(*asking)) == 10
+
+
+async def test_a_recovered_server_that_fails_the_admission_check_gets_no_requests(
+    replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(net_pool, "_REJECTED_RECHECK_S", 0.02)
+    port = unused_port()
+    one = await replica("one")
+    compatible: set[str] = set()
+
+    async def incompatibility(server: Server) -> str | None:
+        return None if server.url in compatible else "it holds another graph"
+
+    async with pool(one.url, f"http://127.0.0.1:{port}/sparql", retries=2) as both:
+        both.admit_by(incompatibility, both.healthy_servers)
+        two = await replica("two", port=port)
+        await until(lambda: "stays unhealthy: it holds another graph" in caplog.text)
+        assert {(await both.ask("q")).endpoint for _ in range(20)} == {one.url}
+        both.mark_unhealthy(both.servers[0], "it is down")
+        with pytest.raises(ServiceError, match=f"{two.url} is unhealthy: it holds another graph"):
+            await both.ask("q")
+        assert not two.asked, "not even when it is the only one"
+        compatible.add(two.url)
+        await until(lambda: both.servers[1].healthy)
+        assert (await both.ask("q")).endpoint == two.url
+
+
+async def test_a_query_that_is_too_slow_on_two_servers_is_not_retried(replica: ReplicaFactory) -> None:
+    one, two = await replica("one", delay=30), await replica("two", delay=30)
+    async with pool(one.url, two.url, timeout_s=0.1) as both:
+        with pytest.raises(ServiceError, match="did not answer within"):
+            await both.ask("q")
+    assert one.asked + two.asked == 2
+
+
+async def test_a_slow_request_is_hedged(replica: ReplicaFactory) -> None:
+    slow, fast = await replica("slow", gate=asyncio.Event()), await replica("fast")
+    async with pool(slow.url, fast.url, hedge=0.9) as both:
+        replies = await asyncio.wait_for(asyncio.gather(*(both.ask("q") for _ in range(6))), 10)
+        assert {reply.endpoint for reply in replies} == {fast.url}
+        assert slow.asked
+        assert not both.servers[0].outstanding
+
+
+async def test_the_hedging_delay_is_a_quantile_of_the_latencies(replica: ReplicaFactory) -> None:
+    one, two = await replica("one"), await replica("two")
+    async with pool(one.url, two.url, hedge=0.9) as both:
+        for _ in range(300):
+            await both.ask("q")
+        both._latencies.extend(range(200))
+        assert both._hedge_delay(0.9) == 179
+        assert both._hedge_delay(0.5) == 99
+
+
+async def test_without_hedging_a_slow_request_is_sent_once(replica: ReplicaFactory) -> None:
+    one, two = await replica("one", delay=0.3), await replica("two", delay=0.3)
+    async with pool(one.url, two.url, hedge=None) as both:
+        await both.ask("q")
+    assert one.asked + two.asked == 1
+
+
+async def test_headers_of_incomplete_results_are_read() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        mark = str((await request.post())["query"])
+        return web.Response(text=RESULT, headers={mark: "1"} if mark.startswith("X-") else {})
+
+    app = web.Application()
+    app.router.add_post("/sparql", answer)
+    async with TestServer(app) as server, pool(str(server.make_url("/sparql"))) as alone:
+        cut, late, whole = [await alone.ask(query) for query in ("X-SPARQL-MaxRows", "X-SQL-State", "q")]
+    assert [(reply.cut, reply.interrupted) for reply in (cut, late, whole)] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+async def test_it_is_a_user_error_if_no_server_answers() -> None:
+    with pytest.raises(UserError, match="kgqa graph serve"):
+        await pool(f"http://127.0.0.1:{unused_port()}/sparql").__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("url", "mend"),
+    [
+        ("127.0.0.1:8890/sparql", "is not a URL"),
+        ("ftp://127.0.0.1/sparql", "is not a URL"),
+        ("dba:secret@127.0.0.1:8890/sparql", "is not a URL"),
+        ("http://dba:secret@127.0.0.1:8890/sparql", "VIRTUOSO_PASSWORD"),
+        ("http://127.0.0.1:8890/sparql?access_token=secret", "VIRTUOSO_PASSWORD"),
+    ],
+)
+def test_invalid_urls_are_refused(url: str, mend: str) -> None:
+    with pytest.raises(UserError, match=mend) as error:
+        check_endpoint(url)
+    assert "secret" not in str(error.value)
+
+
+async def test_a_cancelled_request_is_no_longer_outstanding(replica: ReplicaFactory) -> None:
+    one = await replica("one", gate=asyncio.Event())
+    async with pool(one.url, hedge=0.5) as alone:
+        asking = asyncio.create_task(alone.ask("q"))
+        await until(lambda: one.asked)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.sleep(0.01)
+        assert alone.servers[0].outstanding == 0

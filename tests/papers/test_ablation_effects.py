@@ -1,0 +1,61 @@
+"""Effects of ablations, measured and published."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.evaluation.statistics import Difference
+from pipeline.papers.ablation_effects import Effect, published_effects
+from pipeline.papers.ablations import Ablation
+
+
+def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
+    difference = Difference(mean=(low + high) / 2, low=low, high=high, p_value=0.5)
+    return Effect(Ablation("w/o part", "x", "y"), "f1", 0.5, 0.5 + difference.mean, difference, published)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "published", "verdict"),
+    [
+        (-0.04, -0.01, (-1.0, -3.0), "as published"),
+        (0.01, 0.04, (-1.0, -3.0), "opposite to published"),
+        (-0.04, 0.01, (-1.0,), "none shown"),
+        (0.0, 0.0, (-1.0,), "none shown"),
+        (-0.04, -0.01, (), "shown"),
+        (0.01, 0.04, (5.0, -1.0), "published both ways"),
+        (-0.04, -0.01, (0.0, -1.0), "as published"),
+    ],
+)
+def test_verdicts(low: float, high: float, published: tuple[float, ...], verdict: str) -> None:
+    assert effect(low, high, published).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("preset", "base", "score", "differences"),
+    [
+        ("srp_no_reflection", "srp", "compat_readi_hit", [-1.6, -3.2, -2.5]),
+        ("arg_no_hypo", "arg", "compat_arg_hit3", [-5.1, -3.1]),
+        ("arg_depth_1", "arg", "compat_arg_f1", [-15, -16]),  # against depth 4, not against the default row
+        ("arg_width_1", "arg", "compat_arg_f1", [5, -1]),
+        ("arg_token_utility", "arg_width_1", "compat_arg_hit3", [-5.0]),
+        ("parog_prompted_planner", "parog", "compat_tog_em", [-6.1, -5.8, -8.1, -0.8, -2.5, -4.6]),
+        ("r3_memory_reflection", "r3", "rouge_l", [-1.5, -16.4, -0.3, -1.6, -1.9, -0.9]),
+    ],
+)
+def test_published_differences(preset: str, base: str, score: str, differences: list[float]) -> None:
+    assert published_effects(Ablation("", preset, base))[score] == pytest.approx(differences)
+
+
+def test_each_published_difference_is_of_one_model() -> None:
+    """PARoG without refinement is published for two models, each with the full method's result."""
+    effects = published_effects(Ablation("", "parog_no_refinement", "parog"))
+    assert effects == {"compat_tog_em": pytest.approx([-1.3, -3.8, -4.1, -1.5, -1.7, -2.1])}
+
+
+def test_an_ablation_that_no_paper_publishes_has_no_published_effect() -> None:
+    assert published_effects(Ablation("", "parog_prior_only", "parog")) == {}
+    assert published_effects(Ablation("", "srp", "readi")).keys() == {
+        "compat_readi_hit",
+        "answer_in_evidence",
+        "answer_supported",
+    }

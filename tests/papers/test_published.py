@@ -1,0 +1,131 @@
+"""The published numbers are complete, and equal to the papers'."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from pipeline.config import build, compose, conf_dir
+from pipeline.evaluation.paper_metrics import paper_metrics_of
+from pipeline.papers.published import Figure, _Table, published_figures
+from pipeline.types import Scores
+
+FIGURES = published_figures()
+
+
+def find(**wanted: object) -> Figure:
+    """The one figure with these fields; those not named may be anything, except a variant or a subset."""
+    wanted = {"variant": None, "subset": None, **wanted}
+    found = [figure for figure in FIGURES if all(getattr(figure, name) == value for name, value in wanted.items())]
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "printed"),
+    [
+        ({"paper": "SRP", "table": "main", "method": "SRP", "model": "GPT-3.5", "dataset": "webqsp"}, "78.6"),
+        ({"table": "ablation", "variant": "w/o self-reflection", "dataset": "cwq"}, "55.5"),
+        ({"table": "main", "method": "ToG", "model": "GPT-4", "dataset": "grailqa", "subset": "zero-shot"}, "86.5"),
+        ({"table": "main", "method": "Readi", "model": "GPT-4.1-mini", "dataset": "cwq"}, "60.2"),
+        ({"table": "searching success", "method": "SRP", "model": "GPT-4.1-mini", "dataset": "webqsp"}, "85.3"),
+        ({"table": "reliable answering", "dataset": "grailqa"}, ">95"),
+        ({"paper": "ArG", "table": "settings", "method": "ArG", "dataset": "cwq", "metric": "F1"}, "≈55–57"),
+        ({"paper": "ArG", "variant": "width exhaustive", "dataset": "cwq", "metric": "F1"}, "≈45"),
+        ({"paper": "PARoG", "table": "main", "method": "PARoG", "model": "GPT-4", "dataset": "cwq"}, "79.3"),
+        ({"paper": "PARoG", "table": "error correction", "dataset": "grailqa"}, "77.1"),
+        ({"paper": "PARoG", "table": "gain over PoG", "subset": "superlative"}, "20.5"),
+        (
+            {
+                "table": "main",
+                "method": "R3-Cycle",
+                "model": "GPT-4o-mini",
+                "dataset": "grbench",
+                "subset": "biomedical",
+            },
+            "39.8",
+        ),
+        ({"table": "efficiency", "method": "R3-Cycle", "subset": "goodreads", "metric": "seconds"}, "17.3"),
+    ],
+)
+def test_a_figure_prints_as_in_the_paper(wanted: dict[str, object], printed: str) -> None:
+    assert str(find(**wanted)) == printed
+
+
+def test_every_table_is_complete() -> None:
+    assert Counter((figure.paper, figure.table) for figure in FIGURES) == {
+        ("SRP", "main"): 14 * 6 - 18,
+        ("SRP", "main, as repeated in a second table"): 1,
+        ("SRP", "ablation"): 5 * 3,
+        ("SRP", "searching success"): 4 * 3,
+        ("SRP", "reliable answering"): 3,
+        ("ArG", "settings"): 1 * 4 + 4 * 2,
+        ("ArG", "depth"): 4 * 4,
+        ("ArG", "width"): 4 * 4,
+        ("ArG", "token types"): 6,
+        ("PARoG", "main"): 2 * 3 + 2 + 3 + 2,
+        ("PARoG", "ablation"): 6 * 3,
+        ("PARoG", "error correction"): 3,
+        ("PARoG", "gain over PoG"): 5,
+        ("R3-Cycle", "main"): 9 * 9 - 3 * 3,
+        ("R3-Cycle", "efficiency"): 2 * 9,
+    }
+
+
+def test_no_figure_is_listed_twice() -> None:
+    keys = [
+        tuple(
+            getattr(figure, name)
+            for name in ("paper", "table", "method", "variant", "model", "dataset", "subset", "metric")
+        )
+        for figure in FIGURES
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_whole_columns_of_the_r3_table_add_up() -> None:
+    """A wrong digit anywhere in these columns changes the sum."""
+    sums: Counter[tuple[str | None, str | None]] = Counter()
+    for figure in FIGURES:
+        if (figure.paper, figure.table) == ("R3-Cycle", "main"):
+            sums[figure.model, figure.subset] += round(10 * figure.value)
+    assert sums["GPT-3.5-turbo", "amazon"] == 2210
+    assert sums["Qwen2.5-7B-Instruct", "biomedical"] == 959
+
+
+def test_our_equivalent_scores_exist_and_are_those_that_our_tables_print() -> None:
+    columns = {field.name for field in dataclasses.fields(Scores)}
+    assert {figure.score for figure in FIGURES} - {None} <= columns
+    for figure in FIGURES:
+        if figure.score and figure.score.startswith(("compat", "rouge")) and figure.method == figure.paper:
+            assert figure.score in paper_metrics_of(figure.method)
+
+
+def test_the_error_correction_rate_is_our_score_corrected() -> None:
+    assert {figure.score for figure in FIGURES if figure.table == "error correction"} == {"corrected"}
+
+
+def test_the_presets_exist_and_every_row_of_srp_and_its_baselines_has_one() -> None:
+    for preset in {figure.preset for figure in FIGURES if figure.preset}:
+        assert (conf_dir() / "experiment" / f"{preset}.yaml").is_file()
+        build("method", compose([f"experiment={preset}"]))
+    ours = [
+        figure
+        for figure in FIGURES
+        if figure.paper == "SRP" and figure.method in {"SRP", "ToG", "Readi", "model alone"}
+    ]
+    assert ours
+    assert all(figure.preset for figure in ours)
+
+
+def test_a_row_of_the_wrong_length_is_an_error() -> None:
+    table = {"paper": "P", "table": "t", "section": "0", "metric": "m", "columns": [{}, {}]}
+    read = TypeAdapter(_Table).validate_python
+    assert len(list(read(table | {"rows": [{"method": "x", "values": [1, None]}]}).figures())) == 1
+    with pytest.raises(ValidationError, match="1 values for 2 columns"):
+        read(table | {"rows": [{"method": "x", "values": [1]}]})
+    with pytest.raises(ValidationError, match="metric"):
+        read(table | {"metric": None, "rows": [{"method": "x", "values": [1, 2]}]})

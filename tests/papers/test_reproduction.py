@@ -1,0 +1,77 @@
+"""Planning and comparing the figures of the papers' tables."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pipeline.evaluation.statistics import Estimate
+from pipeline.papers.published import Figure, published_figures
+from pipeline.papers.reproduction import PlannedFigure, ReproducedFigure, cells, plan_figures
+
+DATASETS = {"webqsp": ("dataset=webqsp",), "cwq": None, "grailqa": ("dataset=grailqa",), "grbench_amazon": ("a=b",)}
+ROWS = plan_figures(DATASETS, (0, 1), ("llm=oracle",))
+
+
+def planned(**wanted: object) -> PlannedFigure:
+    found = [each for each in ROWS if all(getattr(each.figure, name) == value for name, value in wanted.items())]
+    return found[0]
+
+
+def test_every_published_figure_is_planned() -> None:
+    assert [each.figure for each in ROWS] == list(published_figures())
+
+
+def test_a_figure_is_its_preset_on_its_dataset_once_per_seed() -> None:
+    found = planned(paper="SRP", table="ablation", variant="w/o reference", dataset="webqsp")
+    words = ("dataset=webqsp", "experiment=srp_no_reference", "llm=oracle")  # the user's own overrides take precedence
+    assert found.configurations == ((*words, "run.seed=0"), (*words, "run.seed=1"))
+
+
+def test_arg_has_depth_two_on_webqsp_except_in_the_depth_table() -> None:
+    for table, variant, depth in (("settings", "K = 3", True), ("width", "width 5", True), ("depth", "depth 3", False)):
+        found = planned(paper="ArG", table=table, variant=variant, dataset="webqsp")
+        assert ("method.depth=2" in found.configurations[0]) is depth
+    assert (
+        "method.depth=2" not in planned(paper="ArG", table="settings", method="ToG", dataset="webqsp").configurations[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"method": "TransferNet"}, "no preset"),
+        ({"method": "SRP", "dataset": "cwq"}, "no dataset"),
+        ({"table": "efficiency", "subset": "amazon"}, "no equivalent score"),
+        ({"method": "R3-Cycle", "subset": "goodreads", "table": "main"}, "no dataset"),
+    ],
+)
+def test_a_figure_that_cannot_be_run_has_a_reason(wanted: dict[str, object], reason: str) -> None:
+    found = planned(**wanted)
+    assert (found.configurations, found.reason) == ((), reason)
+
+
+def figure(**changed: object) -> Figure:
+    found = next(each for each in published_figures() if each.method == "SRP")
+    return dataclasses.replace(found, **changed)  # type: ignore[arg-type]
+
+
+def test_another_dataset_has_no_gap_and_is_marked() -> None:
+    estimate = Estimate(80.0, 75.0, 84.0, 100)
+    line = ReproducedFigure(figure(), estimate, estimate, "", substituted=True)
+    assert line.gap is None
+    assert "(ours: another dataset)" in cells(line)[1]
+
+
+def test_the_gap_is_our_score_minus_the_papers() -> None:
+    ours = Estimate(80.0, 75.0, 84.0, 100)
+    line = ReproducedFigure(figure(value=78.6), ours, Estimate(70.0, 65.0, 75.0, 100), "")
+    assert line.gap == pytest.approx(1.4)
+    assert cells(line)[-4:] == ("78.6", "80.0 [75.0, 84.0]", "70.0 [65.0, 75.0]", "+1.4")
+
+
+def test_a_figure_without_our_score_has_no_gap_but_a_reason() -> None:
+    line = ReproducedFigure(figure(), None, None, "no dataset")
+    assert line.gap is None
+    assert cells(line)[-3:] == ("no dataset", "–", "–")

@@ -1,0 +1,238 @@
+"""The content of the page, for small examples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.summary import Group
+from pipeline.report.build import build_page
+from pipeline.report.data import Block, Configuration
+from pipeline.report.view import BlockView, ScoreView
+from tests.report.configurations import RUN, make
+
+
+def view(*configurations: Configuration) -> BlockView:
+    (block,) = build_page([Block(configurations)]).blocks
+    return block
+
+
+def strict(*configurations: Configuration) -> ScoreView:
+    score = view(*configurations).scores[0]
+    assert score.name == "hits_at_1"
+    return score
+
+
+def hits(right: int, of: int = 20) -> list[float]:
+    return [1.0] * right + [0.0] * (of - right)
+
+
+GRID = [
+    make(hits(right), {"depth": depth, "retries": retries}, calls=calls)
+    for depth, retries, right, calls in [(1, 0, 4, 1), (1, 1, 6, 2), (2, 0, 10, 3), (2, 1, 20, 4)]
+]
+
+
+def test_a_curve_is_the_mean_over_the_other_axes() -> None:
+    depth, retries = strict(*GRID).axes
+    assert (depth.key, retries.key) == ("method.depth", "method.retries")
+    assert depth.values == ["1", "2"]
+    assert [figure and figure.text for figure in depth.curves[0].figures] == ["25.0", "75.0"]
+    assert [figure and figure.text for figure in retries.curves[0].figures] == ["35.0", "65.0"]
+    assert depth.curves[0].averaged == 2
+
+
+def test_the_interval_of_a_mean_over_configurations_is_over_their_common_questions() -> None:
+    """Equal results on the same questions do not narrow the interval; complementary results make it empty."""
+    half = hits(10)
+    same = [make(half, {"depth": depth, "retries": retries}) for depth in (1, 2) for retries in (0, 1)]
+    others = [
+        make(half if retries else half[::-1], {"depth": depth, "retries": retries})
+        for depth in (1, 2)
+        for retries in (0, 1)
+    ]
+    alike, complementary = (strict(*configurations).axes[0].curves[0].figures[0] for configurations in (same, others))
+    assert alike is not None
+    assert complementary is not None
+    assert (alike.text, complementary.text) == ("50.0", "50.0")
+    low, high = map(float, alike.interval.split("–"))
+    assert low < 35
+    assert high > 65
+    assert complementary.interval == "50.0–50.0"
+
+
+def test_panels_show_each_combination_of_the_other_parameters() -> None:
+    depth, _ = strict(*GRID).axes
+    assert [panel.title for panel in depth.panels] == ["retries 0", "retries 1"]
+    heights = [[mark.y for mark in panel.chart.lines[0].marks] for panel in depth.panels]
+    assert heights[0][0] > heights[0][1] > heights[1][1], "one scale, and the better the higher"
+    single = strict(make(hits(3), {"depth": 1}), make(hits(5), {"depth": 2})).axes
+    assert single[0].panels == []
+
+
+def test_fronts_and_recommendation() -> None:
+    score = strict(*GRID)
+    assert [front.cost for front in score.fronts] == ["model calls", "tokens", "seconds"]
+    calls, tokens, _ = score.fronts
+    assert [(on.rank, on.name.details, on.score.text, on.cost) for on in calls.entries] == [
+        (1, "depth 1 · retries 0", "20.0", "1.00"),
+        (2, "depth 1 · retries 1", "30.0", "2.00"),
+        (3, "depth 2 · retries 0", "50.0", "3.00"),
+        (4, "depth 2 · retries 1", "100.0", "4.00"),
+    ]
+    assert [on.name.details for on in tokens.entries] == ["depth 2 · retries 1"], "all cost the same, one is best"
+    (advice,) = score.recommendations
+    assert advice.is_best
+    assert (advice.not_worse, advice.candidates) == (1, 4)
+    assert advice.command == "kgqa evaluate method.depth=2 method.retries=1"
+
+
+def test_a_cheaper_configuration_not_shown_to_be_worse_is_recommended_and_marked() -> None:
+    best, cheap, poor = hits(19), [0.0, *hits(18, 19)], hits(2)
+    configurations = [
+        make(best, {"depth": 3}, calls=9),
+        make(cheap, {"depth": 2}, calls=4),
+        make(poor, {"depth": 1}),
+    ]
+    block = view(*configurations)
+    (advice,) = block.scores[0].recommendations
+    assert (str(advice.recommended), str(advice.best)) == ("srp (oracle) · depth 2", "srp (oracle) · depth 3")
+    assert (advice.difference.text, advice.is_best) == ("−5.0", False)
+    assert advice.difference.interval.endswith("… +0.0")
+    assert [row.tags.get("hits_at_1") for row in block.table.rows] == ["best", "recommended", None]
+    assert [mark.recommended for mark in block.scores[0].fronts[0].chart.marks] == [False, True, False]
+
+
+def test_questions_with_the_same_source_are_drawn_together() -> None:
+    """Four wrong of twenty independent questions are significant; one wrong of five clusters of four is not."""
+    best, cheap = hits(20), hits(16)
+    sources = [f"source {number // 4}" for number in range(20)]
+    apart = [make(best, {"depth": 2}, calls=2), make(cheap, {"depth": 1})]
+    together = [
+        make(best, {"depth": 2}, calls=2, sources=sources),
+        make(cheap, {"depth": 1}, sources=sources),
+    ]
+    assert not view(*apart).shares_sources
+    assert view(*together).shares_sources
+    assert strict(*apart).recommendations[0].is_best
+    assert not strict(*together).recommendations[0].is_best
+
+
+def test_simulated_and_language_models_are_not_compared() -> None:
+    configurations = [
+        make(hits(20), {"depth": 1}, label="oracle"),
+        make(hits(9), {"depth": 1}, label=None),
+        make(hits(2), {"depth": 2}, label=None, calls=2),
+    ]
+    block = view(*configurations)
+    score = block.scores[0]
+    assert [(advice.label, advice.candidates) for advice in score.recommendations] == [("oracle", 1), (None, 2)]
+    assert block.simulators == ["oracle"]
+    assert {str(on.name).split(" ·")[0] for on in score.fronts[0].entries} == {"srp (oracle)", "srp"}
+
+
+def test_every_name_has_its_label() -> None:
+    block = view(*GRID)
+    names = [*block.names, *(name for name, _ in block.legend), *(row.name for row in block.table.rows)]
+    names += [on.name for score in block.scores for front in score.fronts for on in front.entries]
+    assert {name.label for name in names} == {"oracle"}
+    texts = [mark.text for score in block.scores for front in score.fronts for mark in front.chart.marks]
+    texts += [curve.name for score in block.scores for axis in score.axes for curve in axis.curves]
+    texts += [mark.text for axis in block.scores[0].axes for line in axis.chart.lines for mark in line.marks]
+    assert texts
+    assert all("(oracle)" in text for text in texts)
+
+
+def test_the_table_has_parameters_scores_and_costs() -> None:
+    table = view(*GRID).table
+    headings = [column.heading for column in table.columns]
+    assert headings[:4] == ["depth", "retries", "paper's metric", "Hits@1"]
+    assert headings[-3:] == ["model calls", "tokens", "seconds"]
+    cells = dict(zip(headings, table.rows[2].cells, strict=True))
+    assert cells["depth"].order == 2
+    assert cells["paper's metric"].figures[0].name == "Readi's Hit"
+    assert (cells["Hits@1"].figures[0].text, cells["Hits@1"].order) == ("50.0", 0.5)
+    assert cells["model calls"].figures[0].text == "3.00"
+    assert all(len(row.cells) == len(headings) for row in table.rows)
+
+
+def test_failed_and_not_run_questions_are_counted_separately() -> None:
+    block = view(make(hits(3), failed=2, not_run=5, questions=25))
+    assert dict(block.facts)["complete"] == ["no · 2 failed · 5 not run"]
+    assert block.table.rows[0].remarks == ["2 failed", "5 not run"]
+    assert dict(block.facts)["questions"] == ["20"]
+    assert any(warning.startswith("2 questions failed") for warning in block.warnings)
+    assert dict(view(make(hits(3))).facts)["complete"] == ["yes · 0 failed · 0 not run"]
+
+
+def test_a_run_in_progress_has_a_warning() -> None:
+    block = view(make(hits(3), run=replace(RUN, name="half", totals=None)))
+    assert dict(block.facts)["complete"] == ["no · 0 failed · the run is in progress"]
+    assert block.warnings[0].startswith("half: the run is not complete")
+
+
+def test_a_configuration_that_was_stopped_early_is_shown_but_not_compared() -> None:
+    stopped = make(hits(8, of=8), {"depth": 2}, not_run=12, questions=20)
+    block = view(make(hits(4), {"depth": 1}), stopped)
+    assert len(block.table.rows) == 2
+    assert block.scores[0].recommendations[0].candidates == 1
+    assert [str(on.name) for on in block.scores[0].fronts[0].entries] == ["srp (oracle) · depth 1"]
+    assert block.scores[0].axes == []
+    assert block.table.rows[1].remarks == ["8 questions", "12 not run"]
+    assert block.warnings == [
+        "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
+        "compared: 1."
+    ]
+
+
+def test_recomputed_scores_have_a_warning() -> None:
+    rescored = make(hits(3))
+    scores = {**rescored.summary.scores, "hits_at_1": Estimate(0.9, 0.8, 1.0, 20)}
+    changed = replace(rescored, summary=replace(rescored.summary, scores=scores))
+    assert any("recomputed after the run" in warning for warning in view(changed).warnings)
+    assert view(rescored).warnings == []
+
+
+def test_the_breakdown_has_every_kind_of_question_of_every_configuration() -> None:
+    def group(value: str, mean: float) -> Group:
+        return Group(value, 4, {"hits_at_1": Estimate(mean, mean - 0.1, mean + 0.1, 4)})
+
+    one = make(hits(2), breakdown={"hops": [group("1", 0.25), group("2", 0.5)]})
+    two = make(hits(1), {"depth": 2}, breakdown={"hops": [group("2", 0.75)]})
+    kinds = view(one, two).breakdown
+    assert kinds.kinds == [("hops", "1"), ("hops", "2")]
+    assert kinds.figures == [
+        [[4, 25.0, 15.0, 35.0, None, None, None], [4, 50.0, 40.0, 60.0, None, None, None]],
+        [None, [4, 75.0, 65.0, 85.0, None, None, None]],
+    ]
+
+
+def test_names_have_the_parameters_that_distinguish_configurations() -> None:
+    named = [
+        make(hits(1), {"depth": 1}, name="arg with depth 1"),
+        make(hits(1), {"depth": 2}, name="arg"),
+    ]
+    assert [str(name) for name in view(*named).names] == ["arg with depth 1 (oracle)", "arg (oracle)"]
+    clash = [make(hits(1), {"score.x": 1, "kg.x": 1}), make(hits(1), {"score.x": 2, "kg.x": 2})]
+    assert [name.details for name in view(*clash).names] == ["score.x 1 · kg.x 1", "score.x 2 · kg.x 2"]
+
+
+def test_different_graphs_have_a_warning() -> None:
+    here = make(hits(1), {"depth": 1})
+    there = replace(make(hits(1), {"depth": 2}), served={**here.served, "graph": "another"})
+    assert view(here, there).warnings == ["The configurations used different graphs, which alone can change scores."]
+    assert dict(view(here, there).facts)["graph"] == ["a graph", "another"]
+
+
+@pytest.mark.parametrize("right", [0, 20])
+def test_configurations_with_all_answers_right_or_wrong_can_be_shown(right: int) -> None:
+    score = strict(*(make(hits(right), {"depth": depth}) for depth in (1, 2)))
+    assert score.axes[0].curves[0].figures[0] is not None
+
+
+def test_several_runs_have_a_column_with_the_run() -> None:
+    other = replace(RUN, name="other")
+    table = view(make(hits(1), {"depth": 1}), make(hits(2), {"depth": 2}, run=other)).table
+    assert [row.cells[0].figures[0].text for row in table.rows] == ["run", "other"]

@@ -1,0 +1,157 @@
+"""The HTML file: self-contained, and safe against hostile names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.summary import Group
+from pipeline.report.build import build_page
+from pipeline.report.data import Block
+from pipeline.report.page import render
+from tests.report.configurations import RUN, make
+
+HOSTILE = {
+    "script": "</script><script>alert(1)</script>",
+    "style": "</style></title><img src=x onerror=alert(1)>",
+    "quotes": "\"' onmouseover='alert(1)' x=\"",
+    "entity": "&lt;b&gt;&amp;",
+    "comment": "<!-- ]]> -->",
+    "template": "{{ 7 * 7 }}{% raw %}${alert(1)}",
+    "right to left": "\u202eאבג <b>",
+    "emoji": "🧪🏳️‍🌈",
+    "control": "\x00\x1b[31m\u2028",
+    "long": "<long>" * 2000,
+    "half a character": "\udcff",
+}
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with the names of their attributes, its texts, and the values of attributes by name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.texts: list[str] = []
+        self.attributes: dict[str, list[str]] = {}
+        self.scripts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, tuple(name for name, _ in attrs)))
+        self.open.append(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, []).append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        (self.scripts if self.open[-1:] == ["script"] else self.texts).append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open.append(f"/{tag}")
+
+
+def html(text: str) -> str:
+    """Render a page of two runs in which every name contains `text`."""
+    run = replace(RUN, name=f"run {text}", facts={**RUN.facts, "git_commit": text, "versions": {text: text}})
+    kinds = {f"field {text}": [Group(f"value {text}", 2, {"hits_at_1": Estimate(0.5, 0.4, 0.6, 2)})]}
+    configurations = [
+        make(
+            [1.0, 0.0] * 5,
+            {
+                "depth": depth,
+                "retries": retries,
+                "planner": f"planner {text}{depth > 9}",
+                "note": f"note {text}{retries}",
+            },
+            name=f"method {text}",
+            label=f"label {text}",
+            model=f"model {text}",
+            run=run,
+            breakdown=kinds,
+            dataset=f"dataset {text}",
+            failed=1,
+        )
+        for depth in (1, 2)
+        for retries in (0, 1)
+    ]
+    return render(build_page([Block(configurations), Block([make([1.0], run=replace(run, name=f"other {text}"))])]))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(name: str) -> None:
+    harmless, hostile = html("harmless"), html(HOSTILE[name])
+    assert "harmless" in harmless
+    assert Parsed(hostile).elements == Parsed(harmless).elements
+    assert Parsed(hostile).scripts == Parsed(harmless).scripts
+
+
+def test_names_are_shown_unchanged() -> None:
+    text = HOSTILE["script"]
+    texts = " ".join(Parsed(html(text)).texts)
+    for what in ("run", "field", "value", "planner", "note", "method", "label", "model", "dataset"):
+        assert f"{what} {text}" in texts
+
+
+def test_long_names_are_truncated_and_writing_directions_are_isolated() -> None:
+    assert len(html(HOSTILE["long"])) < 100 * len(HOSTILE["long"]), "only where it has to be whole"
+    texts = Parsed(html(HOSTILE["right to left"])).texts
+    overriding = [text for text in texts if "\u202e" in text]
+    composed = [text for text in overriding if "(" in text or "·" in text]
+    assert composed
+    for text in composed:
+        depth = 0
+        for character in text:
+            depth += {"\u2068": 1, "\u2069": -1}.get(character, 0)
+            assert depth > 0 or character != "\u202e"
+
+
+def test_the_page_loads_nothing() -> None:
+    text = html("harmless")
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|src=|<link|<iframe|<img", text)
+    assert all(value.startswith("#shape-") for value in Parsed(text).attributes["href"])
+
+
+def test_only_the_script_with_the_given_hash_may_run() -> None:
+    text = html("harmless")
+    script, *rest = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert rest == []
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [value for value in Parsed(text).attributes["content"] if "default-src" in value]
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert not [name for name in Parsed(text).attributes if name.startswith("on")]
+
+
+def test_the_data_of_the_breakdown_is_valid_json() -> None:
+    data = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html("harmless"), re.DOTALL)
+    assert json.loads(data[0]) == [[[2, 50.0, 40.0, 60.0, None, None, None]]] * 4
+
+
+def test_rendering_is_deterministic() -> None:
+    assert html("harmless") == html("harmless")
+
+
+def test_every_chart_has_a_text_alternative_and_every_table_its_headings() -> None:
+    text = html("harmless")
+    charts = re.findall(r'<svg class="chart"[^>]*>', text)
+    assert charts
+    assert all('aria-label="' in chart for chart in charts)
+    ids = set(re.findall(r'\bid="([^"]+)"', text))
+    assert set(re.findall(r'aria-labelledby="([^"]+)"', text)) <= ids
+    assert text.count('aria-sort="none"') == text.count("<button")
+
+
+def test_a_single_configuration_can_be_shown() -> None:
+    text = render(build_page([Block([make([1.0, 0.0])])]))
+    assert "Recommendation" not in text
+    assert "oracle" in text
+    assert '<h2 id="runs">Runs</h2>' in text

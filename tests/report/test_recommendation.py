@@ -1,0 +1,83 @@
+"""Pareto front and recommendation, on small examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.report.data import ScoreMatrix
+from pipeline.report.recommendation import Recommendation, pareto_front, recommend
+from tests.report.configurations import QUICK
+
+
+@pytest.mark.parametrize(
+    ("pairs", "front"),
+    [
+        ({"a": (1, 0.2), "b": (2, 0.5), "c": (3, 0.4), "d": (4, 0.9)}, "abd"),
+        ({"a": (1, 0.9), "b": (2, 0.5), "c": (3, 0.9)}, "a"),
+        ({"a": (3, 0.1), "b": (2, 0.5), "c": (1, 0.9)}, "c"),
+        ({"a": (1, 0.2), "b": (1, 0.5), "c": (2, 0.5), "d": (2, 0.6)}, "bd"),
+        ({"a": (0, 0.0)}, "a"),
+        ({}, ""),
+    ],
+)
+def test_the_front_is_the_configurations_that_no_other_one_dominates(
+    pairs: dict[str, tuple[float, float]], front: str
+) -> None:
+    costs, scores = ({ord(name): pair[at] for name, pair in pairs.items()} for at in (0, 1))
+    found = pareto_front(costs, scores)
+    assert "".join(map(chr, found)) == front
+    assert not any(found.values())
+
+
+def test_configurations_with_equal_cost_and_score_share_an_entry_of_the_front() -> None:
+    assert pareto_front({7: 1, 8: 1, 9: 2, 10: 1}, {7: 0.5, 8: 0.5, 9: 0.6, 10: 0.4}) == {7: [8], 9: []}
+
+
+def recommended(
+    columns: list[list[float]], cost_keys: list[tuple[float, float]], among: list[int] | None = None
+) -> Recommendation:
+    every = list(range(len(columns)))
+    return recommend(ScoreMatrix(np.array(columns).T, None, QUICK), dict(enumerate(cost_keys)), among=among or every)
+
+
+ALL = [1.0] * 50 + [0.0] * 50
+"""Half of a hundred questions right."""
+ONE_LESS = [0.0, *ALL[1:]]
+TEN_LESS = [0.0] * 10 + ALL[10:]
+OTHERS = ALL[::-1]
+"""As many right, but others."""
+
+
+def test_the_cheapest_point_that_is_not_shown_to_be_worse_is_recommended() -> None:
+    found = recommended([ALL, ONE_LESS, TEN_LESS], [(9, 0), (5, 0), (1, 0)])
+    assert (found.best, found.recommended, found.candidates) == (0, 1, 3)
+    assert set(found.not_worse) == {0, 1}
+    assert found.not_worse[1].mean == pytest.approx(-0.01)
+    assert found.not_worse[1].low < -0.01 < found.not_worse[1].high == 0
+    assert found.not_worse[0].mean == found.not_worse[0].low == found.not_worse[0].high == 0
+
+
+def test_the_comparison_is_paired() -> None:
+    """Losing ten questions and winning others may be chance; only losing ten is not."""
+    other_ten_less = [0.0] * 50 + [1.0] * 40 + [0.0] * 10
+    assert recommended([ALL, TEN_LESS], [(9, 0), (1, 0)]).recommended == 0
+    assert recommended([ALL, other_ten_less], [(9, 0), (1, 0)]).recommended == 1
+
+
+def test_tokens_decide_between_equal_calls_and_costs_between_equal_scores() -> None:
+    assert recommended([ALL, ALL, ALL], [(2, 30), (2, 10), (2, 20)]).recommended == 1
+    assert recommended([ALL, OTHERS], [(2, 30), (1, 90)]).best == 1
+
+
+def test_summation_order_does_not_change_the_best() -> None:
+    values = [0.1, 0.2, 0.3]
+    assert np.mean(values) != np.mean(values[::-1])
+    assert recommended([values, values[::-1]], [(2, 0), (1, 0)]).best == 1
+    assert recommended([values[::-1], values], [(2, 0), (1, 0)]).best == 1
+
+
+def test_only_the_given_configurations_are_considered() -> None:
+    unknown = [float("nan")] * 100
+    found = recommended([ALL, unknown, ONE_LESS], [(3, 0), (0, 0), (2, 0)], among=[0, 2])
+    assert (found.best, found.recommended, found.candidates) == (0, 2, 2)

@@ -1,0 +1,85 @@
+"""The public surface: `import pipeline` runs, sweeps, scores and opens runs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import pipeline
+from pipeline.errors import UserError
+
+SMALL = {"llm": "oracle", "dataset.questions": 6}
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert {"evaluate", "sweep", "score", "open_run", "Prompt", "Tools", "Question", "Answer"} <= set(pipeline.__all__)
+    assert all(getattr(pipeline, name) is not None for name in pipeline.__all__)
+    assert pipeline.__version__
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", "import sys, pipeline; print({'polars', 'ray', 'hydra', 'torch'} & set(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.strip() == "set()"
+
+
+def test_evaluate_runs_a_configuration_and_opens_the_run(tmp_path: Path) -> None:
+    run = pipeline.evaluate({**SMALL, "method": "srp", "run.dir": tmp_path / "a run"})
+    assert run.questions.collect().height == 6
+    again = pipeline.evaluate(["llm=oracle", "dataset.questions=6", "method=srp", f"run.dir='{tmp_path / 'a run'}'"])
+    assert again.questions.collect().height == 6
+
+
+def test_sweep_runs_every_combination_as_one_run(tmp_path: Path) -> None:
+    run = pipeline.sweep({"method": ["srp", "cot"], "method.depth": [1, 2]}, {**SMALL, "run.dir": tmp_path / "run"})
+    configurations = run.configurations.collect()
+    assert configurations.height == 4
+    assert configurations["method"].to_list() == ["srp", "srp", "cot", "cot"]
+
+
+def test_score_gives_a_row_for_each_configuration(tmp_path: Path) -> None:
+    run = pipeline.evaluate({**SMALL, "method": "srp", "run.dir": tmp_path / "run"})
+    scores = pipeline.score(run)
+    assert isinstance(scores, pl.DataFrame)
+    assert scores.height == 1
+    assert scores["hits_at_1"].to_list() == [pytest.approx(run.questions.collect()["hits_at_1"].mean())]
+    assert pipeline.score(tmp_path / "run").equals(scores)
+
+
+async def test_evaluate_works_inside_a_running_event_loop(tmp_path: Path) -> None:
+    assert asyncio.get_running_loop()
+    run = pipeline.evaluate({**SMALL, "method": "cot", "run.dir": tmp_path / "run"})
+    assert run.questions.collect().height == 6
+
+
+def test_a_wrong_key_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"method\.dept"):
+        pipeline.evaluate({"method.dept": 3, "run.dir": tmp_path / "run"})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        ("plain-text_1", "plain-text_1"),
+        ("two words", "'two words'"),
+        ("it's", "'it\\'s'"),
+        (["a", 1], "[a,1]"),
+        ({"type": "2-hop"}, "{type:2-hop}"),
+    ],
+)
+def test_values_are_written_as_on_the_command_line(value: object, text: str) -> None:
+    from pipeline.api import _text
+
+    assert _text(value) == text

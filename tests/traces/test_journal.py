@@ -1,0 +1,91 @@
+"""Journals: what a killed worker leaves, and how the next one uses it."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.llm.prompt import Completion
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.journal import Journal
+from pipeline.traces.storage import StoragePath, storage_path, write_whole
+
+REPLY = Completion("text", "stop", 3, 4, ({"a": -0.5},), {"yes": 0.75, "no": 0.25})
+
+
+def folder(path: StoragePath) -> RunFolder:
+    run = RunFolder(path)
+    run.create()
+    return run
+
+
+@pytest.fixture(params=["a file", "objects"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    return folder(tmp_path / "run" if request.param == "a file" else storage_path(f"memory://{uuid.uuid4().hex}/run"))
+
+
+async def test_the_next_worker_replays_the_finished_calls(run: RunFolder) -> None:
+    async with Journal(run, 3) as journal:
+        journal.append("q1", "k1", REPLY)
+        journal.append("q2", "k2", Completion("other"))
+    async with Journal(run, 3) as taken_over:
+        replayed = taken_over.calls("q1")["k1"]
+        assert (replayed.text, replayed.probabilities) == (REPLY.text, REPLY.probabilities)
+        assert taken_over.calls("q2") == {"k2": Completion("other")}
+        assert taken_over.calls("q3") == {}
+
+
+async def test_calls_of_one_configuration_are_apart_from_shared_calls(run: RunFolder) -> None:
+    async with Journal(run, 3) as journal:
+        journal.append("q", "k", REPLY)
+        journal.append("q", "k", Completion("of the second configuration"), configuration=1)
+    async with Journal(run, 3) as taken_over:
+        assert taken_over.calls("q")["k"].text == REPLY.text
+        assert taken_over.calls("q", 1)["k"].text == "of the second configuration"
+        assert taken_over.calls("q", 0) == {}
+
+
+async def test_a_journal_of_the_first_edition_is_replayed(run: RunFolder) -> None:
+    write_whole(run.path / "drafts" / "shard-00003.old.jsonl", orjson.dumps(("q", "k", REPLY)) + b"\n")
+    async with Journal(run, 3) as journal:
+        assert journal.calls("q")["k"].text == REPLY.text
+
+
+async def test_a_shard_does_not_read_journals_of_other_shards(run: RunFolder) -> None:
+    async with Journal(run, 1) as journal:
+        journal.append("q", "k", REPLY)
+    async with Journal(run, 11) as other:
+        assert other.calls("q") == {}
+
+
+async def test_discard_removes_every_journal_of_the_shard(run: RunFolder) -> None:
+    async with Journal(run, 1) as lost:
+        lost.append("q", "k", REPLY)
+    async with Journal(run, 1) as journal, Journal(run, 2) as other:
+        journal.append("q", "k", REPLY)
+        other.append("q", "k", REPLY)
+        await journal.discard()
+    assert [path.name[:11] for path in (run.path / "drafts").iterdir()] == ["shard-00002"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(min_value=0, max_value=400), texts=st.lists(st.text(), min_size=1, max_size=6))
+async def test_a_torn_line_loses_one_call_and_no_other(tmp_path_factory, cut: int, texts: list[str]) -> None:
+    run = folder(tmp_path_factory.mktemp("torn"))
+    async with Journal(run, 0) as journal:
+        for index, text in enumerate(texts):
+            journal.append("q", f"k{index}", Completion(text))
+    (path,) = run.journals(0)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - cut] if cut else whole)
+    complete_lines = path.read_bytes().count(b"\n")
+    async with Journal(run, 0) as taken_over:
+        calls = taken_over.calls("q")
+    # A line that lost only its newline is still a whole call.
+    assert complete_lines <= len(calls) <= complete_lines + 1
+    assert all(calls[f"k{index}"].text == texts[index] for index in range(len(calls)))

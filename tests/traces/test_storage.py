@@ -1,0 +1,58 @@
+"""Paths and URLs of run folders. `tests/integration` tests a real object store."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.traces.storage import StoragePath, matching, read_all, read_whole, storage_path, write_whole
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> StoragePath:
+    return tmp_path if request.param == "local" else storage_path(f"memory://{uuid.uuid4().hex}/run")
+
+
+def test_a_written_file_is_complete_and_listed(folder: StoragePath) -> None:
+    for number in (2, 1):
+        write_whole(folder / f"shard-{number}.x", b"old")
+        write_whole(folder / f"shard-{number}.x", b"new %d" % number)
+    assert [path.name for path in matching(folder, "shard-*.x")] == ["shard-1.x", "shard-2.x"]
+    assert [path.name for path in folder.iterdir() if path.suffix != ".x"] == [], "no temporary file is left"
+    assert read_whole(folder / "shard-1.x") == b"new 1"
+    assert matching(folder / "nothing", "*") == []
+    with pytest.raises(FileNotFoundError):
+        read_whole(folder / "shard-3.x")
+
+
+def test_many_objects_are_read_in_order() -> None:
+    folder = storage_path(f"memory://{uuid.uuid4().hex}")
+    paths = [folder / str(number) for number in range(100)]
+    for number, path in enumerate(paths):
+        write_whole(path, b"%d" % number)
+    assert list(read_all(paths)) == [b"%d" % number for number in range(100)]
+
+
+def test_a_local_file_is_not_read_into_memory(tmp_path: Path) -> None:
+    assert list(read_all([tmp_path / "a", tmp_path / "b"])) == [tmp_path / "a", tmp_path / "b"]
+
+
+def test_paths_and_file_urls_are_local() -> None:
+    assert storage_path("runs/x") == Path("runs/x")
+    assert storage_path("file:///runs/x") == Path("/runs/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://key:secret@runs/x", "holds credentials"),
+        ("nosuch://x/y", "nosuch://x/y cannot be reached: "),
+        ("gs://x/y", "install gcsfs"),
+    ],
+)
+def test_an_unreachable_store_is_a_user_error(url: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        storage_path(url)

@@ -1,0 +1,115 @@
+"""Packed texts give the same loss and gradient as separate texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from pipeline.training.llama import LlamaShape, new_llama, train_tokenizer
+from pipeline.training.sft.batches import Collator
+from pipeline.training.sft.prefix_packing import IGNORED, attention_mask, pack_prefixes
+from pipeline.training.sft.texts import Encoded, TrainingText, encode
+
+STARRED = "[Retrieve Relation]starred_actors[Fully Relevant][Retrieve Entity]"
+OFFERED = "[Retrieve Relation]<paragraph>starred_actors;has_genre</paragraph>"
+JUDGED = f"{OFFERED}starred_actors[Fully Relevant]has_genre[Unrelevant][Retrieve Entity]"
+SHOWN = f"{JUDGED}<paragraph>(Öst, starred_actors, Nine Lanterns)</paragraph>"
+ANSWERED = f"{SHOWN}Nine Lanterns[Fully Relevant][No Retrieval]Answer: Nine Lanterns"
+
+
+def calls(question: str) -> list[TrainingText]:
+    """Three calls: two continuations of the same text, and one that continues the second."""
+    spans = [(STARRED, 19), (JUDGED, len(OFFERED)), (ANSWERED, len(SHOWN))]
+    turn = {"role": "user", "content": question}
+    return [TrainingText((turn,), text, ((begin, len(text)),)) for text, begin in spans]
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[TrainingText]:
+    return [*calls("who played in Nine Lanterns?"), *calls("what does Öst star in, or somebody else?")]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(texts: list[TrainingText]) -> PreTrainedTokenizerFast:
+    return train_tokenizer([ANSWERED, STARRED, *(text.parts[0] for text in texts)] * 10, 600)
+
+
+@pytest.fixture(scope="module")
+def llama(tokenizer: PreTrainedTokenizerFast) -> Any:
+    return new_llama(tokenizer, LlamaShape(vocabulary=600, layers=2), seed=0)
+
+
+def gradient(llama: Any, encoded: Encoded, *, branching: bool) -> tuple[float, torch.Tensor]:
+    """The loss of all texts in one batch, and its gradient."""
+    llama.zero_grad()
+    batch = Collator(0, branching=branching)([encoded[place] for place in range(len(encoded))])
+    loss = llama(**batch).loss
+    loss.backward()
+    return loss.item(), torch.cat([weights.grad.flatten() for weights in llama.parameters()])
+
+
+def test_loss_and_gradient_equal_those_of_separate_texts(
+    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast, llama: Any
+) -> None:
+    apart = encode(texts, tokenizer, 1000, Counter())
+    shared = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True)
+    assert (len(apart), len(shared)) == (6, 2)
+    assert sum(item.shape[1] for item in shared.items) < 0.6 * sum(item.shape[1] for item in apart.items)
+    loss, wanted = gradient(llama, apart, branching=False)
+    shared_loss, found = gradient(llama, shared, branching=True)
+    assert shared_loss == pytest.approx(loss, rel=1e-5)
+    assert (found - wanted).norm() < 1e-4 * wanted.norm()
+
+
+def test_texts_that_do_not_fit_into_one_sequence_are_split(
+    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast, llama: Any
+) -> None:
+    longest = max(item.shape[1] for item in encode(texts, tokenizer, 1000, Counter()).items)
+    split = encode(texts, tokenizer, longest, Counter(), prefix_sharing=True)
+    assert len(split) > 2
+    assert max(item.shape[1] for item in split.items) <= longest
+    whole = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True)
+    assert gradient(llama, split, branching=True)[0] == pytest.approx(
+        gradient(llama, whole, branching=True)[0], rel=1e-5
+    )
+
+
+def test_a_tree_is_laid_out_depth_first() -> None:
+    rows = [([1, 2, 3], [IGNORED, 3, IGNORED]), ([1, 2, 4], [IGNORED, IGNORED, 9]), ([1, 5], [5, IGNORED])]
+    (tree,) = pack_prefixes(rows, 10)
+    assert tree.tolist() == [
+        [1, 2, 3, 4, 5],
+        [5, 3, IGNORED, 9, IGNORED],
+        [0, 1, 2, 2, 1],
+        [5, 4, 3, 4, 5],
+    ]
+    assert attention_mask(tree[3]).astype(int).tolist() == [
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0],
+        [1, 1, 0, 1, 0],
+        [1, 0, 0, 0, 1],
+    ]
+
+
+def test_a_token_with_two_labels_occurs_once_for_each() -> None:
+    (tree,) = pack_prefixes([([1, 2], [2, IGNORED]), ([1, 3], [3, IGNORED])], 10)
+    assert tree[0].tolist() == [1, 2, 1, 3]
+    assert tree[1].tolist() == [2, IGNORED, 3, IGNORED]
+    assert not attention_mask(tree[3])[2:, :2].any()
+
+
+def test_no_token_attends_to_padding(texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast) -> None:
+    shared = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True)
+    batch = Collator(0, branching=True)([shared[0], shared[1]])
+    for item, mask, labels in zip(shared.items, batch["attention_mask"], batch["labels"], strict=True):
+        tokens = item.shape[1]
+        assert not mask[0, :tokens, tokens:].any()
+        assert mask[0].any(-1).all()
+        assert (labels[tokens:] == IGNORED).all()
+        assert np.array_equal(labels[:tokens], item[1])
