@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Cut the Freebase RDF dump down to what question answering uses: facts between Freebase things, and literals that have
-# no language or are English. Lines that are not well-formed N-Triples are dropped: one of them stops a loader.
+# Reduce the Freebase RDF dump to what question answering uses: facts between Freebase nodes, and literals without a
+# language or in English. Malformed lines of N-Triples are dropped, because one of them stops a loader.
 #
 #   filter_freebase.sh DUMP.gz PARTS
 #
 # DUMP.gz is the dump as published (gzip, one fact per line, fields separated by tabs). PARTS is a folder that must not
-# exist yet; it gets gzip files of LINES facts each (20,000,000), so that several loaders can work at the same time.
-# ALL_LANGUAGES=1 keeps names in every language, which the last resort of the name lookup uses.
+# exist yet. It gets gzip files of LINES facts each (20,000,000), so that several loaders can work at the same time.
+# ALL_LANGUAGES=1 keeps names in every language, which are the last resort of the name lookup.
 set -euo pipefail
 
 dump=${1:?usage: filter_freebase.sh DUMP.gz PARTS}

@@ -4,8 +4,8 @@
 #   load_freebase.sh PARTS DATABASE
 #
 # PARTS is a folder of .nt or .nt.gz files (filter_freebase.sh makes one), DATABASE a folder that must not exist yet.
-# It is written as DATABASE.partial and renamed at the end: what is there is whole. Environment as in start.sh, and
-# LOADERS (three quarters of the cores) and DBA_PASSWORD (random and forgotten: the database can never be written again).
+# It is written as DATABASE.partial and renamed at the end, so DATABASE is always complete. Environment as in start.sh,
+# and LOADERS (three quarters of the cores) and DBA_PASSWORD (random and not stored: the database cannot be written again).
 set -euo pipefail
 
 usage="usage: load_freebase.sh PARTS DATABASE"
@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 loaders=${LOADERS:-$(( ($(nproc) * 3 + 3) / 4 ))}
 export SQL_PORT=${SQL_PORT:-1111} HTTP_PORT=${HTTP_PORT:-8890}
 
-if [[ -e $database ]]; then echo "$database is already there" >&2; exit 2; fi
+if [[ -e $database ]]; then echo "$database exists already: name another folder" >&2; exit 2; fi
 rm -rf "$database.partial"
 
 sql() { isql-vt "127.0.0.1:$SQL_PORT" dba dba VERBOSE=OFF BANNER=OFF PROMPT=OFF ERRORS=STDOUT "exec=$1"; }
@@ -43,7 +43,7 @@ failed=$(sql "select concat(ll_file, ': ', coalesce(ll_error, 'not loaded')) fro
 if [[ -n ${failed//[[:space:]]/} ]]; then printf 'not loaded:\n%s\n' "$failed" >&2; exit 1; fi
 
 sql "$(cat "$here/fingerprint.sql")" | tee "$database.partial/contents.txt"
-# Until here the account has the password that everybody knows; a served graph may be reachable from other machines.
+# Until here the account has its well-known default password; a served graph may be reachable from other machines.
 password=${DBA_PASSWORD:-$(head -c 24 /dev/urandom | base64 | tr -d '/+=')}
 sql "user_set_password('dba', '${password//\'/\'\'}'); checkpoint;"
 kill "$server"

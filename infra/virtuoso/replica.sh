@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Serve the database in FOLDER, in the foreground, as a container does; begin with a copy of SNAPSHOT where there is none.
+# Serve the database in FOLDER in the foreground, for a container. Copy SNAPSHOT first if FOLDER has no database.
 #
 #   replica.sh FOLDER [SNAPSHOT]
 #
-# SNAPSHOT is a folder that holds virtuoso.db.
+# SNAPSHOT is a folder with a virtuoso.db.
 # Environment as in start.sh.
 set -euo pipefail
 

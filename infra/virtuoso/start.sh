@@ -6,8 +6,8 @@
 # Environment, with defaults:
 #   MEMORY_GB      memory for page buffers (two thirds of the machine's, divided by the replicas on it)
 #   THREADS        requests answered at the same time (32)
-#   HTTP_HOST      address of the SPARQL endpoint (127.0.0.1). Queries need no account, and writing needs dba's password, which
-#                  is `dba` unless load_freebase.sh or you changed it: open it to trusted networks only
+#   HTTP_HOST      address of the SPARQL endpoint (127.0.0.1). Queries need no account; writing needs the password of dba, which
+#                  is `dba` unless load_freebase.sh or you changed it. Open it to trusted networks only
 #   HTTP_PORT      8890
 #   SQL_PORT       1111, on 127.0.0.1 only
 #   MAX_ROWS       rows after which a result is cut (1000000)

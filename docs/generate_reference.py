@@ -1,0 +1,62 @@
+"""Generate the reference pages of the documentation site from the commands and the configuration files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import mkdocs_gen_files
+
+from pipeline.cli.commands import SECTIONS
+from pipeline.config.key_docs import ConfigFile, KeyDoc, read_file, read_group
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+
+
+def commands_page() -> Iterator[str]:
+    """Yield the lines of the page that lists all commands with the keys of their own."""
+    yield "# Commands\n"
+    yield "`kgqa COMMAND --help` prints every key of a command. Commands that print figures take `json=true`.\n"
+    for section, commands in SECTIONS.items():
+        yield f"\n## {section}\n"
+        for name, command in commands.items():
+            yield f"\n### kgqa {name}\n\n{command.purpose[0].upper()}{command.purpose[1:]}.\n"
+            yield f"```text\nkgqa {name} {command.usage}\n```\n"
+            if command.config_name == "config":
+                yield "Its keys are those of the [configuration of a run](configuration.md).\n"
+            elif command.config_name and (file := CONF / f"{command.config_name}.yaml").is_file():
+                yield from _table(read_file(file).keys)
+
+
+def configuration_page() -> Iterator[str]:
+    """Yield the lines of the page that explains every key of a run."""
+    yield "# Configuration\n"
+    yield "Each group has choices, such as `kg=sparql`. The keys of a choice are changed as in `kg.endpoints=[…]`.\n"
+    yield from _table(read_file(CONF / "config.yaml").keys)
+    for folder in sorted(path for path in CONF.iterdir() if path.is_dir()):
+        yield f"\n## {folder.name}\n"
+        for choice, file in read_group([CONF], folder.name).items():
+            yield from _section(f"{folder.name}={choice}", file)
+
+
+def _section(title: str, file: ConfigFile) -> Iterator[str]:
+    yield f"\n### {title}\n"
+    yield f"{file.summary}\n"
+    yield from _table(file.keys)
+
+
+def _table(keys: Sequence[KeyDoc]) -> Iterator[str]:
+    shown = [key for key in keys if key.default is not None and not key.key.endswith("_target_")]
+    if not shown:
+        return
+    yield "| key | default | meaning |\n| --- | --- | --- |"
+    for key in shown:
+        meaning = key.meaning.replace("|", "\\|")
+        default = "required" if key.default == "???" else f"`{key.default}`".replace("|", "\\|")
+        yield f"| `{key.key}` | {default} | {meaning} |"
+    yield ""
+
+
+for name, lines in (("commands", commands_page()), ("configuration", configuration_page())):
+    with mkdocs_gen_files.open(f"reference/{name}.md", "w") as page:
+        page.write("\n".join(lines))
