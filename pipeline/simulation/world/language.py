@@ -8,6 +8,7 @@ mistaken for an answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.simulation.world.facts import Kind
@@ -51,21 +52,17 @@ class Measure:
 
 
 def step(
-    path: str,
-    *ask: str,
-    noun: tuple[str, ...] = (),
-    clause: tuple[str, ...] = (),
-    many: bool = False,
+    path: str, ask: Iterable[str], noun: Iterable[str] = (), clause: Iterable[str] = (), *, many: bool = False
 ) -> Step:
     """Build a step from a path written as `domain -> relation -> … -> range`."""
     domain, relations, range = _read(path)
-    return Step(relations, domain, range, many, ask, noun, clause)
+    return Step(relations, domain, range, many, tuple(ask), tuple(noun), tuple(clause))
 
 
-def measure(path: str, more: str, less: str, most: tuple[str, ...], least: tuple[str, ...]) -> Measure:
+def measure(path: str, more: str, less: str, most: Iterable[str], least: Iterable[str]) -> Measure:
     """Build a measure from a path written as `kind -> relation -> … -> datatype`."""
     kind, relations, datatype = _read(path)
-    return Measure(kind, relations, datatype, more, less, most, least)
+    return Measure(kind, relations, datatype, more, less, tuple(most), tuple(least))
 
 
 def phrase(template: str, thing: str, *, plural_thing: bool, plural_answer: bool, other: bool = False) -> str:
