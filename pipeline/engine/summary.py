@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.summary import COLUMNS, ConfigurationInfo, ConfigurationSummary, aggregate, tally
-from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, read_shards
 
@@ -58,16 +56,6 @@ def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[Configurat
     summaries = _aggregate(folder, tally(rows), questions=questions, evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
-
-
-def show(summaries: Sequence[ConfigurationSummary], console: Console) -> None:
-    """Print the table of the configurations; for a single one, its scores and their breakdown."""
-    if len(summaries) > 1:
-        console.print(sweep_table(summaries))
-        return
-    console.print(score_table(summaries))
-    if summaries[0].breakdown:
-        console.print(breakdown_table(summaries[0]))
 
 
 def _aggregate(

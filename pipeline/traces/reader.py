@@ -19,11 +19,6 @@ _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions are requested shard by shard."""
 
 
-def scan(folder: RunFolder) -> pl.LazyFrame:
-    """Scan all finished shards as one lazy table. Raises UserError when there is none yet."""
-    return pl.concat(_frames(folder.traces))
-
-
 def read_shards(
     folder: RunFolder, columns: Sequence[str], *, indices: Sequence[int] | None = None
 ) -> Iterator[pl.DataFrame]:
