@@ -32,7 +32,7 @@ LOOPBACK = "127.0.0.2"
 TIMES = {"llm_s", "kg_s", "wall_s", "texts"}
 IMPATIENT = (
     "import sys, pipeline.engine.ray as r; from pipeline.cli.main import main; "
-    "r._PATIENCE_S = 0; sys.exit(main(sys.argv[1:]))"
+    "r._START_WAIT_S = 0; sys.exit(main(sys.argv[1:]))"
 )
 
 
