@@ -50,6 +50,7 @@ def test_the_wheel_installs_two_packages_and_nothing_else(wheel: Path) -> None:
     assert packaged == {str(file.relative_to(ROOT / "conf")) for file in (ROOT / "conf").rglob("*.yaml")}
 
 
+@pytest.mark.exhaustive
 def test_the_installed_command_runs_between_folders_of_the_same_names(installed: Path, users_folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{users_folder}"}
 

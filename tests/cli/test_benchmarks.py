@@ -15,6 +15,7 @@ async def test_measures_three_clients_against_one_server() -> None:
     assert figures["endpoint_to_bare_http"] == pytest.approx(figures["endpoint_ms"] / figures["bare_http_ms"], rel=0.01)
 
 
+@pytest.mark.exhaustive
 def test_measures_how_fast_shards_are_handed_out() -> None:
     figures = scheduling(shards=50)
     assert all(value > 0 for value in figures.values())

@@ -20,7 +20,9 @@ LOCAL = [f"engine.concurrency={CONCURRENCY}", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=1", *LOCAL]
 
 
-@pytest.mark.parametrize("engine", [LOCAL, RAY], ids=["local", "ray"])
+@pytest.mark.parametrize(
+    "engine", [pytest.param(LOCAL, id="local"), pytest.param(RAY, id="ray", marks=pytest.mark.exhaustive)]
+)
 def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
     engine: list[str], model_server: Callable[..., tuple], environment: dict[str, str], tmp_path: Path
 ) -> None:

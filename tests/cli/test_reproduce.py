@@ -44,6 +44,7 @@ def test_our_numbers_are_the_scores_of_the_configurations(kgqa: Kgqa, tmp_path: 
         assert {round(line["strict"]["mean"], 6) for line in of_preset} == {round(mean, 6)}
 
 
+@pytest.mark.exhaustive
 def test_several_seeds_give_the_interval(kgqa: Kgqa, tmp_path: Path) -> None:
     datasets = "reproduce.datasets.webqsp=['dataset=synthetic','dataset.triples=2000','run.limit=8']"
     shown = kgqa("reproduce", "scale=full", "reproduce.seeds=[0,1]", datasets, *SMALL)

@@ -110,6 +110,7 @@ def test_an_empty_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
     assert kgqa("sweep", "points.txt").sentence.startswith("points.txt holds no configuration")
 
 
+@pytest.mark.exhaustive
 def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_configuration(
     kgqa: Kgqa, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     assert rejected[1].reason == "an answer has neither a name nor an id"
 
 
+@pytest.mark.exhaustive
 def test_topics_from_the_query_agree_with_those_of_togs_copy(shared_data: Path, tmp_path: Path) -> None:
     """On the real questions 1,712 of 1,760 had the same set of topics."""
     folder = shared_data / "freebase-slice"

@@ -52,7 +52,9 @@ def calls(folder: Path) -> pl.DataFrame:
     return frame.explode("steps", "texts").unnest("steps", "texts").filter(kind="llm").collect()
 
 
-@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3"])
+@pytest.mark.parametrize(
+    "method", ["arg", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("srp", "parog", "r3"))]
+)
 def test_36_configurations_make_each_distinct_call_once_and_answer_as_if_alone(method: str, tmp_path: Path) -> None:
     points = [(f"method={method}", *axes) for axes in GRID]
     fused = run(tmp_path / "fused", *points)

@@ -36,7 +36,7 @@ def hits(rows: pl.DataFrame, by: str) -> dict[object, float]:
         ("method=srp method.judge_samples_per_path=300", ("count",)),
         ("method=arg", ("1-hop", "2-hop")),
         ("experiment=arg_wide", BUT_COUNT),
-        ("method=parog", ALL),
+        pytest.param("method=parog", ALL, marks=pytest.mark.exhaustive),
         ("method=r3", ALL),
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),

@@ -135,6 +135,7 @@ async def test_shortest_paths_are_found_in_the_whole_metaqa_graph(
     assert found[True] >= 0.5 * found.total()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["webqsp.test", "cwq.test", "grailqa.test1000"])
 async def test_freebase_questions_make_a_full_base_of_verified_paths(shared_data: Path, name: str) -> None:
     folder = shared_data / "freebase-slice"
