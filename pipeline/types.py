@@ -1,7 +1,8 @@
-"""The nouns of the project. Every other module speaks in these; this one imports nothing of ours.
+"""The data types that all modules share. This module imports nothing else of the project.
 
-A dataset yields an `Example` (a `Question` and its `Gold`), a method sees only the `Question`, and returns an
-`Answer`, which is measured in `Scores`. Identity in a graph is always the id; names are looked up, and may repeat.
+A dataset yields an `Example`: a `Question` and its `Gold`. A method sees only the `Question` and returns an `Answer`,
+which is scored as `Scores`. A node of a graph is identified by its id. Names are looked up, and several nodes may have
+the same name.
 """
 
 from __future__ import annotations

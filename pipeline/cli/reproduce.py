@@ -93,7 +93,7 @@ def _write(
     folder: RunFolder, sections: Sequence[tuple[str, Sequence[ReproducedFigure]]], figures: Mapping[str, Any]
 ) -> None:
     """Write `reproduction.md` for readers and `reproduction.json` for scripts."""
-    text = ["# The papers' tables, and ours\n", *(f"- {line}" for line in figures["circumstances"]), ""]
+    text = ["# The papers' tables, reproduced\n", *(f"- {line}" for line in figures["circumstances"]), ""]
     for title, lines in sections:
         text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
         text += [*(_line(cells(line)) for line in lines), ""]
