@@ -55,7 +55,7 @@ RelationPath: TypeAlias = tuple[Relation, ...]
 
 
 class Triple(NamedTuple):
-    """One fact, always in the graph's own order, whatever the direction it was found in."""
+    """One fact, always in the graph's own order, independent of the direction in which it was found."""
 
     head: Node
     relation: str
@@ -138,7 +138,7 @@ class Answer:
     """Names of the entities in the evidence, as far as they were looked up."""
     status: Status = "ok"
     initial: tuple[Prediction, ...] | None = None
-    """Ranked: what the method would have answered before it reflected on itself; None for one that does not (§9.5)."""
+    """Ranked: the answers before self-reflection; None for methods without self-reflection (§9.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`kgqa reproduce`: every row of the papers' tables that has a preset, our numbers next to the published ones."""
+"""`kgqa reproduce`: run the rows of the papers' tables, and print scores next to the published ones."""
 
 from __future__ import annotations
 
