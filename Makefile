@@ -1,7 +1,7 @@
-# Every target sets up what it needs, from a bare checkout with Python 3.11 or newer, make and a C toolchain.
+# Every target installs its requirements in a fresh checkout. Needs Python 3.11 or newer, GNU make and a C toolchain.
 PYTHON ?= python3
 BIN := .venv/bin
-# uv resolves differently and does not see locally provided wheels, so pip it is.
+# pip, not uv: uv resolves differently and does not find local wheels.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: install demo test test-all system-packages golden lint format docs benchmark clean
@@ -12,11 +12,11 @@ demo: .venv/installed
 	$(BIN)/kgqa evaluate method=arg llm=embedded run.limit=200
 	$(BIN)/kgqa report "$$(ls -td runs/synthetic-arg-embedded-*/ | head -n 1)"
 
-# Before each commit: one real instance of each component, and all tests but the exhaustive ones.
+# To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
 test: .venv/installed-test system-packages lint
 	$(BIN)/pytest -m "not exhaustive" -n 2 --dist loadgroup --durations=15
 
-# Everything. The unit tests use both cores; the integration tests start servers of their own and run one by one.
+# All tests. The unit tests run in parallel. The integration tests start their own servers and run one by one.
 test-all: .venv/installed-test system-packages lint golden
 	$(BIN)/pytest -n 2 --dist loadgroup --durations=15 --ignore=tests/integration
 	$(BIN)/pytest --durations=30 tests/integration
@@ -27,7 +27,7 @@ system-packages:
 	infra/install-prometheus.sh
 	infra/install-kubectl.sh
 
-# Compare call keys and answers of every method on every kind of data with the recorded ones: a refactor changes none.
+# Compare call keys and answers of every method with the recorded ones. A refactoring must not change them.
 golden: .venv/installed-test
 	$(BIN)/python -m tests.golden compare
 
@@ -54,8 +54,8 @@ clean:
 	$(PIP) install --constraint constraints.txt --editable .
 	touch $@
 
-# torch first and alone: with it in place, nothing below can pull in a CUDA build. vLLM asks for packages of images and
-# sounds whose builds do not fit that torch; transformers fails on them where they are, and nothing here misses them.
+# Install torch first, so that no other package installs a CUDA build. vLLM requires image and audio packages that are
+# not compatible with this torch. transformers fails if they are installed, and nothing here uses them.
 .venv/installed-test: .venv/installed
 	$(PIP) install --constraint constraints.txt torch
 	$(PIP) install --constraint constraints.txt --editable '.[test,notebooks]'

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install Chromium and its driver from the distribution's packages, unless they are there. The tests open reports in it.
+# Install Chromium and its driver from the distribution's packages, unless they are installed. The tests open
+# reports in it.
 set -eu
 command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1 && exit 0
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install kubectl from the distribution's packages, unless it is there already. The tests build the manifests with it; they
-# talk to no cluster.
+# Install kubectl from the distribution's packages, unless it is installed. The tests build the manifests with it,
+# without a cluster.
 set -eu
 command -v kubectl >/dev/null 2>&1 && exit 0
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install Prometheus and promtool from the distribution's packages, unless they are there already. The tests start servers
-# of their own.
+# Install Prometheus and promtool from the distribution's packages, unless they are installed. The tests start their own
+# servers.
 set -eu
 command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1 && exit 0
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then

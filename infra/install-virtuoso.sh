@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install Virtuoso 7 from the distribution's packages, unless it is there already. The tests start servers of their own.
+# Install Virtuoso 7 from the distribution's packages, unless it is installed. The tests start their own servers.
 set -eu
 command -v virtuoso-t >/dev/null 2>&1 && exit 0
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then

@@ -1,7 +1,7 @@
 """Question answering over knowledge graphs with language models, evaluated at cluster scale.
 
-`evaluate`, `sweep` and `score` do what the commands of the same names do; `open_run` reads a finished run. The other
-public names are what a method or a data set of your own is written with. `__init__.pyi` lists all of them; a name is
+`evaluate`, `sweep` and `score` do what the commands of the same names do. `open_run` opens a run folder. Use the other
+public names to write a method or a dataset of your own. `__init__.pyi` lists all of them; a name is
 imported when it is first used, so that `import pipeline` is fast.
 """
 

@@ -1,4 +1,4 @@
-"""Run, sweep and score from Python: what `kgqa evaluate`, `kgqa sweep` and `kgqa score` do, with runs as results."""
+"""The Python API of `kgqa evaluate`, `kgqa sweep` and `kgqa score`. Its functions return runs or dataframes."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""The failure model, in one page.
+"""The errors of the project: where each is raised and caught, and what the user sees.
 
-| error            | raised by          | caught by          | surfaces as                                        |
-| ---------------- | ------------------ | ------------------ | -------------------------------------------------- |
-| UserError        | anywhere           | the command line   | one sentence on stderr, exit code 2                |
-| ParseError       | `Prompt.parse`     | the LLM port       | a re-ask, then the prompt's fallback; a trace step |
-| BudgetExhausted  | the ports          | the method         | an answer from what is known, `budget_exhausted`   |
-| ContextOverflow  | a model            | the method, or run | a `failed` row when the method does not handle it  |
-| ServiceError     | a model or a graph | the question run   | a `failed` row with the error's text               |
-| StorageError     | the run folder     | the command line   | one sentence on stderr, exit code 2                |
+| error           | raised by          | caught by                | result                                            |
+| --------------- | ------------------ | ------------------------ | ------------------------------------------------- |
+| UserError       | anywhere           | the command line         | one sentence on stderr, exit code 2               |
+| ParseError      | `Prompt.parse`     | the method's tools       | a retry, then the prompt's fallback; a trace step |
+| BudgetExhausted | the method's tools | the method               | an answer from what is known, `budget_exhausted`  |
+| ContextOverflow | a model            | the method or the engine | a `failed` row if the method does not handle it   |
+| ServiceError    | a model or a graph | the engine               | a `failed` row with the text of the error         |
+| StorageError    | the run folder     | the command line         | one sentence on stderr, exit code 2               |
 
-Anything else that escapes a method is a bug in the method: it also becomes a `failed` row, with the exception's
-type and text, and never takes another question with it.
+Any other exception from a method is a bug in the method. It also becomes a `failed` row, with the type and text of the
+exception, and does not affect other questions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class KgqaError(Exception):
 
 
 class UserError(KgqaError):
-    """Something the user can mend; the message is one sentence that says how."""
+    """A problem that the user can fix; the message is one sentence that says how."""
 
 
 class ParseError(KgqaError):
-    """A model's text does not have the form that its prompt asked for; the message names the defect in one line."""
+    """A reply does not have the format that its prompt asked for; the message names the defect in one line."""
 
 
 class BudgetExhausted(KgqaError):
@@ -36,7 +36,7 @@ class BudgetExhausted(KgqaError):
 
 
 class StorageError(UserError):
-    """The run folder cannot be written to (a full disk, lost rights): the run ends, no question is to blame."""
+    """The run folder cannot be written (a full disk, missing permissions): the run ends, and no question fails."""
 
 
 class ServiceError(KgqaError):
@@ -44,7 +44,7 @@ class ServiceError(KgqaError):
 
 
 class ContextOverflow(ServiceError):
-    """A prompt is longer than the model's context; it is never cut silently (specification §2.3)."""
+    """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

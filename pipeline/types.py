@@ -1,7 +1,8 @@
-"""The nouns of the project. Every other module speaks in these; this one imports nothing of ours.
+"""The data types that all modules share. This module imports nothing else of the project.
 
-A dataset yields an `Example` (a `Question` and its `Gold`), a method sees only the `Question`, and returns an
-`Answer`, which is measured in `Scores`. Identity in a graph is always the id; names are looked up, and may repeat.
+A dataset yields an `Example`: a `Question` and its `Gold`. A method sees only the `Question` and returns an `Answer`,
+which is scored as `Scores`. A node of a graph is identified by its id. Names are looked up, and several nodes may have
+the same name.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ RelationPath: TypeAlias = tuple[Relation, ...]
 
 
 class Triple(NamedTuple):
-    """One fact, always in the graph's own order, whatever the direction it was found in."""
+    """One fact, always in the graph's own order, independent of the direction in which it was found."""
 
     head: Node
     relation: str
@@ -137,7 +138,7 @@ class Answer:
     """Names of the entities in the evidence, as far as they were looked up."""
     status: Status = "ok"
     initial: tuple[Prediction, ...] | None = None
-    """Ranked: what the method would have answered before it reflected on itself; None for one that does not (§9.5)."""
+    """Ranked: the answers before self-reflection; None for methods without self-reflection (§9.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

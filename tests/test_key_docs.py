@@ -98,7 +98,7 @@ def test_help_shows_values_under_the_overrides_and_names_required_keys(monkeypat
     monkeypatch.setenv("COLUMNS", "100")
     text = config.describe(["dataset=metaqa", "run.limit=3"])
     assert "\n    * metaqa " in text
-    assert "\n  run.limit=3\n      Answer only this many first questions. null answers all.\n" in text
+    assert "\n  run.limit=3\n      Number of questions to answer, from the first one on. null answers all.\n" in text
     assert "\n  dataset.path=???\n" in text
     assert "Required.\n" in text
     assert "dataset.triples" not in text

@@ -5,7 +5,7 @@
 #
 # PARTS is a folder of .nt or .nt.gz files (filter_freebase.sh makes one), DATABASE a folder that must not exist yet.
 # It is written as DATABASE.partial and renamed at the end, so DATABASE is always complete. Environment as in start.sh,
-# and LOADERS (three quarters of the cores) and DBA_PASSWORD (random and not stored: the database cannot be written again).
+# and LOADERS (three quarters of the cores) and DBA_PASSWORD (random and not stored, so that nobody can write again).
 set -euo pipefail
 
 usage="usage: load_freebase.sh PARTS DATABASE"
@@ -43,7 +43,7 @@ failed=$(sql "select concat(ll_file, ': ', coalesce(ll_error, 'not loaded')) fro
 if [[ -n ${failed//[[:space:]]/} ]]; then printf 'not loaded:\n%s\n' "$failed" >&2; exit 1; fi
 
 sql "$(cat "$here/fingerprint.sql")" | tee "$database.partial/contents.txt"
-# Until here the account has its well-known default password; a served graph may be reachable from other machines.
+# Replace the well-known default password, because a served graph may be reachable from other machines.
 password=${DBA_PASSWORD:-$(head -c 24 /dev/urandom | base64 | tr -d '/+=')}
 sql "user_set_password('dba', '${password//\'/\'\'}'); checkpoint;"
 kill "$server"

@@ -1,4 +1,4 @@
-"""`kgqa ablations`: a method and the same method without each of its parts, on the same questions and draws."""
+"""`kgqa ablations`: compare a method with its variants without one part each, on the same questions."""
 
 from __future__ import annotations
 

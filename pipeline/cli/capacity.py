@@ -1,4 +1,4 @@
-"""`kgqa capacity`: projects wall time, cost and bottleneck of clusters of several sizes by simulation."""
+"""`kgqa capacity`: project wall time, cost and bottleneck for several cluster sizes, by simulation."""
 
 from __future__ import annotations
 

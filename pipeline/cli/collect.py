@@ -1,4 +1,4 @@
-"""What the collections of training data share: they are runs whose method is the collection."""
+"""Runs a collection of training data: a run whose method is the collection. Shared by the `kgqa collect` commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kgqa collect arg`: training texts for ArG's generator (specification §7.2)."""
+"""`kgqa collect arg`: collect training texts for ArG's generator (specification §7.2)."""
 
 from __future__ import annotations
 

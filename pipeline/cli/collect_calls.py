@@ -1,4 +1,4 @@
-"""`kgqa collect calls`: the model calls of finished runs, to fine-tune another model on (distillation)."""
+"""`kgqa collect calls`: extract the model calls of finished runs as fine-tuning data (distillation)."""
 
 from __future__ import annotations
 

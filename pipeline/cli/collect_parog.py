@@ -1,4 +1,4 @@
-"""`kgqa collect parog`: training plans for PARoG's planner from gold SPARQL, next to the published shares."""
+"""`kgqa collect parog`: make training plans for PARoG's planner from gold SPARQL, and report their types."""
 
 from __future__ import annotations
 

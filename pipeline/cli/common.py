@@ -1,4 +1,4 @@
-"""What all commands share: their arguments, what they return, and how that is printed."""
+"""Arguments and output of commands, and how the output is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kgqa compare`: configurations of finished runs against one of them, question by question."""
+"""`kgqa compare`: compare configurations of finished runs with one of them, question by question."""
 
 from __future__ import annotations
 

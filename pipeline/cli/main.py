@@ -106,7 +106,7 @@ def _with_current_names(argv: list[str]) -> list[str]:
 
 
 def _user_message(error: Exception) -> str | None:
-    """Return what the user can fix: a wrong argument, a server or a disk. None for a bug."""
+    """Return the message of an error that the user can fix (an argument, a server, a disk); None for a bug."""
     if isinstance(error, ExceptionGroup):
         return next(filter(None, map(_user_message, error.exceptions)), None)
     if isinstance(error, OSError) and error.filename is not None:

@@ -1,4 +1,4 @@
-"""`kgqa report`: the configurations of runs on one HTML page that needs nothing but a browser."""
+"""`kgqa report`: show the configurations of runs on one HTML page that needs only a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kgqa reproduce`: every row of the papers' tables that has a preset, our numbers next to the published ones."""
+"""`kgqa reproduce`: run the rows of the papers' tables, and print scores next to the published ones."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _write(
     folder: RunFolder, sections: Sequence[tuple[str, Sequence[ReproducedFigure]]], figures: Mapping[str, Any]
 ) -> None:
     """Write `reproduction.md` for readers and `reproduction.json` for scripts."""
-    text = ["# The papers' tables, and ours\n", *(f"- {line}" for line in figures["circumstances"]), ""]
+    text = ["# The papers' tables, reproduced\n", *(f"- {line}" for line in figures["circumstances"]), ""]
     for title, lines in sections:
         text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
         text += [*(_line(cells(line)) for line in lines), ""]

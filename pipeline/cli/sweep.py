@@ -1,4 +1,4 @@
-"""`kgqa sweep`: a Hydra multirun whose configurations are evaluated together, question by question."""
+"""`kgqa sweep`: evaluate the configurations of a Hydra multirun together, question by question."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ ArG's generator does, and one model could not distinguish the two."""
 
 
 def stages(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the settings of each training stage; a stage starts from the output of the one before."""
+    """Return the configuration of each training stage; a stage starts from the output of the previous one."""
     trainings: list[dict[str, Any]] = []
     model = settings["model"]
     for name, stage in settings["parts"].items():

@@ -1,7 +1,7 @@
-"""The identity of a configuration: the keys that decide its results, apart from where and how fast it runs.
+"""The identity of a configuration: the keys that decide its results, without those for place and speed.
 
-Each key says itself that it is one of the others: its annotation holds the marker `RUNTIME_ONLY`, in the class that
-the `_target_` of the section names, or in the runner's own keys.
+A key that does not change results has the marker `RUNTIME_ONLY` in its annotation: in the class that the `_target_` of
+the section names, or in the runner's own keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.types import RUNTIME_ONLY
 
 
 def canonical(value: object) -> str:
-    """Return one text per value, whatever the order of its keys."""
+    """Return the same text for equal values, independent of the order of keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 

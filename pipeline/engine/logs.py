@@ -23,7 +23,7 @@ _OURS = logging.getLogger("pipeline")
 
 @contextmanager
 def json_lines(engine: Mapping[str, Any], *, run: str, worker: str) -> Iterator[None]:
-    """With `engine.log=json`, write each log record to stderr as a JSON object: ours from INFO, others from WARNING."""
+    """With `engine.log=json`, write log records to stderr as JSON: the project's from INFO, others from WARNING."""
     if engine["log"] != "json":
         yield
         return

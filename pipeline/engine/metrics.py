@@ -1,8 +1,8 @@
 """The Prometheus metrics of a run: their definitions, how they are computed, and two ways to export them.
 
 A recorder sums up finished questions and emits the sums about once a second, so that a model call costs the worker one
-addition and one append. Methods know nothing of it: everything is read from the trace rows and from the statistics that
-clients keep of their servers.
+addition and one append. Methods do not know the metrics: all values come from the trace rows and from the statistics
+that clients keep of their servers.
 """
 
 from __future__ import annotations

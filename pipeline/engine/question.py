@@ -1,6 +1,6 @@
-"""Runs one question in one configuration: the method with its tools, under a deadline, until there is a trace row.
+"""Runs the method on one question in one configuration, under a deadline, and returns the trace row.
 
-Whatever a method does, its question ends as a row, and no other question is affected.
+Every question ends as a row, also if its method fails, and no other question is affected.
 """
 
 from __future__ import annotations

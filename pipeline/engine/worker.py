@@ -115,7 +115,7 @@ class Worker:
         on_row(Progress(loop_lag_s=self._lag_s))
 
     async def _measure_lag(self) -> None:
-        """Keep the longest delay of the loop: whatever blocked the loop blocked every question in flight."""
+        """Keep the longest delay of the loop: a blocked loop blocks every question in flight."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _LAG_PERIOD_S

@@ -1,6 +1,6 @@
 """Computes fingerprints of graphs from the number of facts per relation and the facts of the rarest relations.
 
-Replicas of one database have the same fingerprint, and so have different backends over the same facts. It costs one
+Replicas of one database have the same fingerprint, and different backends over the same facts have it too. It costs one
 count over the graph. Two loads of the same dump may be different graphs (specification §8.8).
 """
 

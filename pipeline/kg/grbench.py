@@ -1,8 +1,8 @@
 """`kg=grbench`: a GRBench graph in an id-indexed SQLite store (specification §6.2, §10.6).
 
 The store is built once from the official `graph.json` by streaming, and later opened read-only, so that a graph of
-gigabytes needs little memory and opens fast. Edge types are the relations. A hop `in` leads to the nodes that list this
-node as a neighbour. Ids that are only listed as neighbours are kept: they have no name, type or features.
+gigabytes needs little memory and opens fast. Edge types are the relations. An `in` hop leads to the nodes that list
+this node as a neighbour. Ids that occur only as neighbours are kept; they have no name, type or features.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's response, whatever its status."""
+    """A server's response, with any status."""
 
     url: str
     status: int

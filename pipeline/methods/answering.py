@@ -1,4 +1,4 @@
-"""The prompts that several methods ask for an answer in braces (specification §3.10)."""
+"""Prompts for an answer in braces, which several methods share (specification §3.10)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class SubprocessServer(ABC):
         full_command = ["setpriv", "--pdeathsig", "TERM", *command] if shutil.which("setpriv") else command
         with log.open("wb") as output:
             # In its own session: Ctrl-C in a terminal must reach only our command, which then stops its servers.
-            self.process = subprocess.Popen(  # noqa: S603 — the command is ours
+            self.process = subprocess.Popen(  # noqa: S603 — the command is not user input
                 full_command,
                 cwd=cwd,
                 env=environment,

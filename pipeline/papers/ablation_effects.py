@@ -44,13 +44,13 @@ class Effect:
     def verdict(self) -> str:
         """Whether the difference is significant, and has the direction that the papers report."""
         if self.difference.low <= 0 <= self.difference.high or not self.difference.mean:
-            return "none shown"
+            return "not significant"
         if not self.published:
-            return "shown"
+            return "significant"
         signs = {np.sign(value) for value in self.published if value}
         if len(signs) > 1:
-            return "published both ways"
-        return "as published" if np.sign(self.difference.mean) in signs else "opposite to published"
+            return "both signs published"
+        return "as published" if np.sign(self.difference.mean) in signs else "opposite sign"
 
 
 def measured_effects(

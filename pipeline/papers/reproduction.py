@@ -1,4 +1,4 @@
-"""Runs the rows of the papers' tables, and compares our scores with the published ones."""
+"""Plans the rows of the papers' tables as configurations, and compares their scores with the published ones."""
 
 from __future__ import annotations
 

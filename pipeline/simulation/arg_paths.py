@@ -1,4 +1,4 @@
-"""Compares a walk of ArG with the gold paths: where they go on, whether the walk has arrived, which tails lead on."""
+"""Compares a walk of ArG with the gold paths: which relations and tails lead on, and whether the walk is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows gold relation paths node by node: waypoints, random walks and legs, for the oracle and for training data."""
+"""Follows gold relation paths node by node, for the oracle and for training data."""
 
 from __future__ import annotations
 

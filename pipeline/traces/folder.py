@@ -36,7 +36,7 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the folder against other drivers, and remove what a killed one left. Raises UserError if it is locked.
+        """Lock the folder against other drivers, and remove files of a killed one. Raises UserError if it is locked.
 
         An object store has no lock. A second driver there wastes calls but does not change the results.
         """

@@ -1,4 +1,4 @@
-"""A model that answers from the traces of an earlier run, and reports why a call is not recorded (`llm=replay`)."""
+"""Answers calls from the traces of an earlier run, and reports why a call is not recorded (`llm=replay`)."""
 
 from __future__ import annotations
 

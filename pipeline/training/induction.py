@@ -4,8 +4,8 @@ To repeat a name, a model must find an earlier occurrence of the last token it w
 there. A pair of attention heads does this (Olsson et al. 2022, "In-context Learning and Induction Heads"): a
 previous-token head copies to each position the token before it; an induction head in a later layer attends to the
 position that received the current token, and repeats its token. A Llama of a few million weights spends most of a small
-training budget until such a pair forms, and cannot use the facts of a graph before. Therefore the pair is constructed
-here. Like all other weights it is then trained.
+training budget before such a pair forms, and until then cannot use the facts of a graph. Therefore the pair is
+constructed here. Then it is trained like all other weights.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
     ("low", "high", "published", "verdict"),
     [
         (-0.04, -0.01, (-1.0, -3.0), "as published"),
-        (0.01, 0.04, (-1.0, -3.0), "opposite to published"),
-        (-0.04, 0.01, (-1.0,), "none shown"),
-        (0.0, 0.0, (-1.0,), "none shown"),
-        (-0.04, -0.01, (), "shown"),
-        (0.01, 0.04, (5.0, -1.0), "published both ways"),
+        (0.01, 0.04, (-1.0, -3.0), "opposite sign"),
+        (-0.04, 0.01, (-1.0,), "not significant"),
+        (0.0, 0.0, (-1.0,), "not significant"),
+        (-0.04, -0.01, (), "significant"),
+        (0.01, 0.04, (5.0, -1.0), "both signs published"),
         (-0.04, -0.01, (0.0, -1.0), "as published"),
     ],
 )

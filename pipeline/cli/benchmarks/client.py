@@ -1,4 +1,4 @@
-"""CPU time per model call of three clients of one local server: ours, a bare HTTP client, and the openai package."""
+"""CPU time per model call of three clients: this project's, a bare HTTP client, and the openai package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLING = Sampling(temperature=0.3, max_tokens=256)
 
 
 async def measure_client(*, calls: int = 4096, in_flight: int = 64) -> dict[str, float]:
-    """Measure milliseconds of CPU time of this process per call for each client, and the ratios of ours to the others.
+    """Measure the CPU milliseconds per call of each client, and the ratios of this project's client to the others.
 
     Every client sends the same prompts of about 350 tokens to the same server, `in_flight` at a time.
     """

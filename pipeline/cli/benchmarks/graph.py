@@ -1,4 +1,4 @@
-"""Entities per second that the graph pool expands, against SPARQLWrapper one by one as in the published code.
+"""Entities per second that the graph pool expands, compared with SPARQLWrapper one by one as in the published code.
 
 Every method starts with an expansion: the relations of an entity in both directions (specification §8.3). The published
 code sends two queries for it, one per direction; it is also measured with one query for both, which favours it.

@@ -1,4 +1,4 @@
-"""What the pipeline adds to a model call: total CPU time, and waiting time with many questions in flight."""
+"""Overhead of the pipeline per model call: total CPU time, and waiting time with many questions in flight."""
 
 from __future__ import annotations
 

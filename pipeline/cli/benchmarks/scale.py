@@ -1,4 +1,4 @@
-"""How the rate and memory of a run change with the number of questions."""
+"""Questions per second and memory of a run, for growing numbers of questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of a sweep as one run, against its configurations run one by one, by hand and by Hydra's own launchers."""
+"""Cost of a sweep as one run, compared with running its configurations one by one or by Hydra's own launchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on the calls of searches, with and without prefix sharing."""
+"""Speed of fine-tuning on the calls of searches, with and without prefix packing."""
 
 from __future__ import annotations
 

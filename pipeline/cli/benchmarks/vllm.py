@@ -1,4 +1,4 @@
-"""The pipeline against a bare load generator on one real vLLM server: the same calls, equally many in flight."""
+"""Throughput of the pipeline and of a bare load generator on one vLLM server, with the same calls and concurrency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`arg.entities`: the tails of one relation judged, the path judged, then the next hop or the answer.
+"""`arg.entities`: judge the tails of one relation and the path, then choose the next hop or the answer.
 
 See specification §4.5.3.
 """

@@ -1,4 +1,4 @@
-"""ArG: one generator walks the graph and judges each step; its token probabilities rank a beam (specification §4)."""
+"""ArG: a generator walks the graph and judges each step; token probabilities rank the beam (specification §4)."""
 
 from __future__ import annotations
 

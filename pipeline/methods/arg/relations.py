@@ -1,4 +1,4 @@
-"""`arg.hypo` and `arg.relations`: hypothetical relations that sharpen retrieval, and retrieved relations judged.
+"""`arg.hypo` and `arg.relations`: propose hypothetical relations for retrieval, and judge the retrieved relations.
 
 See specification §4.5.1 and §4.5.2.
 """

@@ -1,4 +1,4 @@
-"""`parog.refine`, its three questions one by one, and `parog.read`: answers from facts (specification §5.6, §5.8)."""
+"""`parog.refine`, as one call or as three, and `parog.read`: answer from facts (specification §5.6, §5.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ToG: beam search over the graph, its relations and entities scored by the model (specification §6.13).
+"""ToG: beam search over the graph, in which the model scores relations and entities (specification §6.13).
 
 A baseline of all four papers. `docs/tog.md` lists the errors of the published code, and those that `compat` reproduces.
 """

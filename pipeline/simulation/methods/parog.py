@@ -58,7 +58,7 @@ class MakePlanSimulator(Simulator[MakePlan]):
 
 @simulates(AnswerTentatively)
 class AnswerTentativelySimulator(Simulator[AnswerTentatively]):
-    """Answers nothing: simulated models know only what a prompt shows, and this one shows no facts."""
+    """Gives no answer: simulated models know only the facts in a prompt, and this prompt has none."""
 
     def write_as_oracle(self, prompt: AnswerTentatively, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Answer nothing; on error, a topic entity or something else that is wrong."""

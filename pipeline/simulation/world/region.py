@@ -1,7 +1,7 @@
 """Builds a region: a few thousand facts about people, works and places, linked only to the hubs outside of it.
 
 Every entity except the hubs belongs to exactly one region, so the facts of a region and of the hubs determine every
-question about the region's entities. Therefore memory is constant and gold complete, however large the world is.
+question about the region's entities. So memory is constant and the gold answers are complete for a world of any size.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ class ArGCollection:
 
 @plain_dataclass
 class QuestionState:
-    """A question, the tools to work on it, and what was looked up so far."""
+    """A question, its tools, and the lookups made so far."""
 
     question: LabelledQuestion
     tools: Tools

@@ -1,7 +1,7 @@
 """Reads a gold query: its patterns, comparisons, order and count, without boilerplate (specification §7.3, step 1).
 
-Language filters, `?x != …` guards and classes are dropped. A query with anything else that plans have no operation for
-is rejected: a plan without it would answer another question.
+Language filters, `?x != …` guards and classes are dropped. Any other part without an operation in plans rejects the
+query, because a plan without that part would answer another question.
 """
 
 from __future__ import annotations
