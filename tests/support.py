@@ -8,10 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
+from pipeline.traces.origin import ShardOrigin
 from pipeline.types import Rejected
 
 KGQA = [sys.executable, "-m", "pipeline.cli.main"]
 """The command in a process of its own."""
+
+ORIGIN = ShardOrigin(run="a test", index=0, questions=())
+"""For a shard that no run wrote."""
 
 
 def refuse(row: Rejected) -> None:

@@ -5,7 +5,7 @@ keys are the component's arguments. `run.yaml` holds the resolved configuration,
 """
 
 from pipeline.config.composition import compose, conf_dir, describe
-from pipeline.config.construction import build, build_whole, check
+from pipeline.config.construction import build, build_whole, check, import_target
 from pipeline.config.identity import canonical, computation, computed, digest, drift
 from pipeline.config.keys import SECTIONS, flatten, models, prompt_styles
 
@@ -23,6 +23,7 @@ __all__ = [
     "digest",
     "drift",
     "flatten",
+    "import_target",
     "models",
     "prompt_styles",
 ]

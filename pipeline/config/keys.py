@@ -27,6 +27,8 @@ class RunKeys(RunnerKeys):
     seed: int
     reuse: Annotated[list[str], RUNTIME_ONLY]
     retry_failed: Annotated[bool, RUNTIME_ONLY]
+    extend: Annotated[bool, RUNTIME_ONLY]
+    restart: Annotated[bool, RUNTIME_ONLY]
     early_stopping: PositiveInt | None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import platform
+import secrets
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,20 @@ from pipeline.engine.logs import console_of, json_lines
 from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
+from pipeline.engine.resume import (
+    refuse_other_backends,
+    refuse_other_code,
+    refuse_other_configurations,
+    refuse_other_graphs,
+    unchanged_shards,
+)
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, rows_left, shards
+from pipeline.engine.sources import user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.roles import check_roles
+from pipeline.methods.interface import UsesGold
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 from pipeline.traces.storage import StoragePath, storage_path
@@ -77,18 +87,32 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         _check_roles(distinct)
     _check_common(configurations)
     folder = RunFolder(run_dir(configurations))
-    saved = folder.read_run()
-    if saved is not None:
-        _refuse_drift(folder, saved, configurations)
-    elif folder.finished():
-        raise UserError(f"{folder.path} holds traces but no run.yaml that describes them: name another run.dir")
+    restart = configurations[0].config["run"]["restart"]
+    saved = None if restart else _resumable(folder, configurations)
     folder.create()
     engine = configurations[0].config["engine"]
     console = console_of(engine, console)
     with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
+        if restart:
+            folder.clear()
         console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
         totals = asyncio.run(_run_shards(configurations, folder, saved, console))
         return summarise(folder, totals)
+
+
+def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> dict[str, Any] | None:
+    """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run."""
+    saved = folder.read_run()
+    if saved is not None:
+        configs = [each.config for each in configurations]
+        refuse_other_configurations(folder, saved, configs)
+        refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
+    elif folder.finished():
+        raise UserError(
+            f"{folder.path} holds traces but no run.yaml that describes them: name another run.dir, or delete them "
+            "with run.restart=true"
+        )
+    return saved
 
 
 def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
@@ -109,15 +133,17 @@ class _RunDescription:
         self._configurations = configurations
         self._folder = folder
         self._saved = saved
+        self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
+        """Names the run in the file of every shard."""
         self.began = self.opened = time.time()
         """Seconds since the epoch; `opened` is when the last worker had opened its components."""
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""
         if self._saved is None:
-            self._saved = _describe(self._configurations, backends, self.began)
+            self._saved = {"id": self.id, **_describe(self._configurations, backends, self.began)}
             self._folder.write_run(self._saved)
-        _refuse_other_backends(self._folder, self._saved, backends)
+        refuse_other_backends(self._folder, self._saved, backends)
         self.opened = time.time()
 
 
@@ -127,7 +153,10 @@ async def _run_shards(
     """Run every shard that is not finished. Raises UserError if there is no question."""
     run, engine = configurations[0].config["run"], configurations[0].config["engine"]
     parts, size = _parts(configurations), engine["shard_size"]
-    finished = folder.finished() - (failed_shards(folder) if run["retry_failed"] else set())
+    finished = folder.finished()
+    if saved is not None and finished:
+        finished = _compare_dataset(configurations, folder, saved, parts, console)
+    finished -= failed_shards(folder) if run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
     description = _RunDescription(configurations, folder, saved)
     ended = description.began
@@ -143,7 +172,7 @@ async def _run_shards(
         rounds = stopping.rounds(parts, rejections.add, size=size)
     else:
         rounds = iter([shards(parts, rejections.add, size=size)])
-    unfinished = UnfinishedRounds(rounds, finished)
+    unfinished = UnfinishedRounds(rounds, finished, description.id)
     with rejections:
         has_work = unfinished.find_first()
         if not unfinished.questions:
@@ -154,6 +183,8 @@ async def _run_shards(
                     await _executor(engine["name"])(configs, folder.path, unfinished, progress)
                 ended = time.time()  # servers that are stopped afterwards do not count
         else:
+            if saved is not None:
+                await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
             console.print("every shard is finished already: nothing to run")
     times = {
         "wall_s": ended - description.began,
@@ -164,6 +195,33 @@ async def _run_shards(
         times = {name: earlier[name] for name in TIMES}
     questions = tuple(unfinished.questions[number] for number in range(len(configurations)))
     return RunTotals(questions, rejections.count, **times)
+
+
+def _compare_dataset(
+    configurations: Sequence[Configuration],
+    folder: RunFolder,
+    saved: Mapping[str, Any],
+    parts: Sequence[Part],
+    console: Console,
+) -> set[int]:
+    """Return the shards that stay finished under the dataset of today, and report what was scored again."""
+    first = configurations[0].config
+    with console.status("comparing the dataset with the answered questions"):
+        finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
+    if changes.gold:
+        count = sum(map(len, changes.gold.values()))
+        console.print(f"the gold answers of {count:,} questions have changed: their rows were scored again")
+        if _uses_gold(configurations, saved):
+            console.print("the replies of the run depend on gold answers, too: run.restart=true makes them again")
+    return finished
+
+
+def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
+    """Whether a method of the run, or its simulated model, is told about gold answers."""
+    methods = (config.build("method", each.config) for each in configurations)
+    return any(isinstance(each, UsesGold) and each.uses_gold for each in methods) or any(
+        served["label"] == "oracle" for served in saved["served"]
+    )
 
 
 def _names(configurations: Sequence[Configuration]) -> list[str]:
@@ -228,7 +286,10 @@ def _differing(configurations: Sequence[Configuration]) -> dict[str, list[Any]]:
 
 def _describe(configurations: Sequence[Configuration], backends: Sequence[Backends], began: float) -> dict[str, Any]:
     return {
-        "points": [{"overrides": list(each.overrides), "config": dict(each.config)} for each in configurations],
+        "points": [
+            {"overrides": list(each.overrides), "config": _resuming(each.config), "sources": user_sources(each.config)}
+            for each in configurations
+        ],
         "served": [asdict(each) for each in backends],
         "seed": configurations[0].config["run"]["seed"],
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(began)),
@@ -237,22 +298,9 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
     }
 
 
-def _refuse_drift(folder: RunFolder, saved: Mapping[str, Any], configurations: Sequence[Configuration]) -> None:
-    before = [point["config"] for point in saved["points"]]
-    if len(before) != len(configurations):
-        counts = f"{len(before)} configurations, not {len(configurations)}"
-        raise UserError(f"{folder.path} holds a run of {counts}: name another run.dir")
-    drifted = [line for old, new in zip(before, configurations, strict=True) for line in config.drift(old, new.config)]
-    if drifted:
-        raise UserError(f"{folder.path} holds another run; name another run.dir. What differs: {'; '.join(drifted)}")
-
-
-def _refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends: Collection[Backends]) -> None:
-    """Raise UserError unless a resumed run has the model and the graph that it began with."""
-    for before, now in zip(saved["served"], backends, strict=True):
-        for name, value in asdict(now).items():
-            if before.get(name) != value:
-                raise UserError(f"{folder.path} began with the {name} {before.get(name)}, but now it is {value}")
+def _resuming(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration that resumes the run: without the keys that act once."""
+    return {**resolved, "run": {**resolved["run"], "restart": False, "extend": False}}
 
 
 def _version(package: str) -> str | None:

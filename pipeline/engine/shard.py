@@ -7,8 +7,8 @@ listing, and a shard that is done twice overwrites itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from math import ceil
 from typing import TypeAlias
@@ -26,7 +26,11 @@ class Shard:
     examples: tuple[Example, ...]
     configurations: tuple[int, ...] = (0,)
     """The configurations of the run that ask these questions."""
+    run: str = ""
+    """The `id` of the run, which the file of the shard will name."""
 
+
+Order: TypeAlias = Callable[[Iterable[Example]], Iterator[Example]]
 
 Rounds: TypeAlias = Iterator[Iterable[Shard]]
 """The shards of a run. All shards of a round are committed before the next round is requested."""
@@ -81,11 +85,11 @@ class Part:
     """The number of questions to take; None for all."""
 
 
-def shards(parts: Sequence[Part], reject: Reject, *, size: int) -> Iterator[Shard]:
-    """Slice the questions of each part in their own order, without holding them all in memory."""
+def shards(parts: Sequence[Part], reject: Reject, *, size: int, order: Order = iter) -> Iterator[Shard]:
+    """Slice the questions of each part in `order`. By default it is their own, and they are not all held in memory."""
     index = count()
     for part in parts:
-        examples = islice(part.dataset.examples(reject), part.limit)
+        examples = order(islice(part.dataset.examples(reject), part.limit))
         while chunk := tuple(islice(examples, size)):
             yield Shard(next(index), chunk, part.configurations)
 
@@ -93,9 +97,11 @@ def shards(parts: Sequence[Part], reject: Reject, *, size: int) -> Iterator[Shar
 class UnfinishedRounds(Iterator[Iterator[Shard]]):
     """The rounds of a run without the finished shards. Counts the questions of all shards as they are read."""
 
-    def __init__(self, rounds: Rounds, finished: Collection[int]) -> None:
+    def __init__(self, rounds: Rounds, finished: Collection[int], run: str) -> None:
+        """Take the rounds of all shards, the indices of the finished ones, and the `id` of the run."""
         self._rounds = rounds
         self._finished = finished
+        self._run = run
         self._begun: Iterator[Shard] | None = None
         self.questions: Counter[int] = Counter()
         """The number of questions that each configuration asks, in the shards read so far."""
@@ -118,7 +124,7 @@ class UnfinishedRounds(Iterator[Iterator[Shard]]):
         for shard in round:
             self.questions.update(dict.fromkeys(shard.configurations, len(shard.examples)))
             if shard.index not in self._finished:
-                yield shard
+                yield replace(shard, run=self._run)
 
 
 def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int | None:

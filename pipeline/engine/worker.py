@@ -23,6 +23,7 @@ from pipeline.llm.prompt import Completion, Template
 from pipeline.net.server_stats import ServerStats
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
+from pipeline.traces.origin import ShardOrigin
 from pipeline.traces.reader import RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.storage import StoragePath
@@ -108,7 +109,8 @@ class Worker:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]
             await asyncio.gather(*self._templates.values())  # a template is stored before a row names it
-            await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows)
+            origin = ShardOrigin.of(shard.run, shard.index, shard.examples)
+            await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows, origin)
             await journal.discard()
         _log.info("shard committed", extra={"rows": len(rows)})
         self._emit()

@@ -34,6 +34,13 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
 
+    def clear(self) -> None:
+        """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""
+        files = [self.path / "run.yaml", self.path / "summary.json", self.rejected]
+        files += [*matching(self.path / "drafts", "shard-*.jsonl"), *matching(self.path / "traces", "shard-*.parquet")]
+        for file in files:
+            file.unlink(missing_ok=True)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the folder against other drivers, and remove files of a killed one. Raises UserError if it is locked.

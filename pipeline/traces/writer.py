@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -12,23 +12,36 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.traces.origin import ShardOrigin
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, SCHEMA_VERSION, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
-from pipeline.traces.storage import StoragePath, write_whole
-from pipeline.types import Answer, Node, Triple
+from pipeline.traces.storage import StoragePath, read_whole, write_whole
+from pipeline.types import Answer, Gold, Node, Triple
 
 _MOST_HOPS = 1 << 31
 """The limit of the column's type; any other value of the field is only in `meta`."""
 
 
-def write_shard(path: StoragePath, rows: Sequence[TraceRow]) -> None:
+def write_shard(path: StoragePath, rows: Sequence[TraceRow], origin: ShardOrigin) -> None:
     """Write the rows to `path`: the file is complete or absent. Raises StorageError."""
+    _write(path, to_table(rows), origin)
+
+
+def replace_columns(path: StoragePath, columns: Mapping[str, Sequence[Any]], origin: ShardOrigin) -> None:
+    """Write a shard again with new values in some of its columns. Raises StorageError."""
+    table = pq.read_table(io.BytesIO(read_whole(path)))
+    for name, values in columns.items():
+        table = table.set_column(SCHEMA.get_field_index(name), name, pa.array(values, SCHEMA.field(name).type))
+    _write(path, table, origin)
+
+
+def _write(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None:
     contents = io.BytesIO()
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
     options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
     options |= {"write_statistics": False, "store_schema": False}
     with pq.ParquetWriter(contents, SCHEMA, **options) as writer:
-        writer.write_table(to_table(rows))
-        writer.add_key_value_metadata({"kgqa_schema_version": SCHEMA_VERSION})
+        writer.write_table(table)
+        writer.add_key_value_metadata({b"kgqa_schema_version": SCHEMA_VERSION.encode(), **origin.metadata()})
     write_whole(path, contents.getvalue())
 
 
@@ -73,9 +86,16 @@ def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
         "initial_answers": [None if own is None else [p.text for p in own] for own in initial],
         "initial_answer_ids": [None if own is None else [p.id for p in own] for own in initial],
         "raw_answer": [row.answer.raw for row in rows],
-        "gold": [[gold.name for gold in row.example.gold.answers] for row in rows],
-        "gold_ids": [[gold.id for gold in row.example.gold.answers] for row in rows],
-        "gold_aliases": [[list(gold.aliases) for gold in row.example.gold.answers] for row in rows],
+        **gold_columns([row.example.gold for row in rows]),
+    }
+
+
+def gold_columns(golds: Sequence[Gold]) -> dict[str, list[Any]]:
+    """Return the columns with the gold answers of rows."""
+    return {
+        "gold": [[answer.name for answer in gold.answers] for gold in golds],
+        "gold_ids": [[answer.id for answer in gold.answers] for gold in golds],
+        "gold_aliases": [[list(answer.aliases) for answer in gold.answers] for gold in golds],
     }
 
 

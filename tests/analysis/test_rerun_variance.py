@@ -15,6 +15,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.schema import Counters, Step, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Example, Gold, Question
+from tests.support import ORIGIN
 
 Rows = dict[str, tuple[float, dict[str, str | None]]]
 """Question → its score, and the completion of each of its calls by key."""
@@ -28,7 +29,7 @@ def run(path: Path, *configurations: Rows) -> list[RunConfiguration]:
     saved = {"points": [{"overrides": [], "config": {"evaluation": evaluation}} for _ in configurations]}
     folder.write_run({**saved, "served": [{"model": "m", "label": None, "graph": "g"} for _ in configurations]})
     rows = [_row(number, id, *of) for number, part in enumerate(configurations) for id, of in part.items()]
-    write_shard(folder.shard(0), rows)
+    write_shard(folder.shard(0), rows, ORIGIN)
     return read_configurations([path], "hits_at_1")
 
 

@@ -15,6 +15,7 @@ from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.traces.schema import Counters, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
+from tests.support import ORIGIN
 
 NAMES = {"m.1": "Ann", "m.2": "Béa", "m.3": None, "m.4": "The Film"}
 
@@ -52,7 +53,7 @@ def row(number: int, dataset: str) -> TraceRow:
 @pytest.fixture
 def traces(tmp_path: Path) -> pl.DataFrame:
     rows = [row(number, dataset) for dataset in ("webqsp", "grbench") for number in range(400)]
-    write_shard(tmp_path / "shard-00000.parquet", rows)
+    write_shard(tmp_path / "shard-00000.parquet", rows, ORIGIN)
     return pl.read_parquet(tmp_path / "shard-00000.parquet")
 
 

@@ -15,6 +15,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
 from pipeline.traces.storage import write_whole
 from pipeline.traces.writer import write_shard
+from tests.support import ORIGIN
 from tests.traces.test_roundtrip import row
 
 ROOM = 2000
@@ -59,7 +60,7 @@ def test_a_shard_that_does_not_fit_leaves_nothing(run: RunFolder) -> None:
         full(),
         pytest.raises(StorageError, match=r"shard-00003\.parquet cannot be written: File too large"),
     ):
-        write_shard(run.shard(3), [row(str(number)) for number in range(500)])
+        write_shard(run.shard(3), [row(str(number)) for number in range(500)], ORIGIN)
     assert list((run.path / "traces").iterdir()) == []
 
 

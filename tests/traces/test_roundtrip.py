@@ -17,6 +17,7 @@ from pipeline.traces.reader import RecordedCalls, read_shards
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
+from tests.support import ORIGIN
 
 TEMPLATE = Template(system="Be brief.", user="{{question}}")
 
@@ -60,7 +61,9 @@ def folder(tmp_path: Path) -> RunFolder:
     folder.create()
     folder.write_run({"points": [], "served": []})
     folder.write_template("toy.ask", TEMPLATE)
-    write_shard(folder.shard(0), [row("q1", steps=[llm_step("k1"), Step(1, "decision", "answered", 0.8)]), row("q2")])
+    write_shard(
+        folder.shard(0), [row("q1", steps=[llm_step("k1"), Step(1, "decision", "answered", 0.8)]), row("q2")], ORIGIN
+    )
     return folder
 
 
@@ -87,7 +90,7 @@ def test_missing_initial_answers_differ_from_empty_ones(folder: RunFolder) -> No
     rows = [row("q1"), row("q2"), row("q3")]
     rows[0].answer = replace(rows[0].answer, initial=(Prediction("One", "m.1"), Prediction("1999")))
     rows[1].answer = replace(rows[1].answer, initial=())
-    write_shard(folder.shard(0), rows)
+    write_shard(folder.shard(0), rows, ORIGIN)
     frame = pl.read_parquet(folder.shard(0))
     assert frame["initial_answers"].to_list() == [["One", "1999"], [], None]
     assert frame["initial_answer_ids"].to_list() == [["m.1", None], [], None]
@@ -115,7 +118,7 @@ def test_the_reader_returns_calls_by_key_and_rebuilds_their_prompts(folder: RunF
 
 
 def test_a_shard_written_twice_overwrites_itself(folder: RunFolder) -> None:
-    write_shard(folder.shard(0), [row("q9")])
+    write_shard(folder.shard(0), [row("q9")], ORIGIN)
     assert pl.read_parquet(folder.traces)["question_id"].to_list() == ["q9"]
     assert folder.finished() == {0}
     assert [path.name for path in (folder.path / "traces").iterdir()] == ["shard-00000.parquet"]
@@ -132,6 +135,6 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_an_invalid_number_of_hops_is_only_in_meta(hops: object, folder: RunFolder) -> None:
     odd = row("q1")
     odd.example.question.meta["hops"] = hops  # type: ignore[index]
-    write_shard(folder.shard(0), [odd])
+    write_shard(folder.shard(0), [odd], ORIGIN)
     (read,) = pl.read_parquet(folder.shard(0)).iter_rows(named=True)
     assert (read["hops"], orjson.loads(read["meta"])["hops"]) == (None, hops)

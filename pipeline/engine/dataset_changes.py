@@ -1,0 +1,95 @@
+"""Compares a dataset with the questions that a run has answered, so that no result outlives its data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pipeline.engine.shard import Shard
+from pipeline.errors import UserError
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.origin import QuestionDigest, ShardOrigin, read_origin
+from pipeline.traces.storage import read_all
+from pipeline.types import Example
+
+
+@dataclass
+class DatasetChanges:
+    """How a dataset differs from the finished shards of a run."""
+
+    edited: list[str] = field(default_factory=list)
+    """Ids of answered questions that have changed, have moved, or are gone."""
+    added: int = 0
+    """Number of questions that a complete run has not asked."""
+    grown: set[int] = field(default_factory=set)
+    """Finished shards that have more questions now."""
+    gold: dict[int, list[Example]] = field(default_factory=dict)
+    """Shard → the questions of which only the gold answers have changed, with those of today."""
+
+    def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool) -> None:
+        """Raise UserError if the results of the run are not those of the dataset. `extend` allows added questions."""
+        if self.edited:
+            first, count = self.edited[0], len(self.edited)
+            raise UserError(
+                f"{folder.path} holds answers to other questions: {count:,} have changed since, {first} first. "
+                f"{ways_out}"
+            )
+        if (self.added or self.grown) and not extend:
+            raise UserError(
+                f"the dataset has more questions than {folder.path} has answered: run.extend=true answers them, too. "
+                f"Or: {ways_out}"
+            )
+
+
+def read_origins(folder: RunFolder, finished: Collection[int], run: str | None) -> dict[int, ShardOrigin]:
+    """Return the origins of finished shards. Raises UserError naming a shard that is not this run's.
+
+    `run` is the id of the run; None for a run of an older version, whose shards name no origin.
+    """
+    if run is None:
+        return {}
+    indices = sorted(finished)
+    origins: dict[int, ShardOrigin] = {}
+    for index, contents in zip(indices, read_all(list(map(folder.shard, indices))), strict=True):
+        origin = read_origin(contents)
+        if origin is None or (origin.run, origin.index) != (run, index):
+            whose = f"is a copy of shard {origin.index}" if origin and origin.run == run else "belongs to another run"
+            raise UserError(
+                f"{folder.shard(index)} {whose}: remove the file, and the same command answers its questions again"
+            )
+        origins[index] = origin
+    return origins
+
+
+def find_changes(
+    origins: Mapping[int, ShardOrigin], shards: Iterable[Shard], *, asked: Mapping[int, int] | None
+) -> DatasetChanges:
+    """Compare the shards of today with the origins of finished ones.
+
+    `asked` is the number of questions of each configuration when the run was complete; None if it never was.
+    """
+    changes = DatasetChanges()
+    gone = dict(origins)
+    total: Counter[int] = Counter()
+    for shard in shards:
+        total[shard.configurations[0]] += len(shard.examples)
+        origin = gone.pop(shard.index, None)
+        if origin is not None:
+            _compare(origin, shard, changes)
+    changes.edited += [question.id for origin in gone.values() for question in origin.questions]
+    if asked is not None:
+        changes.added = sum(max(0, count - asked[configuration]) for configuration, count in total.items())
+    return changes
+
+
+def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges) -> None:
+    now = list(map(QuestionDigest.of, shard.examples))
+    changes.edited += [question.id for question in origin.questions[len(now) :]]
+    if len(now) > len(origin.questions):
+        changes.grown.add(shard.index)
+    for before, after, example in zip(origin.questions, now, shard.examples, strict=False):
+        if (before.id, before.question) != (after.id, after.question):
+            changes.edited.append(before.id)
+        elif before.gold != after.gold:
+            changes.gold.setdefault(shard.index, []).append(example)

@@ -1,0 +1,117 @@
+"""Decides whether the results in a run folder still belong to the command: same keys, code, questions and backends.
+
+What was computed from other data or other code is refused with a sentence that names the difference. Only new gold
+answers are taken over: they need no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from pipeline import config
+from pipeline.datasets.subsample import stratified_order
+from pipeline.engine.components import Backends
+from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
+from pipeline.engine.gold_changes import replace_gold
+from pipeline.engine.shard import Part, shards
+from pipeline.engine.sources import user_sources
+from pipeline.errors import ServiceError, UserError
+from pipeline.traces.folder import RunFolder
+from pipeline.types import Rejected
+
+Configs = Sequence[Mapping[str, Any]]
+"""The resolved configurations of a run."""
+
+
+def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], configs: Configs) -> None:
+    """Raise UserError if the run folder holds a run of other keys."""
+    before = [point["config"] for point in saved["points"]]
+    if len(before) != len(configs):
+        counts = f"{len(before)} configurations, not {len(configs)}"
+        raise UserError(f"{folder.path} holds a run of {counts}: name another run.dir")
+    drifted = [line for old, new in zip(before, configs, strict=True) for line in config.drift(old, new)]
+    if drifted:
+        raise UserError(f"{folder.path} holds another run; name another run.dir. What differs: {'; '.join(drifted)}")
+
+
+def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, version: str | None) -> None:
+    """Raise UserError if the project has another version now, or a class of the user's has another source."""
+    if "id" not in saved:  # a run of an older version, which did not record its code
+        return
+    if (before := saved["versions"]["kgqa-pipeline"]) != version:
+        raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
+    for point, now in zip(saved["points"], configs, strict=True):
+        changed = [name for name, digest in user_sources(now).items() if point["sources"].get(name) != digest]
+        if changed:
+            target = now[changed[0].partition(".")[0]]
+            name = target.get("_target_", changed[0]) if isinstance(target, Mapping) else changed[0]
+            raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
+
+
+def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends: Sequence[Backends]) -> None:
+    """Raise UserError unless the models and the graphs are those that the run began with."""
+    for before, now in zip(saved["served"], backends, strict=True):
+        for name, value in asdict(now).items():
+            if before.get(name) != value:
+                raise UserError(
+                    f"{folder.path} began with the {name} {before.get(name)}, but now it is {value}. {ways_out(folder)}"
+                )
+
+
+async def refuse_other_graphs(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, console: Console) -> None:
+    """Raise UserError unless the graphs of a finished run are those that it began with.
+
+    Only the graphs are opened. One that does not answer is reported: the results can still be printed.
+    """
+    fingerprints: dict[str, str] = {}
+    for before, now in zip(saved["served"], configs, strict=True):
+        key = config.canonical(now["kg"])
+        if key not in fingerprints:
+            try:
+                async with config.build("kg", now) as graph:
+                    fingerprints[key] = graph.fingerprint
+            except ServiceError as error:
+                console.print(f"the graph could not be compared: {error}", markup=False, soft_wrap=True)
+                return
+        if before["graph"] != fingerprints[key]:
+            raise UserError(
+                f"{folder.path} began with the graph {before['graph']}, but now it is {fingerprints[key]}. "
+                f"{ways_out(folder)}"
+            )
+
+
+def unchanged_shards(
+    folder: RunFolder, saved: Mapping[str, Any], finished: set[int], parts: Sequence[Part], first: Mapping[str, Any]
+) -> tuple[set[int], DatasetChanges]:
+    """Compare the dataset with the finished shards, and return those that stay finished, and how the dataset differs.
+
+    Raises UserError if results do not belong to the dataset. Scores the shards again whose gold answers have changed.
+    """
+    run, size = first["run"], first["engine"]["shard_size"]
+    origins = read_origins(folder, finished, saved.get("id"))
+    if not origins:
+        return finished, DatasetChanges()
+    order = (lambda examples: iter(stratified_order(list(examples)))) if run["early_stopping"] else iter
+    summary = folder.read_summary()
+    asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
+    changes = find_changes(origins, shards(parts, _ignore, size=size, order=order), asked=asked)
+    changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
+    for index, examples in changes.gold.items():
+        replace_gold(folder, origins[index], examples, config.build("evaluation", first))
+    return finished - changes.grown, changes
+
+
+def ways_out(folder: RunFolder) -> str:
+    """Return the sentence about what to do with results that do not belong to the command."""
+    return (
+        "run.restart=true deletes its results and starts again; "
+        f"another run.dir with run.reuse=[{folder.path}] keeps its calls"
+    )
+
+
+def _ignore(row: Rejected) -> None:
+    """Rows that cannot be read are counted when the shards are read for the run."""

@@ -1,0 +1,76 @@
+"""The origin of a shard file: the run that wrote it, its number, and digests of its questions and their gold answers.
+
+It is stored in the metadata of the file, so it is committed with the rows that it describes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+
+from pipeline.types import Example
+
+KEY = b"kgqa_origin"
+"""The key of the file's metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDigest:
+    """What a question and its gold answers were when it was answered."""
+
+    id: str
+    question: str
+    """Digest of all that a method may know."""
+    gold: str
+    """Digest of the gold answers, with their paths."""
+
+    @classmethod
+    def of(cls, example: Example) -> QuestionDigest:
+        """Return the digests of a row of a dataset."""
+        return cls(example.question.id, _digest(example.question), _digest(example.gold))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOrigin:
+    """Where the rows of a shard come from."""
+
+    run: str
+    """The `id` in the `run.yaml` of the run."""
+    index: int
+    questions: tuple[QuestionDigest, ...]
+
+    @classmethod
+    def of(cls, run: str, index: int, examples: Sequence[Example]) -> ShardOrigin:
+        """Return the origin of a shard that asks these questions."""
+        return cls(run, index, tuple(map(QuestionDigest.of, examples)))
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return the metadata that `read_origin` reads."""
+        return {KEY: orjson.dumps(asdict(self))}
+
+
+def read_origin(shard: Path | bytes) -> ShardOrigin | None:
+    """Return the origin of a shard, given its path or its contents; None for one that older versions wrote."""
+    source = shard if isinstance(shard, Path) else io.BytesIO(shard)
+    stored = (pq.read_metadata(source).metadata or {}).get(KEY)
+    if stored is None:
+        return None
+    origin = orjson.loads(stored)
+    return ShardOrigin(origin["run"], origin["index"], tuple(QuestionDigest(**each) for each in origin["questions"]))
+
+
+def _digest(value: object) -> str:
+    text = orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return what orjson can write of a mapping or a named tuple."""
+    return dict(value) if isinstance(value, Mapping) else tuple(value)

@@ -1,0 +1,190 @@
+"""No result outlives its data or its code: the same command notices what has changed since its run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipeline.cli.main import main
+
+CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
+METHOD = """
+from helper import best
+from pydantic.dataclasses import dataclass
+from pipeline.types import Answer, Prediction, Relation
+
+
+@dataclass
+class Capital:
+    name: str
+
+    async def answer(self, question, tools):
+        topics = [entity.id for entity in question.topic_entities]
+        found = await tools.kg.neighbours([(topic, Relation("capital", "out")) for topic in topics], 5)
+        return Answer(predictions=tuple(Prediction(best(each.nodes)) for each in found.values()))
+"""
+
+
+class Project:
+    """A user's folder with a dataset and a method, and the command that runs them."""
+
+    def __init__(self, folder: Path, output: Callable[[], tuple[str, str]]) -> None:
+        self.folder = folder
+        self._output = output
+        self.write_facts(CITIES)
+        self.write_questions(CITIES)
+
+    def write_facts(self, cities: dict[str, str]) -> None:
+        lines = [f"{country}\tcapital\t{city}\n" for country, city in cities.items()]
+        (self.folder / "facts.tsv").write_text("".join(lines))
+
+    def write_questions(self, cities: dict[str, str], text: str = "What is the capital of {}?") -> None:
+        rows = [
+            {"id": country, "question": text.format(country), "topic_entities": [country], "answers": [city]}
+            for country, city in cities.items()
+        ]
+        (self.folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
+        """Run the command, which must end with this exit code, and return all that it prints."""
+        command = ["evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"]
+        self._output()
+        assert main([*command, "engine.shard_size=2", f"run.dir={folder}", *words]) == code
+        return " ".join("".join(self._output()).split())
+
+    def summary(self, folder: str = "runs/r") -> dict[str, Any]:
+        summary: dict[str, Any] = json.loads((self.folder / folder / "summary.json").read_text())
+        return summary
+
+    def rows(self, folder: str = "runs/r") -> pl.DataFrame:
+        return pl.read_parquet(self.folder / folder / "traces/*.parquet").sort("question_id")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Project:
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path, capsys.readouterr)
+
+
+def test_an_unchanged_command_prints_the_same_result(project: Project) -> None:
+    project.run()
+    before = project.summary()
+    assert "nothing to run" in project.run()
+    assert project.summary() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda project: project.write_questions(CITIES, "Name the capital of {}."),
+        lambda project: project.write_questions({**CITIES, "Zedland": "Zoo"}, "Name the capital of {}."),
+        lambda project: project.write_questions(dict(list(CITIES.items())[1:])),
+        lambda project: project.write_questions(dict(reversed(CITIES.items()))),
+    ],
+    ids=["text", "text and more", "removed", "moved"],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_changed_questions_are_refused_until_the_run_is_restarted(
+    project: Project, change: Callable[[Project], None], finished: bool
+) -> None:
+    project.run()
+    if not finished:
+        (project.folder / "runs/r/summary.json").unlink()
+        (project.folder / "runs/r/traces/shard-00002.parquet").unlink()
+    change(project)
+    said = project.run(code=2)
+    assert "holds answers to other questions" in said
+    assert "run.restart=true" in said
+    project.run("run.restart=true")
+    assert "nothing to run" in project.run(), "run.yaml does not restart it once more"
+    project.run(folder="runs/new")
+    columns = ["question_id", "question", "answers", "hits_at_1"]
+    assert project.rows().select(columns).equals(project.rows("runs/new").select(columns))
+
+
+def test_added_questions_are_asked_with_run_extend(project: Project) -> None:
+    project.run("llm=similarity")
+    project.write_questions({**CITIES, "Fenland": "Ford", "Gorland": "Gent", "Hiland": "Holm"})
+    assert "run.extend=true" in project.run("llm=similarity", code=2)
+    project.run("llm=similarity", "run.extend=true")
+    assert project.rows()["question_id"].to_list() == [*CITIES, "Fenland", "Gorland", "Hiland"]
+    assert "nothing to run" in project.run("llm=similarity")
+
+
+def test_only_new_calls_are_made_when_a_run_is_extended(project: Project) -> None:
+    project.run()
+    before = {path.name: path.stat().st_mtime_ns for path in (project.folder / "runs/r/traces").iterdir()}
+    project.write_questions({**CITIES, "Fenland": "Ford", "Gorland": "Gent"})
+    project.run("run.extend=true")
+    after = {path.name: path.stat().st_mtime_ns for path in (project.folder / "runs/r/traces").iterdir()}
+    assert {name for name in before if before[name] == after[name]} == {"shard-00000.parquet", "shard-00001.parquet"}
+
+
+def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) -> None:
+    project.run("llm=oracle")
+    assert project.summary()["points"][0]["hits_at_1"] == 1
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    said = project.run("llm=oracle")
+    assert "the gold answers of 1 questions have changed: their rows were scored again" in said
+    assert "run.restart=true makes them again" in said, "the oracle reads gold answers"
+    assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
+    assert project.rows()["gold"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
+    assert "have changed" not in project.run("llm=oracle")
+
+
+def test_a_changed_graph_is_refused_when_nothing_is_left_to_run(project: Project) -> None:
+    project.run()
+    project.write_facts({**CITIES, "Borland": "Nowhere"})
+    said = project.run(code=2)
+    assert "began with the graph" in said
+    assert "run.restart=true" in said
+
+
+@pytest.mark.parametrize("file", ["capital.py", "helper.py"])
+def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = project.folder / "code"
+    code.mkdir()
+    (code / "capital.py").write_text(METHOD)
+    (code / "helper.py").write_text("def best(nodes):\n    return nodes[0]\n")
+    (code / "unrelated.py").write_text("")
+    monkeypatch.syspath_prepend(str(code))
+    for name in ("capital", "helper"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    choices = project.folder / "conf" / "method"
+    choices.mkdir(parents=True)
+    (choices / "capital.yaml").write_text("_target_: capital.Capital\nname: capital\n")
+    words = (f"hydra.searchpath=[file://{choices.parent}]", "method=capital")
+    project.run(*words)
+    assert project.summary()["points"][0]["hits_at_1"] == 1
+    (code / "unrelated.py").write_text("x = 1\n")
+    assert "nothing to run" in project.run(*words)
+    with (code / file).open("a") as source:
+        source.write("\n# another way\n")
+    assert "the source of capital.Capital has changed" in project.run(*words, code=2)
+    project.run(*words, "run.restart=true")
+
+
+def test_another_version_of_the_project_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.run()
+    monkeypatch.setattr("pipeline.engine.run._version", lambda package: "99.0")
+    assert "and this is 99.0" in project.run(code=2)
+
+
+def test_a_shard_of_another_run_is_named(project: Project) -> None:
+    project.run()
+    project.run("run.seed=5", folder="runs/other")
+    traces = project.folder / "runs/r/traces"
+    shutil.copy(project.folder / "runs/other/traces/shard-00001.parquet", traces)
+    assert "shard-00001.parquet belongs to another run" in project.run(code=2)
+    shutil.copy(traces / "shard-00000.parquet", traces / "shard-00001.parquet")
+    assert "shard-00001.parquet is a copy of shard 0" in project.run(code=2)
+    (traces / "shard-00001.parquet").unlink()
+    project.run()
+    assert project.rows()["question_id"].to_list() == list(CITIES)
