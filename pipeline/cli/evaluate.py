@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import yaml
 from rich.console import Console
 
@@ -12,6 +15,9 @@ from pipeline.errors import UserError
 from pipeline.renames import current_run
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_whole, storage_path
+
+_RESUMING = ("run.retry_failed", "run.extend", "run.restart")
+"""Keys that may be given with a `run.yaml`: they say how it is resumed."""
 
 
 def run(arguments: Arguments) -> Output:
@@ -30,17 +36,26 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
     files = [word for word in arguments.words if word.endswith(".yaml")]
     if not files:
         return [Configuration(tuple(words), config.compose(words))]
-    if len(words) > 1:
-        raise UserError(f"{files[0]} holds the whole configuration: remove the other arguments")
-    return _saved_configurations(storage_path(files[0]))
+    changes = dict(word.split("=", 1) for word in words if word != files[0] and "=" in word)
+    if len(changes) + 1 < len(words) or not changes.keys() <= set(_RESUMING):
+        raise UserError(
+            f"{files[0]} holds the whole configuration: remove the other arguments, except {', '.join(_RESUMING)}"
+        )
+    run = {key.removeprefix("run."): yaml.safe_load(value) for key, value in changes.items()}
+    return _saved_configurations(storage_path(files[0]), run)
 
 
-def _saved_configurations(path: StoragePath) -> list[Configuration]:
+def _saved_configurations(path: StoragePath, run: Mapping[str, Any]) -> list[Configuration]:
+    """Read the configurations of a `run.yaml`, changed by keys of the section `run`. Raises UserError."""
     try:
         first, *others = current_run(yaml.safe_load(read_whole(path)))["points"]
-        configurations = [Configuration(tuple(saved["overrides"]), saved["config"]) for saved in (first, *others)]
-        for each in configurations:
-            each.config["run"]["dir"] = str(path.parent)
+        configurations = [
+            Configuration(
+                tuple(saved["overrides"]),
+                {**saved["config"], "run": {**saved["config"]["run"], **run, "dir": str(path.parent)}},
+            )
+            for saved in (first, *others)
+        ]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, KeyError, TypeError, ValueError):

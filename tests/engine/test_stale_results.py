@@ -118,6 +118,15 @@ def test_added_questions_are_asked_with_run_extend(project: Project) -> None:
     assert "nothing to run" in project.run("llm=similarity")
 
 
+def test_run_yaml_takes_the_keys_that_say_how_it_is_resumed(project: Project) -> None:
+    project.run()
+    project.write_questions({**CITIES, "Fenland": "Ford"})
+    assert main(["evaluate", "runs/r/run.yaml"]) == 2
+    assert main(["evaluate", "runs/r/run.yaml", "run.extend=true"]) == 0
+    assert project.rows().height == 6
+    assert main(["evaluate", "runs/r/run.yaml", "run.limit=3"]) == 2
+
+
 def test_only_new_calls_are_made_when_a_run_is_extended(project: Project) -> None:
     project.run()
     before = {path.name: path.stat().st_mtime_ns for path in (project.folder / "runs/r/traces").iterdir()}
