@@ -171,7 +171,7 @@ def submitted(command: list[str]) -> subprocess.CompletedProcess[str]:
 def test_a_submitted_job_leaves_a_complete_run_folder(local: pl.DataFrame, nodes: Nodes, tmp_path: Path) -> None:
     """The job brings the code along, so that every node runs what was submitted."""
     run = tmp_path / "run"
-    entry = [sys.executable, "pipeline/cli/evaluate.py", *RUN, *nodes.ray[1:-1], f"run.dir={run}"]
+    entry = [sys.executable, "jobs/evaluate.py", *RUN, *nodes.ray[1:-1], f"run.dir={run}"]
     submit = [f"{Path(sys.executable).parent}/ray", "job", "submit", "--working-dir", str(ROOT)]
     submit += ["--address", f"http://{nodes.cluster.webui_url}", "--", *entry]
     with nodes.joined("one"), nodes.joined("two"):
@@ -190,7 +190,7 @@ def test_no_cluster_at_the_address_is_said_at_once(tmp_path: Path) -> None:
     ):
         done = subprocess.run([*command, f"engine.address={address}"], capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert "mend engine.address" in done.stderr
+        assert "correct engine.address" in done.stderr
         assert said in done.stderr
 
 
@@ -230,5 +230,5 @@ def test_a_cluster_that_wants_its_token_is_told_apart(tmp_path: Path) -> None:
         refused = evaluate("refused")
         taken = evaluate("taken", RAY_AUTH_MODE="token")
     assert refused.returncode == 2
-    assert "the Ray cluster there wants its token: set RAY_AUTH_MODE=token" in refused.stderr
+    assert "the Ray cluster there requires its token: set RAY_AUTH_MODE=token" in refused.stderr
     assert taken.returncode == 0, taken.stderr

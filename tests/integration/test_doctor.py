@@ -38,7 +38,7 @@ def doctor(*words: str, folder: Path) -> tuple[int, str]:
 def test_all_is_well_with_two_replicas_on_ray(virtuosi: list[VirtuosoServer], tmp_path: Path) -> None:
     endpoints = ",".join(server.endpoint for server in virtuosi)
     code, said = doctor("kg=sparql", f"kg.endpoints=[{endpoints}]", "engine=ray", "engine.workers=1", folder=tmp_path)
-    assert (code, said.rpartition(" all is ")[2]) == (0, "well"), said
+    assert (code, said.endswith("no problem found")) == (0, True), said
     assert said.count("fingerprint") == 2
     assert "CPUs would be started on this machine" in said
 
@@ -48,7 +48,7 @@ def test_one_replica_is_lost(virtuosi: list[VirtuosoServer], closed_port: int, t
     code, said = doctor("kg=sparql", f"kg.endpoints=[{endpoints}]", folder=tmp_path)
     assert code == 1
     assert said.endswith("1 problem")
-    assert "start one with `kgqa graph serve`, or correct the addresses" in said
+    assert "start one with `kgqa graph serve`, or correct the URLs" in said
     assert "dry run one question: " in said, "the other one answers"
 
 
@@ -56,7 +56,7 @@ def test_a_graph_of_another_world(virtuosi: list[VirtuosoServer], tmp_path: Path
     words = ("kg=sparql", f"kg.endpoints=[{virtuosi[0].endpoint}]", "dataset.seed=8")
     code, said = doctor(*words, folder=tmp_path)
     assert code == 1
-    assert "Name the graph that these questions are about" in said
+    assert "Name the graph of these questions" in said
 
 
 async def test_a_cluster_with_too_few_cpus() -> None:

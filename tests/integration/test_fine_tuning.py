@@ -154,7 +154,7 @@ def test_a_training_that_differs_is_refused(texts: dict[str, Path], base: Path, 
     command = words("arg", texts["arg"], base, Path(f"{undisturbed}-again"), f"storage={undisturbed}.training")
     done = subprocess.run([*command, "recipe.seed=3"], capture_output=True, text=True, check=False, timeout=LONGEST)
     assert done.returncode == 2
-    assert "holds checkpoints of a training that differs in seed" in done.stderr
+    assert "holds checkpoints of a training with a different seed" in done.stderr
 
 
 def test_parog_with_an_adapter_on_two_sharded_workers(texts: dict[str, Path], base: Path, tmp_path: Path) -> None:

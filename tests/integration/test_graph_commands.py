@@ -116,7 +116,7 @@ async def test_load_makes_a_store_that_the_embedded_graph_opens(kgqa, shared_dat
     async with EmbeddedGraph(store=tmp_path / "store") as graph:
         assert f"fingerprint {graph.fingerprint}" in done.stdout
     again = kgqa("load", "output=store")
-    assert (again.returncode, "already there" in again.stderr) == (2, True)
+    assert (again.returncode, "already exists" in again.stderr) == (2, True)
     assert "Traceback" not in again.stderr
 
 
@@ -154,7 +154,7 @@ def test_rejected_facts_are_listed_beside_the_output(kgqa, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "1 triples (2 read, 1 rejected)" in done.stdout
     rejected = tmp_path / "out" / "store.rejected.jsonl"
-    assert done.stdout.splitlines()[4].endswith("out/store.rejected.jsonl says which and why")
+    assert done.stdout.splitlines()[4].endswith("out/store.rejected.jsonl lists them with reasons")
     assert json.loads(rejected.read_text()) == {
         "file": "graph of custom",
         "line": 2,
@@ -169,10 +169,10 @@ def test_rejected_facts_are_listed_beside_the_output(kgqa, tmp_path):
     ("words", "sentence"),
     [
         (["lode"], "kgqa graph has no 'lode'. Did you mean 'load'?"),
-        (["load", "target=rdf", "output=x"], "target=rdf is none of ntriples, oxigraph, virtuoso"),
+        (["load", "target=rdf", "output=x"], "target=rdf is wrong: input should be one of ntriples, oxigraph, virtuoso"),
         (["load"], "target=oxigraph needs output="),
         (["load", "output=x", "dataset=webqsp", "dataset.path=."], "WebQSP has no graph of its own"),
-        (["serve", "replicas=0"], "replicas=0 should be a number from 1 on"),
+        (["serve", "replicas=0"], "replicas=0 is wrong: input should be a number from 1 on"),
         (["serve", "server.threads=many"], "server.threads='many' is wrong"),
         (["serve", "kg.endpionts=x"], "unknown key 'kg.endpionts'. Did you mean 'kg.endpoints'?"),
     ],
