@@ -40,6 +40,15 @@ def printable(text: str) -> str:
     return text.translate(_COMMANDS)
 
 
+VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|[0-9]+"
+"""The parts of an error that differ from question to question: quoted text and numbers."""
+
+
+def error_kind(error: str) -> str:
+    """Return the first line of an error without its variable parts: equal for errors with one cause."""
+    return re.sub(VARIABLE_PARTS, "…", error.partition("\n")[0])
+
+
 def canonical_literal(text: str) -> str:
     """Numbers without trailing zeros, dates as `YYYY[-MM[-DD]]`; any other text unchanged (specification §8.5).
 

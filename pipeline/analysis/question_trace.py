@@ -55,7 +55,11 @@ class StepTrace:
         if self.query is not None:
             yield f"{self.query} → {self.rows} values"
         if self.payload is not None:
-            yield orjson.dumps(self.payload).decode()
+            payload = dict(self.payload)
+            traceback = payload.pop("traceback", None)
+            yield orjson.dumps(payload).decode()
+            if traceback is not None:
+                yield str(traceback).rstrip()
         if self.error is not None:
             yield f"error: {self.error}"
 

@@ -80,6 +80,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             words="required",
             prints_figures=True,
         ),
+        "show": Command(
+            "show:run",
+            "show one question of a run: answers, scores, and every step with its prompt and reply",
+            usage="RUN QUESTION [configuration=N]",
+            config_name="show",
+            words="required",
+            prints_figures=True,
+        ),
         "score": Command(
             "score:run",
             "recompute a run's metrics from its traces, or score a file of predictions",

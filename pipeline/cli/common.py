@@ -17,9 +17,10 @@ from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.text import printable
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import count_errors
 
 _REASONS = 3
-"""How many reasons for calls that could not be reused are printed."""
+"""How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,19 @@ def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> l
     failed = sum(point.failed for point in summaries)
     capped = sum(point.statuses.get("budget_exhausted", 0) for point in summaries)
     return [
-        *([f"{failed} questions failed (column `error`): run.retry_failed=true runs them again"] if failed else []),
+        *(_failure_notes(folder, failed) if failed else []),
         *([f"{capped:,} answers were cut short by a cap of budget (`status` budget_exhausted)"] if capped else []),
         *remarks(summary["rejected"], folder.rejected),
         *_reuse_notes(folder, summary),
     ]
+
+
+def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
+    """Say how many questions failed, with the most frequent errors and one question of each."""
+    errors = count_errors(folder)
+    shown = [f"  {count:,} × {error} (kgqa show {folder.path} {id})" for error, count, id in errors[:_REASONS]]
+    more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
+    return [f"{failed:,} questions failed; run.retry_failed=true runs them again:", *shown, *more]
 
 
 def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:

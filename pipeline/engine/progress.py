@@ -24,6 +24,7 @@ from rich.text import Text
 
 from pipeline.engine.components import Backends
 from pipeline.engine.shard import Progress
+from pipeline.errors import UserError
 from pipeline.text import printable
 
 _LEADING = 8
@@ -58,6 +59,7 @@ class RunProgress:
         total: int | None,
         on_opened: Callable[[Sequence[Backends]], None],
         names: Sequence[str] = (),
+        max_equal_failures: int | None = None,
     ) -> None:
         """Create the bar. It is drawn when the first worker has opened its components.
 
@@ -66,7 +68,9 @@ class RunProgress:
             total: The number of rows; None if it is not known.
             on_opened: Called with the backends of each worker. It stops the run by raising.
             names: The names of the configurations, if there are several.
+            max_equal_failures: Stop after so many rows if all have failed with one error; None never stops.
         """
+        self._max_equal_failures = max_equal_failures
         self._check = on_opened
         self._names = names
         self.sum = Progress()
@@ -103,8 +107,9 @@ class RunProgress:
             self._bar.update(self._task, total=max(self.sum.questions, total - rows))
 
     def on_progress(self, progress: Progress) -> None:
-        """Add rows that have just finished."""
+        """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
         self.sum = self.sum + progress
+        self._stop_hopeless_run()
         hits = f"{self.sum.hits / self.sum.scored:.3f}" if self.sum.scored else "–"
         elapsed = self._bar.tasks[0].elapsed or 0.0
         rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
@@ -114,6 +119,16 @@ class RunProgress:
         elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
             self._ranked_at = time.monotonic()
             self._bar.standings = standings(self.sum, self._names)
+
+    def _stop_hopeless_run(self) -> None:
+        most, rows = self._max_equal_failures, self.sum
+        if most is None or not most <= rows.failed == rows.questions or len(rows.errors) > 1:
+            return
+        (details,) = rows.errors.values()
+        raise UserError(
+            f"the first {most} questions all failed with the same error (run.max_equal_failures=null goes on):\n"
+            f"{details}"
+        )
 
     @property
     def _draws(self) -> bool:

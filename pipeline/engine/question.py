@@ -6,6 +6,7 @@ Every question ends as a row, also if its method fails, and no other question is
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -23,6 +24,9 @@ from pipeline.methods.interface import GoldFeedback, Method, Tools, UsesGold
 from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Answer, Example, Prediction
+
+_TRACEBACK_FRAMES = 20
+"""Innermost frames of a traceback that are stored."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +132,13 @@ async def _answer(
     except UserError:  # the user must fix the configuration or the storage: the run stops
         raise
     except Exception as error:  # noqa: BLE001 - a bug of the method fails one question
-        return _failed(record, f"{type(error).__name__}: {error}")
+        text = "".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES))
+        return _failed(record, f"{type(error).__name__}: {error}", traceback=text)
     if record.exhausted is not None:
         answer = replace(answer, status="budget_exhausted")
     return answer, None
 
 
-def _failed(record: QuestionRecord, error: str) -> tuple[Answer, str]:
-    record.add_decision("error", error=error)
+def _failed(record: QuestionRecord, error: str, **details: str) -> tuple[Answer, str]:
+    record.add_decision("error", error=error, **details)
     return Answer(status="failed"), error

@@ -165,6 +165,7 @@ async def _run_shards(
         total=rows_left(parts, size=size, finished=finished),
         on_opened=description.on_opened,
         names=_names(configurations),
+        max_equal_failures=run["max_equal_failures"],
     )
     rounds: Rounds
     if run["early_stopping"]:

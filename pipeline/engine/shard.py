@@ -13,7 +13,10 @@ from itertools import chain, count, islice
 from math import ceil
 from typing import TypeAlias
 
+import orjson
+
 from pipeline.datasets.interface import Counted, Dataset, Reject
+from pipeline.text import error_kind
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
 
@@ -50,14 +53,18 @@ class Progress:
     """The longest time that anything blocked the worker's event loop."""
     of_configurations: Mapping[int, tuple[float, int]] = field(default_factory=dict)
     """`hits` and `scored` per configuration."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Kind of error → one such error of a failed row, with its traceback."""
 
     @classmethod
     def of(cls, row: TraceRow) -> Progress:
         """Return the progress made by one row."""
         hit = row.scores.hits_at_1
         scored = (hit or 0.0, int(hit is not None))
-        failed = int(row.answer.status == "failed")
-        return cls(1, *scored, failed, row.counters.llm_calls, of_configurations={row.configuration: scored})
+        failed = row.answer.status == "failed"
+        errors = {error_kind(row.error or ""): _details(row)} if failed else {}
+        of_configurations = {row.configuration: scored}
+        return cls(1, *scored, int(failed), row.counters.llm_calls, of_configurations=of_configurations, errors=errors)
 
     def __add__(self, other: Progress) -> Progress:
         of_configurations = dict(self.of_configurations)
@@ -72,7 +79,14 @@ class Progress:
             self.llm_calls + other.llm_calls,
             max(self.loop_lag_s, other.loop_lag_s),
             of_configurations,
+            {**other.errors, **self.errors},
         )
+
+
+def _details(row: TraceRow) -> str:
+    """Return the traceback of a failed row; its error if there is none."""
+    recorded = [orjson.loads(step.payload) for step in row.steps if step.role == "error" and step.payload]
+    return str(recorded[-1].get("traceback", row.error)).rstrip() if recorded else str(row.error)
 
 
 @dataclass(frozen=True)

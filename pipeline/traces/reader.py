@@ -12,6 +12,7 @@ import polars as pl
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Message
+from pipeline.text import VARIABLE_PARTS
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
@@ -55,6 +56,21 @@ def failed_shards(folder: RunFolder) -> set[int]:
     finished = sorted(folder.finished())
     statuses = (shard.select("status").collect()["status"] for shard in _frames(list(map(folder.shard, finished))))
     return {index for index, status in zip(finished, statuses, strict=True) if "failed" in status}
+
+
+def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
+    """Return the first line of each error of the failed questions, how often it occurs, and the id of one question.
+
+    The most frequent error is first. Errors that differ only in numbers and quoted text count as one.
+    """
+    rows = pl.concat(
+        shard.filter(pl.col("status") == "failed").select("question_id", "error").collect()
+        for shard in _frames(folder.traces)
+    )
+    first_line = pl.col("error").fill_null("unknown").str.split("\n").list.first()
+    kinds = rows.with_columns(first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "…").alias("kind"))
+    groups = kinds.group_by("kind", maintain_order=True).agg(pl.first("error"), pl.len(), pl.first("question_id"))
+    return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
 
 
 def completions_of(shard: StoragePath) -> dict[str, dict[str, Completion]]:

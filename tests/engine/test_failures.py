@@ -1,0 +1,98 @@
+"""Failures say what happened: in the table, in the trace, and by stopping a run that cannot succeed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.main import main
+
+METHOD = '''
+from pydantic.dataclasses import dataclass
+from pipeline.types import Answer, Prediction
+
+
+@dataclass
+class Broken:
+    name: str
+    good: str = ""
+
+    async def answer(self, question, tools):
+        if question.id[-1] in self.good:
+            return Answer()
+        return self.look_up({}, question.id)
+
+    def look_up(self, table, id):
+        return table[id]
+'''
+
+
+@pytest.fixture
+def evaluate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a method that raises KeyError, and return the exit code and both streams."""
+    monkeypatch.chdir(tmp_path)
+    choices = tmp_path / "conf" / "method"
+    choices.mkdir(parents=True)
+    (choices / "broken.yaml").write_text("_target_: broken_method.Broken\nname: broken\ngood: ''\n")
+    (tmp_path / "broken_method.py").write_text(METHOD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        command = ["evaluate", f"hydra.searchpath=[file://{choices.parent}]", "method=broken", "dataset.triples=2000"]
+        code = main([*command, "run.dir=r", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_traceback(
+    evaluate: Callable[..., tuple[int, str, str]],
+) -> None:
+    code, _, said = evaluate("run.limit=40")
+    assert code == 2
+    assert "the first 20 questions all failed with the same error (run.max_equal_failures=null goes on)" in said
+    assert "return table[id]" in said
+    assert "KeyError: " in said
+
+
+@pytest.mark.parametrize("words", [("run.limit=19",), ("run.limit=30", "run.max_equal_failures=null")])
+def test_the_table_names_the_errors_with_counts(
+    evaluate: Callable[..., tuple[int, str, str]], words: tuple[str, ...]
+) -> None:
+    code, table, _ = evaluate(*words)
+    assert code == 0
+    failed = words[0].rpartition("=")[2]
+    assert f"{failed} questions failed; run.retry_failed=true runs them again:" in table
+    assert f"  {failed} × KeyError: " in table
+
+
+def test_a_run_goes_on_if_one_of_the_first_questions_succeeds(evaluate: Callable[..., tuple[int, str, str]]) -> None:
+    code, table, _ = evaluate("run.limit=40", "method.good='0'", "engine.concurrency=1")
+    assert code == 0
+    assert "36 questions failed" in table
+
+
+def test_the_traceback_is_in_the_trace_and_in_show(
+    evaluate: Callable[..., tuple[int, str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, table, _ = evaluate("run.limit=3")
+    id = table.partition("kgqa show ")[2].partition(")")[0].split()[-1]
+    assert main(["show", "r", id]) == 0
+    shown = capsys.readouterr().out
+    assert "in look_up" in shown
+    assert "return table[id]" in shown
+    assert main(["show", "r", id, "json=true"]) == 0
+    trace = json.loads(capsys.readouterr().out)
+    assert trace["status"] == "failed"
+    assert "look_up" in trace["steps"][-1]["payload"]["traceback"]
+
+
+def test_show_names_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["show", str(tmp_path)]) == 2
+    assert "kgqa show RUN QUESTION" in capsys.readouterr().err
