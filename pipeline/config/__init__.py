@@ -5,9 +5,10 @@ keys are the component's arguments. `run.yaml` holds the resolved configuration,
 """
 
 from pipeline.config.composition import compose, conf_dir, describe
-from pipeline.config.construction import build, build_whole, check
+from pipeline.config.construction import build, build_whole, check, default
 from pipeline.config.identity import canonical, computation, computed, digest, drift
-from pipeline.config.keys import SECTIONS, flatten, models, prompt_styles
+from pipeline.config.keys import SECTIONS, flatten
+from pipeline.config.models import models, prompt_styles
 
 __all__ = [
     "SECTIONS",
@@ -19,6 +20,7 @@ __all__ = [
     "computation",
     "computed",
     "conf_dir",
+    "default",
     "describe",
     "digest",
     "drift",
