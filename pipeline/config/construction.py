@@ -28,7 +28,7 @@ def build_whole(config: Mapping[str, Any]) -> Any:
     return _construct({key: value for key, value in config.items() if key != "choices"}, "", "")
 
 
-def default(component: type[T], **changes: Any) -> T:
+def default(component: type[T], /, **changes: Any) -> T:
     """Build a component with `changes`, and for all other keys the defaults of its file in `conf/`.
 
     Raises UserError like `build`.

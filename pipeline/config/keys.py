@@ -31,7 +31,10 @@ class RunKeys(RunnerKeys):
 
 
 class EngineKeys(RunnerKeys):
-    """The section `engine`. Only the size of a shard changes what lies in the run folder."""
+    """The section `engine`. Only the size of a shard changes what lies in the run folder.
+
+    The keys that only one of the engines has are those with a default here.
+    """
 
     name: Annotated[Literal["local", "ray"], RUNTIME_ONLY]
     concurrency: Annotated[PositiveInt, RUNTIME_ONLY]

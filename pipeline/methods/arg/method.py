@@ -59,7 +59,7 @@ from pipeline.types import Node as GraphNode
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True))
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ArG:
     """Active self-Reflection over knowledge Graph. Its hyper-parameters are described in `conf/method/arg.yaml`."""
 
