@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.simulation.world import SyntheticWorld
 from tests.support import refuse
 
@@ -54,7 +55,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from pipeline.training.llama import LlamaShape, make_llama  # which imports all methods
 
     folder = tmp_path_factory.mktemp("models") / "llama"
-    make_llama(SyntheticWorld(), refuse, LlamaShape(), seed=0).save(folder)
+    make_llama(default(SyntheticWorld), refuse, default(LlamaShape), seed=0).save(folder)
     return folder
 
 

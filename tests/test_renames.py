@@ -152,7 +152,7 @@ class TestRunsOfTheFirstEdition:
         saved = RunFolder(first).read_run()
         assert saved is not None
         (point,) = saved["points"]
-        config.check(point["config"])
+        config.check(config.complete(point["config"]))
         assert point["config"]["dataset"]["name"] == point["config"]["choices"]["dataset"] == "synthetic"
         assert point["config"]["llm"]["roles"] == {"srp.judge": {"prompt_style": "inputs_only"}}
         assert not config.drift(point["config"], config.compose([*WORLD, *THEN, "dataset=sample"]))

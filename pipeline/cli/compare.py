@@ -72,7 +72,7 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     questions = min(plan.noise.questions, run["limit"] or plan.noise.questions)
     folder = RunFolder(base.folder.path.absolute() / "noise" / f"point-{base.number}-questions-{questions}")
     keys: dict[str, Any] = {"dir": str(folder.path), "limit": questions, "reuse": [], "retry_failed": False}
-    again = {**base.config, "run": {**run, **keys}}
+    again = config.complete({**base.config, "run": {**run, **keys}})
     config.check(again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
     if folder.read_run() is None:
@@ -86,7 +86,8 @@ def _write_run_yaml(folder: RunFolder, base: RunConfiguration, configuration: Co
     """Write a run.yaml with the model and graph of the base run, so that the new run refuses other ones."""
     folder.create()
     described = {"overrides": list(configuration.overrides), "config": dict(configuration.config)}
-    folder.write_run({**(base.folder.read_run() or {}), "points": [described], "served": [dict(base.served)]})
+    saved = {name: value for name, value in (base.folder.read_run() or {}).items() if name != "id"}
+    folder.write_run({**saved, "points": [described], "served": [dict(base.served)]})
 
 
 def _tables(

@@ -47,13 +47,11 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
 
 def _saved_configurations(path: StoragePath, run: Mapping[str, Any]) -> list[Configuration]:
     """Read the configurations of a `run.yaml`, changed by keys of the section `run`. Raises UserError."""
+    run = {**run, "dir": str(path.parent)}
     try:
         first, *others = current_run(yaml.safe_load(read_whole(path)))["points"]
         configurations = [
-            Configuration(
-                tuple(saved["overrides"]),
-                {**saved["config"], "run": {**saved["config"]["run"], **run, "dir": str(path.parent)}},
-            )
+            Configuration(tuple(saved["overrides"]), config.complete(_with_run(saved["config"], run)))
             for saved in (first, *others)
         ]
     except OSError as error:
@@ -61,3 +59,7 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any]) -> list[Con
     except (yaml.YAMLError, KeyError, TypeError, ValueError):
         raise UserError(f"{path} is not the run.yaml of a run") from None
     return configurations
+
+
+def _with_run(resolved: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    return {**resolved, "run": {**resolved["run"], **run}}

@@ -44,7 +44,7 @@ def load(arguments: Arguments) -> Output:
     output = Path(composed["output"]) if composed["output"] else None
     notes = _load(composed, dataset, target, output, rejected=Path(f"{output or dataset.name}.rejected.jsonl"))
     if target == "oxigraph":
-        notes.append(_fingerprint(EmbeddedGraph(store=output, **_id_format(composed))))
+        notes.append(_fingerprint(config.default(EmbeddedGraph, store=output, **_id_format(composed))))
     elif target == "virtuoso":
         notes.append(_fingerprint(config.build("kg", composed)))
     return Output(notes=notes)
@@ -68,7 +68,7 @@ def serve(arguments: Arguments) -> None:
         with replicas(database, count, database, server) as servers:
             endpoints = [server.endpoint for server in servers]
             snapshot = composed["kg"].get("snapshot")
-            graph = SparqlGraph(endpoints=tuple(endpoints), snapshot=snapshot, **_id_format(composed))
+            graph = config.default(SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, **_id_format(composed))
             print(_fingerprint(graph))
             print(f"kg=sparql kg.endpoints=[{','.join(endpoints)}]", flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)

@@ -4,10 +4,11 @@ A resolved configuration is a plain nested dictionary. Each section with a `_tar
 keys are the component's arguments. `run.yaml` holds the resolved configuration, so a saved run is a command.
 """
 
-from pipeline.config.composition import compose, conf_dir, describe
-from pipeline.config.construction import build, build_whole, check, import_target
+from pipeline.config.composition import complete, compose, conf_dir, describe
+from pipeline.config.construction import build, build_whole, check, default, import_target
 from pipeline.config.identity import canonical, computation, computed, digest, drift
-from pipeline.config.keys import SECTIONS, flatten, models, prompt_styles
+from pipeline.config.keys import SECTIONS, flatten
+from pipeline.config.models import models, prompt_styles
 
 __all__ = [
     "SECTIONS",
@@ -15,10 +16,12 @@ __all__ = [
     "build_whole",
     "canonical",
     "check",
+    "complete",
     "compose",
     "computation",
     "computed",
     "conf_dir",
+    "default",
     "describe",
     "digest",
     "drift",

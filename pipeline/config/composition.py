@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,12 @@ def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]
         return {**current_config(_plain(composed, resolve=True)), "choices": choices}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
+
+
+def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a saved configuration with the keys of `run` and `engine` that did not exist when it was saved."""
+    newer = compose([f"engine={saved['engine'].get('name', 'local')}"])
+    return {**saved, **{section: {**newer[section], **saved[section]} for section in ("run", "engine")}}
 
 
 def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:

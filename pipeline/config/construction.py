@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pipeline.config.keys import RUNNER_KEYS, SECTIONS, ModelKeys, llm_by_role
+from pipeline.config.defaults import runner_keys, section_of, with_defaults
+from pipeline.config.keys import RUNNER_KEYS, SECTIONS
+from pipeline.config.models import llm_by_role
 from pipeline.errors import UserError
 from pipeline.renames import current_target
+
+T = TypeVar("T")
 
 
 def build(section: str, config: Mapping[str, Any]) -> Any:
@@ -24,6 +28,16 @@ def build_whole(config: Mapping[str, Any]) -> Any:
     return _construct({key: value for key, value in config.items() if key != "choices"}, "", "")
 
 
+def default(component: type[T], /, **changes: Any) -> T:
+    """Build a component with `changes`, and for all other keys the defaults of its file in `conf/`.
+
+    Raises UserError like `build`.
+    """
+    section = section_of(component)
+    path = section.path if section else ""
+    return _call(component, changes, path.rpartition(".")[2], path)
+
+
 def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None:
     """Try every value before anything is opened or written. Raises UserError naming the first key that is wrong."""
     for section in sections:
@@ -32,7 +46,7 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
             raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
         if section in RUNNER_KEYS:
             try:
-                RUNNER_KEYS[section].model_validate(dict(keys))
+                runner_keys(section, keys)
             except ValidationError as error:
                 raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
@@ -57,33 +71,39 @@ def _check_roles(llm: Mapping[str, Any]) -> None:
             continue
         path = f"llm.roles.{role}"
         try:
-            ModelKeys.model_validate(keys)
+            runner_keys("llm", keys)
         except ValidationError as error:
             raise UserError(_wrong_value(error, path, keys)) from None
         _construct(keys, "llm", path)
 
 
 def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
-    """Import the `_target_` and call it with the section's keys, nested components first."""
+    """Import the `_target_` and call it with the section's keys."""
     if "_target_" not in section:
         raise UserError(f"{path}._target_ must be given: the class that the section configures")
-    skipped = ("_target_", *(RUNNER_KEYS[kind].model_fields if kind in RUNNER_KEYS else ()))
-    arguments = {
-        key: _construct(value, key, f"{path}.{key}") if isinstance(value, Mapping) and "_target_" in value else value
-        for key, value in section.items()
-        if key not in skipped
-    }
     name = str(section["_target_"])
     try:
-        target = import_target(name)
+        component = import_target(name)
     except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         raise UserError(f"{path}._target_={name} cannot be imported: {error}") from None
     try:
-        return target(**arguments)
-    except ValidationError as error:
-        raise UserError(_wrong_value(error, path, arguments)) from None
+        return _call(component, {key: value for key, value in section.items() if key != "_target_"}, kind, path)
     except TypeError as error:
         raise UserError(f"the keys of {path} are not those of its _target_ {name}: {error}") from None
+
+
+def _call(component: Callable[..., T], keys: Mapping[str, Any], kind: str, path: str) -> T:
+    """Call a component with the keys of its section and the defaults of the others; build nested components first."""
+    skipped = RUNNER_KEYS[kind].model_fields if kind in RUNNER_KEYS else ()
+    arguments = {
+        key: _construct(value, key, f"{path}.{key}") if isinstance(value, Mapping) and "_target_" in value else value
+        for key, value in with_defaults(keys, component).items()
+        if key not in skipped
+    }
+    try:
+        return component(**arguments)
+    except ValidationError as error:
+        raise UserError(_wrong_value(error, path, arguments)) from None
 
 
 def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) -> str:

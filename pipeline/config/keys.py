@@ -34,13 +34,16 @@ class RunKeys(RunnerKeys):
 
 
 class EngineKeys(RunnerKeys):
-    """The section `engine`. Only the size of a shard changes what lies in the run folder."""
+    """The section `engine`. Only the size of a shard changes what lies in the run folder.
+
+    The keys that only one of the engines has are those with a default here.
+    """
 
     name: Annotated[Literal["local", "ray"], RUNTIME_ONLY]
     concurrency: Annotated[PositiveInt, RUNTIME_ONLY]
     shard_size: PositiveInt
     dedupe_calls: Annotated[bool, RUNTIME_ONLY]
-    log: Annotated[Literal["text", "json"], RUNTIME_ONLY] = "text"
+    log: Annotated[Literal["text", "json"], RUNTIME_ONLY]
     metrics_port: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, RUNTIME_ONLY] = None
     workers: Annotated[PositiveInt, RUNTIME_ONLY] = 1
     address: Annotated[str | None, RUNTIME_ONLY] = None
@@ -54,7 +57,7 @@ class DatasetKeys(RunnerKeys):
 
     model_config = ConfigDict(extra="ignore")
 
-    strict: Annotated[bool, RUNTIME_ONLY] = False
+    strict: Annotated[bool, RUNTIME_ONLY]
 
 
 class MethodKeys(RunnerKeys):
@@ -62,10 +65,10 @@ class MethodKeys(RunnerKeys):
 
     model_config = ConfigDict(extra="ignore")
 
-    beam_width: NonNegativeInt = 1
+    beam_width: NonNegativeInt
     """0 keeps everything, in the methods that support it."""
-    depth: PositiveInt = 1
-    retries: NonNegativeInt = 0
+    depth: PositiveInt
+    retries: NonNegativeInt
 
 
 class ModelKeys(RunnerKeys):
@@ -73,9 +76,9 @@ class ModelKeys(RunnerKeys):
 
     model_config = ConfigDict(extra="ignore")
 
-    roles: dict[str, dict[str, Any]] | None = None
+    roles: dict[str, dict[str, Any]] | None
     """Role → the keys by which its model differs from that of all other roles."""
-    prompt_style: Literal["full", "inputs_only"] = "full"
+    prompt_style: Literal["full", "inputs_only"]
     """Whether prompts include their instructions and worked examples (`inputs_only` of pipeline/llm/prompt.py)."""
 
 
@@ -86,29 +89,6 @@ RUNNER_KEYS: Mapping[str, type[RunnerKeys]] = {
     "method": MethodKeys,
     "llm": ModelKeys,
 }
-
-
-def models(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
-    """Return the section that builds the model of each role in `llm.roles`, and under None that of all other roles.
-
-    The runner's own keys are left out: roles that differ only in these share a model.
-    """
-    own = ModelKeys.model_fields
-    return {role: {key: keys[key] for key in keys if key not in own} for role, keys in llm_by_role(llm).items()}
-
-
-def prompt_styles(llm: Mapping[str, Any]) -> dict[str | None, str]:
-    """Return `full` or `inputs_only` for each of the roles of `models`."""
-    return {role: ModelKeys.model_validate(keys).prompt_style for role, keys in llm_by_role(llm).items()}
-
-
-def llm_by_role(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
-    """Return the whole `llm` section of each role in `llm.roles`, and under None that of all other roles."""
-    sections: dict[str | None, dict[str, Any]] = {None: {**llm, "roles": None}}
-    for role, keys in (llm.get("roles") or {}).items():
-        inherited = {} if "_target_" in keys else llm  # another kind of model has other keys
-        sections[role] = {**inherited, **keys, "roles": None}
-    return sections
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -70,11 +70,11 @@ class Custom:
     triples_file: Path = Field(alias="triples")
     """Configuration key `triples`."""
     questions: Path
-    split: str = "test"
-    name: str = "custom"
-    meta: tuple[str, ...] = ()
+    split: str
+    name: str
+    meta: tuple[str, ...]
     """Scalar fields that become `Question.meta` if the row has them. Methods can see them, so name no gold fields."""
-    filter: Mapping[str, Scalar] | None = None
+    filter: Mapping[str, Scalar] | None
     """Field → value: keep only the questions that match; None keeps all."""
 
     def examples(self, reject: Reject) -> Iterator[Example]:

@@ -52,8 +52,8 @@ class CWQ:
 
     path: Path
     """The distributed folder, or one of its files."""
-    split: str = "test"
-    name: str = "cwq"
+    split: str
+    name: str
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""

@@ -59,8 +59,8 @@ class GrailQA:
 
     path: Path
     """The distributed folder, or one of its files."""
-    split: str = "dev"
-    name: str = "grailqa"
+    split: str
+    name: str
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""

@@ -35,8 +35,8 @@ class GRBench:
     """The folder of all domains, the folder of this domain, or its `data.json`."""
     domain: str
     """`amazon`, `biomedical`, `dblp`, `goodreads`, `legal` or `maple/Biology` (… `Physics`)."""
-    split: str = "test"
-    name: str = "grbench"
+    split: str
+    name: str
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions. An id is the domain and a number (`amazon-0`). Raises UserError for a wrong file."""

@@ -45,8 +45,8 @@ class MetaQA:
     path: Path
     """The distributed folder."""
     hops: Literal[1, 2, 3]
-    split: str = "test"
-    name: str = "metaqa"
+    split: str
+    name: str
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions. An id ends in the 0-based line number. Raises UserError if the file is missing.

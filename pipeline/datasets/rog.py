@@ -48,8 +48,8 @@ class RoG:
 
     path: Path
     """The distributed folder, or one Parquet file."""
-    split: str = "test"
-    name: str = "rog"
+    split: str
+    name: str
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, without their graphs. Raises UserError for a file of another format."""

@@ -61,9 +61,9 @@ class WebQSP:
 
     path: Path
     """The distributed folder, or one of its files."""
-    split: str = "test"
-    name: str = "webqsp"
-    webqsp_gold: Literal["union", "best_parse"] = "union"
+    split: str
+    name: str
+    webqsp_gold: Literal["union", "best_parse"]
     """`union`: the answers of all parses. `best_parse`: those of the first parse annotated as complete, else the first.
 
     (The official scorer picks, after the fact, the parse that fits the prediction best.)

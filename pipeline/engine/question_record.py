@@ -17,15 +17,15 @@ from pipeline.traces.schema import Counters, Step
 class Budget:
     """Caps per question. A method that hits one answers from what it has found so far."""
 
-    max_llm_calls: PositiveInt = 60
-    max_kg_queries: NonNegativeInt = 400
+    max_llm_calls: PositiveInt
+    max_kg_queries: NonNegativeInt
     """Batched lookups."""
-    max_wall_s: PositiveFloat = 600.0
-    grace_s: NonNegativeFloat = 60.0
+    max_wall_s: PositiveFloat
+    grace_s: NonNegativeFloat
     """Seconds after `max_wall_s` at which a question without an answer becomes a failed row."""
-    max_evidence_triples: PositiveInt = 300
+    max_evidence_triples: PositiveInt
     """Facts shown to an answering call."""
-    max_frontier: PositiveInt = 2000
+    max_frontier: PositiveInt
     """Nodes or chains kept at each layer of a walk."""
 
 

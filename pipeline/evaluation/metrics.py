@@ -5,13 +5,11 @@ from __future__ import annotations
 from pipeline.evaluation import grbench, paper_metrics
 from pipeline.evaluation.evidence import collect_evidence
 from pipeline.evaluation.matching import Candidate, GoldGroups, distinct, group_gold, matching_size
-from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Gold, Scores
 
 
-def score_question(
-    answer: Answer, gold: Gold, *, dataset: str = "", scoring: ScoringConfig = DEFAULT_SCORING
-) -> Scores:
+def score_question(answer: Answer, gold: Gold, *, dataset: str = "", scoring: ScoringConfig) -> Scores:
     """Score one question. A failed question is wrong, even if it has partial answers.
 
     A question without gold answers has no scores, unless `scoring.empty_gold` is `strict_empty`. The GRBench scores

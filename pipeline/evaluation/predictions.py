@@ -17,7 +17,7 @@ from pipeline.datasets.files import Row, Text, json_lines
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import rescore
-from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Example, Prediction, Rejected
 
 
@@ -104,7 +104,7 @@ def read_predictions(file: Path, reject: Reject) -> Predictions:
 
 
 def score_predictions(
-    predictions: Predictions, examples: Iterable[Example], *, method: str, scoring: ScoringConfig = DEFAULT_SCORING
+    predictions: Predictions, examples: Iterable[Example], *, method: str, scoring: ScoringConfig
 ) -> Scored:
     """Score every question of a dataset, under the method name `method`. Questions without a prediction are wrong.
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from pipeline.evaluation.metrics import score_question
-from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Scores, Triple
 
 SCORES = tuple(score.name for score in fields(Scores))
@@ -30,7 +30,7 @@ INPUTS = (
 """The trace columns that `rescore` reads."""
 
 
-def rescore(frame: pl.DataFrame, *, scoring: ScoringConfig = DEFAULT_SCORING) -> pl.DataFrame:
+def rescore(frame: pl.DataFrame, *, scoring: ScoringConfig) -> pl.DataFrame:
     """Return the trace rows with every score column recomputed from the answers, gold and evidence columns."""
     rows = frame.select(INPUTS).iter_rows(named=True)
     scores = [

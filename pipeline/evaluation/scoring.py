@@ -20,16 +20,13 @@ class Bootstrap(TypedDict):
 class ScoringConfig:
     """How answers are scored and how scores are averaged (specification §9.2)."""
 
-    strip_accents: bool = True
-    empty_gold: Literal["exclude", "strict_empty"] = "exclude"
-    bootstrap_resamples: Annotated[int, Field(ge=100)] = 10_000
-    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    bootstrap_seed: Annotated[int, Field(ge=0)] = 0
+    strip_accents: bool
+    empty_gold: Literal["exclude", "strict_empty"]
+    bootstrap_resamples: Annotated[int, Field(ge=100)]
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    bootstrap_seed: Annotated[int, Field(ge=0)]
 
     @property
     def bootstrap(self) -> Bootstrap:
         """Return the keyword arguments for every bootstrap."""
         return Bootstrap(resamples=self.bootstrap_resamples, confidence=self.confidence, seed=self.bootstrap_seed)
-
-
-DEFAULT_SCORING = ScoringConfig()

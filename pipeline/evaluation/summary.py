@@ -13,7 +13,7 @@ import polars as pl
 
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.scoring import DEFAULT_SCORING, ScoringConfig
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_mean
 
 _MOST_GROUPS = 50
@@ -171,7 +171,7 @@ def aggregate(
     tallied: pl.DataFrame,
     *,
     configurations: Mapping[int, ConfigurationInfo] | None = None,
-    scoring: ScoringConfig = DEFAULT_SCORING,
+    scoring: ScoringConfig,
 ) -> list[ConfigurationSummary]:
     """Average the questions of each configuration, in order of their numbers. `tallied` is the result of `tally`."""
     known = configurations or {}

@@ -25,7 +25,7 @@ from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
 from pipeline.kg.node_order import Candidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.rdf_terms import FREEBASE, Terms
+from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
 K = TypeVar("K", bound=Hashable)
@@ -41,13 +41,13 @@ class EmbeddedGraph:
     """A graph in this process. The fields are described in `conf/kg/embedded.yaml`."""
 
     dataset: Annotated[Any, SkipValidation] = None
-    store: Path | None = None
-    namespace: str = FREEBASE
-    opaque_ids: str = r"[mg]\."
-    keep_literals: bool = True
-    keep_user: bool = False
-    keep_notable_types: bool = False
-    cache_size: Annotated[PositiveInt, RUNTIME_ONLY] = 200_000
+    store: Path | None
+    namespace: str
+    opaque_ids: str
+    keep_literals: bool
+    keep_user: bool
+    keep_notable_types: bool
+    cache_size: Annotated[PositiveInt, RUNTIME_ONLY]
 
     async def __aenter__(self) -> Self:
         """Open the store, or load the dataset's graph. Raises UserError if there is neither."""

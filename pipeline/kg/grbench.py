@@ -31,7 +31,7 @@ class GRBenchGraph:
 
     path: Path
     domain: str = ""
-    store: Path | None = None
+    store: Path | None
 
     async def __aenter__(self) -> Self:
         """Build the store if it is missing or older than the graph, and open it. Raises UserError."""

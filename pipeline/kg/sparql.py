@@ -25,7 +25,7 @@ from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.server_check import check_servers
 from pipeline.kg.sparql_client import SparqlClient, check_endpoint
 from pipeline.net.server_stats import ServerStats
-from pipeline.rdf_terms import FREEBASE, Terms
+from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Question, Relation
 
 K = TypeVar("K", bound=Hashable)
@@ -41,22 +41,22 @@ class SparqlGraph:
     """A graph on replicated servers. The fields are described in `conf/kg/sparql.yaml`."""
 
     endpoints: Annotated[tuple[str, ...], Field(min_length=1), RUNTIME_ONLY]
-    namespace: str = FREEBASE
-    opaque_ids: str = r"[mg]\."
-    default_graph: str | None = None
-    snapshot: str | None = None
-    keep_literals: bool = True
-    keep_user: bool = False
-    keep_notable_types: bool = False
-    values_style: Annotated[Style | Literal["auto"], RUNTIME_ONLY] = "auto"
-    values_chunk: Annotated[PositiveInt, RUNTIME_ONLY] = 100
-    max_inflight: Annotated[PositiveInt, RUNTIME_ONLY] = 8
-    max_neighbours: Annotated[PositiveInt, RUNTIME_ONLY] = 500
-    batch_window_ms: Annotated[NonNegativeFloat, RUNTIME_ONLY] = 2.0
-    cache_size: Annotated[PositiveInt, RUNTIME_ONLY] = 200_000
-    timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 60.0
-    retries: Annotated[NonNegativeInt, RUNTIME_ONLY] = 8
-    hedge: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, RUNTIME_ONLY] = 0.99
+    namespace: str
+    opaque_ids: str
+    default_graph: str | None
+    snapshot: str | None
+    keep_literals: bool
+    keep_user: bool
+    keep_notable_types: bool
+    values_style: Annotated[Style | Literal["auto"], RUNTIME_ONLY]
+    values_chunk: Annotated[PositiveInt, RUNTIME_ONLY]
+    max_inflight: Annotated[PositiveInt, RUNTIME_ONLY]
+    max_neighbours: Annotated[PositiveInt, RUNTIME_ONLY]
+    batch_window_ms: Annotated[NonNegativeFloat, RUNTIME_ONLY]
+    cache_size: Annotated[PositiveInt, RUNTIME_ONLY]
+    timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
+    retries: Annotated[NonNegativeInt, RUNTIME_ONLY]
+    hedge: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         for url in self.endpoints:  # before a run folder is created

@@ -49,11 +49,11 @@ class SubgraphGraph:
     """The graphs of a dataset's questions. The fields are described in `conf/kg/subgraph.yaml`."""
 
     dataset: Any
-    opaque_ids: str = r"[mg]\."
-    keep_literals: bool = True
-    keep_user: bool = False
-    keep_notable_types: bool = False
-    open_graphs: Annotated[PositiveInt, RUNTIME_ONLY] = 64
+    opaque_ids: str
+    keep_literals: bool
+    keep_user: bool
+    keep_notable_types: bool
+    open_graphs: Annotated[PositiveInt, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         if not hasattr(self.dataset, "question_triples"):

@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pydantic.dataclasses
@@ -34,15 +34,15 @@ _START_TIMEOUT_S = 600
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class VirtuosoConfig:
-    """Resources and limits of a server. The defaults suit a graph of a few million triples."""
+    """Resources and limits of a server."""
 
-    memory_gb: PositiveFloat = 0.5
+    memory_gb: PositiveFloat
     """Memory for page buffers. Give all replicas together two thirds of the machine's memory (specification §8.8)."""
-    threads: PositiveInt = 16
+    threads: PositiveInt
     """Requests answered at the same time."""
-    max_rows: PositiveInt = 100_000
+    max_rows: PositiveInt
     """`ResultSetMaxRows`: the server cuts longer results, which clients must detect (specification §8.6)."""
-    query_timeout_s: PositiveInt = 120
+    query_timeout_s: PositiveInt
     """`MaxQueryExecutionTime`: afterwards the server returns a partial result and marks it as partial."""
 
 
@@ -52,7 +52,7 @@ class VirtuosoServer(SubprocessServer):
 
     folder: Path
     """The folder of the database file (created if missing), the generated `virtuoso.ini` and `server.log`."""
-    config: VirtuosoConfig = field(default_factory=VirtuosoConfig)
+    config: VirtuosoConfig
     readable: tuple[Path, ...] = ()
     """Folders from which `load` may read files (`DirsAllowed`)."""
     http_port: int = 0
@@ -152,20 +152,18 @@ class VirtuosoServer(SubprocessServer):
         )
 
 
-def build_database(files: Sequence[Path], folder: Path, config: VirtuosoConfig | None = None) -> None:
+def build_database(files: Sequence[Path], folder: Path, config: VirtuosoConfig) -> None:
     """Load N-Triples files into a new database in `folder`. After an error there is no folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
         partial = Path(temporary, "database")
-        with VirtuosoServer(partial, config or VirtuosoConfig(), tuple({file.parent for file in files})) as server:
+        with VirtuosoServer(partial, config, tuple({file.parent for file in files})) as server:
             server.load(files)
         partial.replace(folder)
 
 
 @contextlib.contextmanager
-def replicas(
-    database: Path, count: int, folder: Path, config: VirtuosoConfig | None = None
-) -> Iterator[list[VirtuosoServer]]:
+def replicas(database: Path, count: int, folder: Path, config: VirtuosoConfig) -> Iterator[list[VirtuosoServer]]:
     """Serve `count` copies of the database folder `database` from subfolders of `folder`, and stop them at the end.
 
     A copy that an earlier call made from the same database file is reused.
@@ -175,7 +173,7 @@ def replicas(
         for number in range(1, count + 1):
             copy = folder / f"replica-{number}"
             _copy_database(database, copy)
-            servers.append(running.enter_context(VirtuosoServer(copy, config or VirtuosoConfig())))
+            servers.append(running.enter_context(VirtuosoServer(copy, config)))
         yield servers
 
 

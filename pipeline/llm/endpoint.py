@@ -41,15 +41,15 @@ _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|pro
 class CallConfig:
     """Parameters of calls to a served model. The fields are described in `conf/llm/endpoint.yaml`."""
 
-    extra_body: dict[str, Any] | None = None
-    approximate_choices: bool = False
-    connect_timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 10.0
-    timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 300.0
-    max_retries: Annotated[NonNegativeInt, RUNTIME_ONLY] = 8
-    backoff_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 0.5
-    max_backoff_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 30.0
-    breaker_failures: Annotated[PositiveInt, RUNTIME_ONLY] = 5
-    breaker_reset_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 5.0
+    extra_body: dict[str, Any] | None
+    approximate_choices: bool
+    connect_timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
+    timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
+    max_retries: Annotated[NonNegativeInt, RUNTIME_ONLY]
+    backoff_s: Annotated[PositiveFloat, RUNTIME_ONLY]
+    max_backoff_s: Annotated[PositiveFloat, RUNTIME_ONLY]
+    breaker_failures: Annotated[PositiveInt, RUNTIME_ONLY]
+    breaker_reset_s: Annotated[PositiveFloat, RUNTIME_ONLY]
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
@@ -57,8 +57,8 @@ class EndpointModel(CallConfig, OneModel):
     """One model behind one or more servers. The fields are described in `conf/llm/endpoint.yaml`."""
 
     base_urls: Annotated[tuple[str, ...], Field(min_length=1), RUNTIME_ONLY]
-    model: str | None = None
-    api_key_env: Annotated[str, RUNTIME_ONLY] = "OPENAI_API_KEY"
+    model: str | None
+    api_key_env: Annotated[str, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         for url in self.base_urls:

@@ -41,20 +41,20 @@ class ServedModel(CallConfig):
     """The driver serves it before the workers start (`pipeline/engine/model_servers.py`)."""
 
     model: str
-    adapter: str | None = None
-    replicas: Annotated[PositiveInt, RUNTIME_ONLY] = 1
-    autoscale: Annotated[tuple[PositiveInt, PositiveInt] | None, RUNTIME_ONLY] = None
-    tensor_parallel: Annotated[PositiveInt, RUNTIME_ONLY] = 1
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    max_model_len: PositiveInt | None = None
-    prefix_routing: Annotated[bool, RUNTIME_ONLY] = True
-    engine_kwargs: dict[str, Any] | None = None
-    resources: Annotated[dict[str, float] | None, RUNTIME_ONLY] = None
-    placement: Annotated[Literal["PACK", "STRICT_PACK", "SPREAD", "STRICT_SPREAD"], RUNTIME_ONLY] = "PACK"
-    accelerator: Annotated[str | None, RUNTIME_ONLY] = None
-    host: Annotated[str, RUNTIME_ONLY] = "127.0.0.1"
-    port: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, RUNTIME_ONLY] = None
-    start_timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY] = 1800.0
+    adapter: str | None
+    replicas: Annotated[PositiveInt, RUNTIME_ONLY]
+    autoscale: Annotated[tuple[PositiveInt, PositiveInt] | None, RUNTIME_ONLY]
+    tensor_parallel: Annotated[PositiveInt, RUNTIME_ONLY]
+    dtype: Literal["auto", "bfloat16", "float16", "float32"]
+    max_model_len: PositiveInt | None
+    prefix_routing: Annotated[bool, RUNTIME_ONLY]
+    engine_kwargs: dict[str, Any] | None
+    resources: Annotated[dict[str, float] | None, RUNTIME_ONLY]
+    placement: Annotated[Literal["PACK", "STRICT_PACK", "SPREAD", "STRICT_SPREAD"], RUNTIME_ONLY]
+    accelerator: Annotated[str | None, RUNTIME_ONLY]
+    host: Annotated[str, RUNTIME_ONLY]
+    port: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, RUNTIME_ONLY]
+    start_timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         self._engine = self.engine_kwargs or {}

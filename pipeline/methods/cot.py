@@ -29,12 +29,12 @@ class CoT:
     """One call: worked examples, the question, step-by-step reasoning, the answer in braces."""
 
     prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (AnswerAlone,)
-    name: str = "cot"
-    samples: PositiveInt = 1
+    name: str
+    samples: PositiveInt
     """More than one is self-consistency: the answers that most samples give."""
-    temperature: NonNegativeFloat = 0.0
-    max_tokens: PositiveInt = 2048
-    parse_retries: NonNegativeInt = 2
+    temperature: NonNegativeFloat
+    max_tokens: PositiveInt
+    parse_retries: NonNegativeInt
 
     @model_validator(mode="after")
     def _check(self) -> CoT:

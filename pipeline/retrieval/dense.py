@@ -37,7 +37,7 @@ class DenseEncoder:
 
     model: str
     """A name on the Hugging Face Hub, or a folder."""
-    device: Annotated[str | None, RUNTIME_ONLY] = None
+    device: Annotated[str | None, RUNTIME_ONLY]
     """`cpu`, `cuda:1`, …; None takes a GPU if there is one."""
 
     @property

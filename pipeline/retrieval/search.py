@@ -30,12 +30,12 @@ class Search:
 
     encoder: Encoder
     """For ranking texts, finding references, and searching the nodes of GRBench."""
-    relation_encoder: Encoder | None = None
+    relation_encoder: Encoder | None
     """For searching relation names; None takes `encoder`."""
-    fusion: Literal["weighted", "rrf"] = "weighted"
-    reference_base: Path | None = None
+    fusion: Literal["weighted", "rrf"]
+    reference_base: Path | None
     """A file written by `kgqa build-references`; None for no references."""
-    cache_dir: Annotated[Path | None, RUNTIME_ONLY] = None
+    cache_dir: Annotated[Path | None, RUNTIME_ONLY]
     """The folder that stores vectors of relation names and nodes between runs; None keeps them only in memory."""
 
     async def __aenter__(self) -> Self:

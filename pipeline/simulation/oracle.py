@@ -35,10 +35,10 @@ Rate = Annotated[float, Field(ge=0, le=1)]
 class Oracle:
     """A model that knows the gold context of every question, and errs at the given rates."""
 
-    error_rate: Rate = 0.0
-    malformed_rate: Rate = 0.0
-    latency_s: Annotated[NonNegativeFloat, RUNTIME_ONLY] = 0.0
-    simulators: tuple[str, ...] = ()
+    error_rate: Rate
+    malformed_rate: Rate
+    latency_s: Annotated[NonNegativeFloat, RUNTIME_ONLY]
+    simulators: tuple[str, ...]
     """The user's modules that register simulators."""
 
     def __post_init__(self) -> None:

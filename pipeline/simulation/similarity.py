@@ -21,7 +21,7 @@ from pipeline.types import Example
 class Similarity(OneModel):
     """Replies with `write_by_similarity` of each prompt's simulator. It knows neither gold answers nor language."""
 
-    simulators: tuple[str, ...] = ()
+    simulators: tuple[str, ...]
     """The user's modules that register simulators."""
 
     def __post_init__(self) -> None:

@@ -29,8 +29,8 @@ _COLUMNS = ("question_id", "dataset", "split", "question", "status", "hits_at_1"
 class Selection:
     """The selection of calls. `conf/collect_calls.yaml` documents the keys."""
 
-    correct_only: bool = True
-    merge_continuations: bool = False
+    correct_only: bool
+    merge_continuations: bool
 
 
 @dataclass

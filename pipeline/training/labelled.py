@@ -32,9 +32,9 @@ class LabelledQuestion(Question):
 class TrainingSource:
     """Rules for what may be trained on."""
 
-    held_out: tuple[FilePath, ...] = ()
+    held_out: tuple[FilePath, ...]
     """Files of questions that must not be trained on, as `read_held_out` reads them."""
-    allow_test_split: bool = False
+    allow_test_split: bool
     """Accept a test split as training data."""
 
     def refuse_test(self, split: str, *, given: str, fix: str) -> None:

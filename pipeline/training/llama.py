@@ -55,23 +55,23 @@ _CHAT_TEMPLATE = (
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class LlamaShape:
-    """The shape of a Llama. The defaults give about 1.7 million weights, for tests and smoke runs."""
+    """The shape of a Llama. Its defaults are in `conf/init_model.yaml`."""
 
-    vocabulary: Annotated[int, Field(ge=512)] = 4096
+    vocabulary: Annotated[int, Field(ge=512)]
     """Number of tokens, including control and reflection tokens. A small corpus may give fewer."""
-    hidden_size: PositiveInt = 128
-    layers: PositiveInt = 2
-    heads: PositiveInt = 4
+    hidden_size: PositiveInt
+    layers: PositiveInt
+    heads: PositiveInt
     """Attention heads; each has `hidden_size / heads` dimensions."""
-    key_value_heads: PositiveInt = 2
-    context: PositiveInt = 8192
+    key_value_heads: PositiveInt
+    context: PositiveInt
     """Tokens of prompt and reply together."""
-    tied: bool = False
+    tied: bool
     """Use the embeddings as output head. A small model then learns to copy names much sooner, because the mapping from
     input to output already exists for each token."""
-    induction: bool = False
+    induction: bool
     """Initialise two heads that copy (`pipeline/training/induction.py`); for a model that will be trained."""
-    spread: PositiveFloat = 0.1
+    spread: PositiveFloat
     """Standard deviation of the weights. With the usual 0.02 a small model finds all tokens about equally probable.
     That is right for a model that will be trained, but wrong for a substitute of a trained one."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, project
-from pipeline.evaluation.scoring import DEFAULT_SCORING
+from pipeline.config import default
+from pipeline.evaluation.scoring import ScoringConfig
 
 
 def sample(values: np.ndarray) -> np.ndarray:
@@ -16,7 +15,7 @@ def sample(values: np.ndarray) -> np.ndarray:
 
 
 def test_a_sample_of_all_questions_has_an_interval_of_width_zero() -> None:
-    found = project(sample(np.arange(10.0)), 10, DEFAULT_SCORING)["busy_s"]
+    found = project(sample(np.arange(10.0)), 10, default(ScoringConfig))["busy_s"]
     assert (found.value, found.low, found.high) == (45, 45, 45)
 
 
@@ -24,7 +23,7 @@ def test_a_sample_of_all_questions_has_an_interval_of_width_zero() -> None:
 def test_the_interval_has_its_nominal_coverage(shape: float) -> None:
     rng = np.random.default_rng(0)
     whole = rng.gamma(shape, 5.0, size=400)
-    scoring = replace(DEFAULT_SCORING, bootstrap_resamples=400)
+    scoring = default(ScoringConfig, bootstrap_resamples=400)
     covered = 0
     for _ in range(200):
         found = project(sample(rng.choice(whole, size=24, replace=False)), 400, scoring)["busy_s"]

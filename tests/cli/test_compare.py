@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from scipy.stats import binomtest
 
+from pipeline.config import default
 from pipeline.evaluation.statistics import benjamini_hochberg, holm
 from pipeline.simulation.world import SyntheticWorld
 from tests.cli.conftest import FixedReply, Kgqa, serving
@@ -288,7 +289,7 @@ class Shaky(FixedReply):
 
 
 def test_differences_within_what_a_second_run_changes_are_noise(kgqa: Kgqa) -> None:
-    model = Shaky(SyntheticWorld(triples=2000, questions=100))
+    model = Shaky(default(SyntheticWorld, triples=2000, questions=100))
     world = ("dataset.questions=100",)
     with serving(model) as url:
         words = (*world, "method=cot", "llm=endpoint", url)

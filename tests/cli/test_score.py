@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.config import default
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Example
 from tests.cli.support import Kgqa
@@ -20,7 +21,7 @@ DATASET = ("dataset=synthetic", "dataset.triples=2000", "dataset.questions=8", "
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    return list(SyntheticWorld(triples=2000, questions=8).examples(refuse))
+    return list(default(SyntheticWorld, triples=2000, questions=8).examples(refuse))
 
 
 def gold(example: Example) -> dict[str, object]:

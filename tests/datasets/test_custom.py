@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
+from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, GoldAnswer, Rejected, Relation, Triple
@@ -22,7 +22,7 @@ Edges = dict[tuple[str, Relation], set[str]]
 
 def _slice(shared_data: Path, file: str, **more: object) -> Custom:
     folder = shared_data / "freebase-slice"
-    return Custom(triples=folder / "triples.tsv.gz", questions=folder / f"{file}.jsonl.gz", meta=META, **more)
+    return default(Custom, triples=folder / "triples.tsv.gz", questions=folder / f"{file}.jsonl.gz", meta=META, **more)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_levels_are_read_into_meta(shared_data: Path) -> None:
 def _custom(folder: Path, rows: list[object], **more: object) -> Custom:
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     (folder / "graph.tsv.gz").write_bytes(gzip.compress(b"m.1\tborn_in\tm.2\n"))
-    return Custom(triples=folder / "graph.tsv.gz", questions=folder / "questions.jsonl", **more)
+    return default(Custom, triples=folder / "graph.tsv.gz", questions=folder / "questions.jsonl", **more)
 
 
 def _question(id: object = "q", **other: object) -> dict[str, object]:
@@ -218,7 +218,7 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
 def test_the_graph_may_be_gzipped_and_errors_name_missing_files(tmp_path: Path) -> None:
     dataset = _custom(tmp_path, [_question()])
     assert list(dataset.triples()) == [Triple("m.1", "born_in", "m.2")]
-    nowhere = Custom(triples=tmp_path / "none.tsv", questions=tmp_path)
+    nowhere = default(Custom, triples=tmp_path / "none.tsv", questions=tmp_path)
     with pytest.raises(UserError, match=r"dataset\.triples=.*none\.tsv is not a file"):
         nowhere.triples()
     with pytest.raises(UserError, match=r"dataset\.questions=.* is not a file"):
@@ -226,5 +226,5 @@ def test_the_graph_may_be_gzipped_and_errors_name_missing_files(tmp_path: Path) 
 
 
 def test_unknown_keys_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="limit"):
-        Custom(triples=tmp_path, questions=tmp_path, limit=3)
+    with pytest.raises(UserError, match="limit"):
+        default(Custom, triples=tmp_path, questions=tmp_path, limit=3)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.cwq import CWQ
 from pipeline.errors import UserError
 from pipeline.types import Entity, GoldAnswer, Rejected, Relation
@@ -43,7 +44,7 @@ ANSWERS = [
 
 def test_the_official_file_takes_its_topics_from_the_query(tmp_path: Path) -> None:
     (tmp_path / "ComplexWebQuestions_test.json").write_text(json.dumps([_question(answers=ANSWERS)]))
-    (example,) = CWQ(path=tmp_path).examples(pytest.fail)
+    (example,) = default(CWQ, path=tmp_path).examples(pytest.fail)
     assert set(example.question.topic_entities) == {Entity("m.010qhfmm", "m.010qhfmm"), Entity("m.019v9k", "m.019v9k")}
     assert example.question.meta == {"type": "composition", "source": "WebQTrn-1259"}
     assert example.gold.answers == (
@@ -62,19 +63,19 @@ def test_the_official_file_takes_its_topics_from_the_query(tmp_path: Path) -> No
 def test_togs_copy_names_the_topics_and_has_one_answer(tmp_path: Path) -> None:
     question = _question(answer="Belmont University", topic_entity={"m.010qhfmm": "Country Nation World Tour"})
     (tmp_path / "cwq.json.gz").write_bytes(gzip.compress(json.dumps([question]).encode()))
-    (example,) = CWQ(path=tmp_path).examples(pytest.fail)
+    (example,) = default(CWQ, path=tmp_path).examples(pytest.fail)
     assert example.question.topic_entities == (Entity("m.010qhfmm", "Country Nation World Tour"),)
     assert example.gold.answers == (GoldAnswer("Belmont University"),)
     assert set(example.gold.paths) == {"m.010qhfmm"}
     with pytest.raises(UserError, match=r"ComplexWebQuestions_dev\.json"):
-        CWQ(path=tmp_path, split="dev").examples(pytest.fail)
+        default(CWQ, path=tmp_path, split="dev").examples(pytest.fail)
 
 
 def test_the_file_with_answers_is_preferred_and_questions_without_answers_are_kept(tmp_path: Path) -> None:
     for stem, answers in (("test", []), ("test_wans", ANSWERS)):
         (tmp_path / f"ComplexWebQuestions_{stem}.json").write_text(json.dumps([_question(answers=answers)]))
-    assert [len(example.gold.answers) for example in CWQ(path=tmp_path).examples(pytest.fail)] == [2]
-    bare = CWQ(path=tmp_path / "ComplexWebQuestions_test.json")
+    assert [len(example.gold.answers) for example in default(CWQ, path=tmp_path).examples(pytest.fail)] == [2]
+    bare = default(CWQ, path=tmp_path / "ComplexWebQuestions_test.json")
     assert [example.gold.answers for example in bare.examples(pytest.fail)] == [()]
 
 
@@ -93,7 +94,7 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
         )
     )
     rejected: list[Rejected] = []
-    good = list(CWQ(path=file).examples(rejected.append))
+    good = list(default(CWQ, path=file).examples(rejected.append))
     assert [example.question.id for example in good] == ["WebQTrn-1259_1997", "c", "d"]
     assert [dict(example.gold.paths) for example in good[1:]] == [{}, {}]
     assert [row.line for row in rejected] == [2, 3, 4]
@@ -108,7 +109,7 @@ def test_topics_from_the_query_agree_with_those_of_togs_copy(shared_data: Path, 
         rows = [row for row in map(json.loads, lines) if row["topic_entities"]][:150]
     file = tmp_path / "official.json"
     file.write_text(json.dumps([_question(ID=row["id"], sparql=row["sparql"]) for row in rows]))
-    examples = CWQ(path=file).examples(pytest.fail)
+    examples = default(CWQ, path=file).examples(pytest.fail)
     same = sum(
         {entity.id for entity in example.question.topic_entities} == {topic["mid"] for topic in row["topic_entities"]}
         for example, row in zip(examples, rows, strict=True)
@@ -118,4 +119,4 @@ def test_topics_from_the_query_agree_with_those_of_togs_copy(shared_data: Path, 
 
 def test_the_dataset_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kg=sparql"):
-        CWQ(path=tmp_path).triples()
+        default(CWQ, path=tmp_path).triples()

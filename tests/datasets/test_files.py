@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.files import delimited_triples, find, json_array, lines, matching
 from pipeline.datasets.grbench import GRBench
@@ -24,7 +25,7 @@ def _read(folder: Path, text: str | bytes) -> tuple[list[str], list[Rejected]]:
     file = folder / "data.json"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     rejected: list[Rejected] = []
-    examples = GRBench(path=file, domain="amazon").examples(rejected.append)
+    examples = default(GRBench, path=file, domain="amazon").examples(rejected.append)
     return [example.question.id for example in examples], rejected
 
 
@@ -75,7 +76,7 @@ def test_reading_stops_after_100_leading_bad_rows(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("x\n" * 500 + _row("0"))
     rejected: list[Rejected] = []
     with pytest.raises(UserError, match="row 100"):
-        list(GRBench(path=tmp_path / "data.json", domain="amazon").examples(rejected.append))
+        list(default(GRBench, path=tmp_path / "data.json", domain="amazon").examples(rejected.append))
     assert len(rejected) == 100
 
 
@@ -144,7 +145,7 @@ def test_questions_are_streamed(tmp_path: Path) -> None:
     row = json.dumps({"question": "w" * 2000, "topic_entities": ["a"], "answers": ["b"]})
     with gzip.open(questions, "wt") as out:
         out.writelines(f'{{"id": {number}, {row[1:]}\n' for number in range(10_000))
-    dataset = Custom(triples=questions, questions=questions)
+    dataset = default(Custom, triples=questions, questions=questions)
     tracemalloc.start()
     try:
         count = sum(1 for _ in dataset.examples(pytest.fail))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.grailqa import GrailQA
 from pipeline.errors import UserError
 from pipeline.types import Entity, GoldAnswer, Rejected, Relation
@@ -47,7 +48,7 @@ def _question(**other: object) -> dict[str, object]:
 
 def test_the_official_file_takes_its_topics_from_the_query_graph(tmp_path: Path) -> None:
     (tmp_path / "grailqa_v1.0_dev.json.gz").write_bytes(gzip.compress(json.dumps([_question()]).encode()))
-    (example,) = GrailQA(path=tmp_path).examples(pytest.fail)
+    (example,) = default(GrailQA, path=tmp_path).examples(pytest.fail)
     assert example.question.id == "2100176005000"
     assert example.question.split == "dev"
     assert example.question.topic_entities == (Entity("m.0m9_5", "East Carolina University"),)
@@ -58,15 +59,15 @@ def test_the_official_file_takes_its_topics_from_the_query_graph(tmp_path: Path)
 
 def test_togs_sample_has_its_own_topics(tmp_path: Path) -> None:
     (tmp_path / "graliqa.json").write_text(json.dumps([_question(topic_entity={})]))
-    (example,) = GrailQA(path=tmp_path).examples(pytest.fail)
+    (example,) = default(GrailQA, path=tmp_path).examples(pytest.fail)
     assert example.question.topic_entities == ()
     with pytest.raises(UserError, match=r"looked for grailqa_v1\.0_train\.json"):
-        GrailQA(path=tmp_path, split="train").examples(pytest.fail)
+        default(GrailQA, path=tmp_path, split="train").examples(pytest.fail)
 
 
 def test_the_test_split_is_read_without_answers(tmp_path: Path) -> None:
     (tmp_path / "grailqa_v1.0_test.json").write_text(json.dumps([{"qid": 1, "question": "what?"}]))
-    (example,) = GrailQA(path=tmp_path, split="test").examples(pytest.fail)
+    (example,) = default(GrailQA, path=tmp_path, split="test").examples(pytest.fail)
     assert example.gold.answers == ()
     assert example.gold.paths == {}
 
@@ -76,11 +77,11 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
         json.dumps([_question(), _question(qid=None), _question(qid=1, answer=[{"answer_type": "Thing"}]), _question()])
     )
     rejected: list[Rejected] = []
-    assert len(list(GrailQA(path=tmp_path).examples(rejected.append))) == 1
+    assert len(list(default(GrailQA, path=tmp_path).examples(rejected.append))) == 1
     assert [row.line for row in rejected] == [2, 3, 4]
     assert rejected[1].reason == "answer.0.answer_type: Input should be 'Entity' or 'Value'"
 
 
 def test_the_dataset_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kg=sparql"):
-        GrailQA(path=tmp_path).triples()
+        default(GrailQA, path=tmp_path).triples()

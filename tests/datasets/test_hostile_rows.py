@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.cwq import CWQ
 from pipeline.datasets.gold_paths import query_graph
@@ -44,11 +45,11 @@ _GOOD = {
 }
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {
-    "webqsp": lambda file: WebQSP(path=file),
-    "cwq": lambda file: CWQ(path=file),
-    "grailqa": lambda file: GrailQA(path=file),
-    "custom": lambda file: Custom(triples=file, questions=file, meta=("type",)),
-    "grbench": lambda file: GRBench(path=file, domain="amazon"),
+    "webqsp": lambda file: default(WebQSP, path=file),
+    "cwq": lambda file: default(CWQ, path=file),
+    "grailqa": lambda file: default(GrailQA, path=file),
+    "custom": lambda file: default(Custom, triples=file, questions=file, meta=("type",)),
+    "grbench": lambda file: default(GRBench, path=file, domain="amazon"),
 }
 
 
@@ -98,7 +99,7 @@ def test_any_metaqa_line_is_read_or_rejected(rows: list[bytes]) -> None:
         file = Path(folder) / "1-hop" / "qa_test.txt"
         file.parent.mkdir()
         file.write_bytes(b"".join(row + b"\n" for row in [b"who [a]\tb", *rows]))
-        read, rejected = _read(MetaQA(path=Path(folder), hops=1))
+        read, rejected = _read(default(MetaQA, path=Path(folder), hops=1))
     assert read + rejected == 1 + len(rows)
 
 

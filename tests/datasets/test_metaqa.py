@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, GoldAnswer, Rejected, Relation
@@ -39,7 +40,7 @@ def folder(shared_data: Path) -> Path:
 @pytest.fixture(scope="module")
 def graph(folder: Path) -> dict[tuple[str, Relation], set[str]]:
     edges: dict[tuple[str, Relation], set[str]] = defaultdict(set)
-    for head, relation, tail in MetaQA(path=folder, hops=1).triples():
+    for head, relation, tail in default(MetaQA, path=folder, hops=1).triples():
         edges[str(head), Relation(relation, "out")].add(str(tail))
         edges[str(tail), Relation(relation, "in")].add(str(head))
     return edges
@@ -57,7 +58,7 @@ def _reached(graph: dict[tuple[str, Relation], set[str]], example: Example) -> s
 
 
 def test_the_graph_is_read(folder: Path) -> None:
-    triples = list(MetaQA(path=folder, hops=1).triples())
+    triples = list(default(MetaQA, path=folder, hops=1).triples())
     assert len(set(triples)) == 133_582
     assert len({node for head, _, tail in triples for node in (head, tail)}) == 43_234
     assert len({relation for _, relation, _ in triples}) == 9
@@ -67,7 +68,7 @@ def test_the_graph_is_read(folder: Path) -> None:
 def test_every_question_and_its_gold_path_are_read(
     folder: Path, graph: dict[tuple[str, Relation], set[str]], hops: int, split: str
 ) -> None:
-    examples = list(MetaQA(path=folder, hops=hops, split=split).examples(pytest.fail))
+    examples = list(default(MetaQA, path=folder, hops=hops, split=split).examples(pytest.fail))
     assert len(examples) == COUNTS[hops, split]
     assert len({example.question.id for example in examples}) == len(examples)
     gold = [{answer.name for answer in example.gold.answers} for example in examples]
@@ -78,7 +79,7 @@ def test_every_question_and_its_gold_path_are_read(
 
 
 def test_a_question_is_read_in_full(folder: Path) -> None:
-    example = next(MetaQA(path=folder, hops=2, name="metaqa-2hop").examples(pytest.fail))
+    example = next(default(MetaQA, path=folder, hops=2, name="metaqa-2hop").examples(pytest.fail))
     assert example.question.text == "which person directed the movies starred by John Krasinski"
     assert example.question.id == "2hop-test-0"
     assert example.question.dataset == "metaqa-2hop"
@@ -98,7 +99,7 @@ def _write(folder: Path, name: str, text: str | bytes) -> None:
 def test_the_official_layout_is_read_plain_and_without_types(folder: Path, tmp_path: Path) -> None:
     for source, target in (("kb.txt.gz", "kb.txt"), ("1-hop/qa_test.txt.gz", "1-hop/vanilla/qa_test.txt")):
         _write(tmp_path, target, gzip.decompress((folder / source).read_bytes()))
-    official, gzipped = MetaQA(path=tmp_path, hops=1), MetaQA(path=folder, hops=1)
+    official, gzipped = default(MetaQA, path=tmp_path, hops=1), default(MetaQA, path=folder, hops=1)
     assert list(official.triples()) == list(gzipped.triples())
     pairs = zip(official.examples(pytest.fail), gzipped.examples(pytest.fail), strict=True)
     assert all(one.question.text == other.question.text and one.gold.paths == {} for one, other in pairs)
@@ -120,7 +121,7 @@ def test_malformed_lines_are_rejected(tmp_path: Path) -> None:
     ]
     _write(tmp_path, "1-hop/qa_test.txt", b"\n".join(rows) + b"\n")
     rejected: list[Rejected] = []
-    first, last = MetaQA(path=tmp_path, hops=1).examples(rejected.append)
+    first, last = default(MetaQA, path=tmp_path, hops=1).examples(rejected.append)
     assert first.question.text == "who directed [REC]"
     assert first.question.topic_entities[0].name == "[REC]"
     assert [answer.name for answer in first.gold.answers] == ["Jaume Balaguero", "Paco Plaza"]
@@ -132,15 +133,15 @@ def test_malformed_lines_are_rejected(tmp_path: Path) -> None:
 def test_unknown_types_give_no_path_and_unequal_files_are_refused(tmp_path: Path) -> None:
     _write(tmp_path, "1-hop/qa_test.txt", "who [a]\tb\nwho [c]\td\n")
     _write(tmp_path, "1-hop/qa_test_qtype.txt", "movie_to_budget\nsomething\n")
-    assert [example.gold.paths for example in MetaQA(path=tmp_path, hops=1).examples(pytest.fail)] == [{}, {}]
+    assert [example.gold.paths for example in default(MetaQA, path=tmp_path, hops=1).examples(pytest.fail)] == [{}, {}]
     for types in ("movie_to_year\n", "movie_to_year\n" * 3):
         _write(tmp_path, "1-hop/qa_test_qtype.txt", types)
         with pytest.raises(UserError, match="must have one line for each line of"):
-            list(MetaQA(path=tmp_path, hops=1).examples(pytest.fail))
+            list(default(MetaQA, path=tmp_path, hops=1).examples(pytest.fail))
 
 
 def test_errors_for_a_missing_split_or_graph_name_the_patterns(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1-hop/qa_train\.txt or 1-hop/vanilla/qa_train\.txt"):
-        MetaQA(path=folder, hops=1, split="train").examples(pytest.fail)
+        default(MetaQA, path=folder, hops=1, split="train").examples(pytest.fail)
     with pytest.raises(UserError, match=r"MetaQA graph: looked for kb\.txt"):
-        MetaQA(path=tmp_path, hops=1).triples()
+        default(MetaQA, path=tmp_path, hops=1).triples()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.rog import RoG
 from pipeline.errors import UserError
 from pipeline.types import Entity, GoldAnswer, Rejected, Triple
@@ -70,17 +71,19 @@ def folder(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_questions_are_in_file_order(folder: Path, rows: list[dict[str, Any]]) -> None:
-    examples = list(RoG(path=folder, name="rog-cwq").examples(pytest.fail))
+    examples = list(default(RoG, path=folder, name="rog-cwq").examples(pytest.fail))
     assert [example.question.id for example in examples] == [row["id"] for row in rows]
     assert examples[0].question.dataset == "rog-cwq"
     assert examples[0].question.topic_entities == (Entity("Lou Seal", "Lou Seal"),)
     assert examples[0].gold.answers == (GoldAnswer("2014 World Series", id="2014 World Series"),)
-    assert [example.question.id for example in RoG(path=folder, split="train").examples(pytest.fail)] == ["train"]
+    assert [example.question.id for example in default(RoG, path=folder, split="train").examples(pytest.fail)] == [
+        "train"
+    ]
 
 
 def test_the_graph_is_the_union_of_all_rows(folder: Path, rows: list[dict[str, Any]]) -> None:
     expected = [Triple(*fact) for row in rows for fact in row["graph"]]
-    assert list(RoG(path=folder).triples()) == expected
+    assert list(default(RoG, path=folder).triples()) == expected
 
 
 def _graphs(rows: list[dict[str, Any]]) -> dict[str, list[Triple]]:
@@ -89,14 +92,14 @@ def _graphs(rows: list[dict[str, Any]]) -> dict[str, list[Triple]]:
 
 @pytest.mark.parametrize("step", [1, -1, 37])
 def test_the_graph_of_a_question_is_found_in_any_order(folder: Path, rows: list[dict[str, Any]], step: int) -> None:
-    dataset, graphs = RoG(path=folder), _graphs(rows)
+    dataset, graphs = default(RoG, path=folder), _graphs(rows)
     for number in range(ROWS):
         id = rows[number * step % ROWS]["id"]
         assert list(dataset.question_triples(id)) == graphs[id]
 
 
 def test_graphs_are_thread_safe_and_survive_pickling(folder: Path, rows: list[dict[str, Any]]) -> None:
-    dataset, graphs = RoG(path=folder), _graphs(rows)
+    dataset, graphs = default(RoG, path=folder), _graphs(rows)
     list(dataset.question_triples(rows[0]["id"]))
     copy = pickle.loads(pickle.dumps(dataset))
     assert copy == dataset
@@ -107,7 +110,7 @@ def test_graphs_are_thread_safe_and_survive_pickling(folder: Path, rows: list[di
 
 def test_an_unknown_question_is_a_user_error(folder: Path) -> None:
     with pytest.raises(UserError, match="no graph for question 'nobody'"):
-        RoG(path=folder).question_triples("nobody")
+        default(RoG, path=folder).question_triples("nobody")
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
@@ -116,7 +119,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     _write(file, [_row(f"q{number}", graph=facts) for number in range(200)], group=50)
     whole = pq.read_table(file).nbytes
     before = pa.total_allocated_bytes()
-    peak = max(pa.total_allocated_bytes() - before for _ in RoG(path=file).triples())
+    peak = max(pa.total_allocated_bytes() - before for _ in default(RoG, path=file).triples())
     assert peak < whole / 4
 
 
@@ -133,7 +136,7 @@ def test_malformed_rows_are_rejected(tmp_path: Path) -> None:
     ]
     _write(file, rows)
     rejected: list[Rejected] = []
-    examples = list(RoG(path=file).examples(rejected.append))
+    examples = list(default(RoG, path=file).examples(rejected.append))
     assert [example.question.id for example in examples] == ["good", "empty"]
     assert examples[1].gold.answers == ()
     assert [row.line for row in rejected] == [2, 3, 4, 5, 6]
@@ -147,7 +150,7 @@ def test_a_row_with_invalid_utf8_is_rejected(tmp_path: Path) -> None:
     broken = pa.array([b"fine", b"\xff\xfe", b"fine"]).view(pa.string())
     pq.write_table(table.set_column(1, "question", broken), file)
     rejected: list[Rejected] = []
-    assert [example.question.id for example in RoG(path=file).examples(rejected.append)] == ["a", "c"]
+    assert [example.question.id for example in default(RoG, path=file).examples(rejected.append)] == ["a", "c"]
     assert [(row.line, row.reason) for row in rejected] == [(2, "not valid UTF-8")]
 
 
@@ -155,7 +158,7 @@ def test_a_row_with_invalid_utf8_is_rejected(tmp_path: Path) -> None:
 def test_the_error_for_a_bad_fact_names_its_row(tmp_path: Path, fact: object) -> None:
     file = tmp_path / "test.parquet"
     _write(file, [_row("a"), _row("b", graph=[["x", "y", "z"], fact])])
-    dataset = RoG(path=file)
+    dataset = default(RoG, path=file)
     with pytest.raises(UserError, match=r"test\.parquet, row 2: "):
         list(dataset.triples())
     with pytest.raises(UserError, match=r"test\.parquet, question 'b': "):
@@ -165,10 +168,10 @@ def test_the_error_for_a_bad_fact_names_its_row(tmp_path: Path, fact: object) ->
 
 def test_files_of_another_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no RoG questions: looked for \*test\*\.parquet"):
-        list(RoG(path=tmp_path).examples(pytest.fail))
+        list(default(RoG, path=tmp_path).examples(pytest.fail))
     (tmp_path / "test.parquet").write_text("not parquet")
     with pytest.raises(UserError, match="is not a Parquet file"):
-        list(RoG(path=tmp_path).examples(pytest.fail))
+        list(default(RoG, path=tmp_path).examples(pytest.fail))
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "test.parquet")
     with pytest.raises(UserError, match="it has no column question, answer, q_entity"):
-        list(RoG(path=tmp_path).examples(pytest.fail))
+        list(default(RoG, path=tmp_path).examples(pytest.fail))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pipeline.config import default
 from pipeline.datasets.subsample import Subsample
 from pipeline.simulation.world import SyntheticWorld
 from tests.support import refuse
 
-WORLD = SyntheticWorld(triples=2000, questions=400)
+WORLD = default(SyntheticWorld, triples=2000, questions=400)
 
 
 def test_every_question_type_keeps_its_share() -> None:

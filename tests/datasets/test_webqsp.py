@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.errors import UserError
 from pipeline.types import Entity, GoldAnswer, Rejected, Relation
@@ -64,7 +65,7 @@ def _official(folder: Path, questions: list[object]) -> Path:
 
 
 def test_the_official_file_is_read(tmp_path: Path) -> None:
-    (example,) = WebQSP(path=_official(tmp_path, [_question()])).examples(pytest.fail)
+    (example,) = default(WebQSP, path=_official(tmp_path, [_question()])).examples(pytest.fail)
     assert example.question.id == "WebQTest-0"
     assert example.question.text == "what county is St. Louis Park in?"
     assert example.question.topic_entities == (Entity("m.0xdhj", "St. Louis Park"),)
@@ -81,7 +82,7 @@ def test_the_official_file_is_read(tmp_path: Path) -> None:
 def test_best_parse_takes_the_first_complete_parse(tmp_path: Path) -> None:
     bad = _question("WebQTest-1")
     bad["Parses"] = [{**parse, "AnnotatorComment": {"ParseQuality": "Partial"}} for parse in bad["Parses"]]
-    dataset = WebQSP(path=_official(tmp_path, [_question(), bad]), webqsp_gold="best_parse")
+    dataset = default(WebQSP, path=_official(tmp_path, [_question(), bad]), webqsp_gold="best_parse")
     complete, first = dataset.examples(pytest.fail)
     assert complete.gold.answers == (GoldAnswer("Hennepin County", id="m.0nhmw"), GoldAnswer("1954"))
     assert complete.gold.paths == {"m.0xdhj": ((Relation("place.part_of", "out"),),)}
@@ -91,15 +92,15 @@ def test_best_parse_takes_the_first_complete_parse(tmp_path: Path) -> None:
 def test_togs_copy_is_an_array_with_its_own_topics(tmp_path: Path) -> None:
     question = _question(topic_entity={"m.0xdhj": "Saint Louis Park", "m.02": "County"})
     (tmp_path / "WebQSP.json.gz").write_bytes(gzip.compress(json.dumps([question]).encode()))
-    (example,) = WebQSP(path=tmp_path).examples(pytest.fail)
+    (example,) = default(WebQSP, path=tmp_path).examples(pytest.fail)
     assert example.question.topic_entities == (Entity("m.0xdhj", "Saint Louis Park"), Entity("m.02", "County"))
     with pytest.raises(UserError, match=r"looked for WebQSP\.train\.json"):
-        WebQSP(path=tmp_path, split="train").examples(pytest.fail)
+        default(WebQSP, path=tmp_path, split="train").examples(pytest.fail)
 
 
 def test_questions_without_parses_answers_topic_or_query_are_kept(tmp_path: Path) -> None:
     bare = {"QuestionId": "b", "RawQuestion": "?", "Parses": [{"Answers": [], "TopicEntityMid": None, "Sparql": None}]}
-    dataset = WebQSP(path=_official(tmp_path, [{**bare, "QuestionId": "a", "Parses": []}, bare]))
+    dataset = default(WebQSP, path=_official(tmp_path, [{**bare, "QuestionId": "a", "Parses": []}, bare]))
     for example in dataset.examples(pytest.fail):
         assert example.question.topic_entities == ()
         assert example.gold.answers == ()
@@ -112,7 +113,7 @@ def test_malformed_questions_are_rejected_with_their_position(tmp_path: Path) ->
     wrong["Parses"][1]["Answers"][1]["AnswerArgument"] = None
     rejected: list[Rejected] = []
     path = _official(tmp_path, [_question(), "text", {"QuestionId": "x"}, wrong, _question()])
-    assert len(list(WebQSP(path=path).examples(rejected.append))) == 1
+    assert len(list(default(WebQSP, path=path).examples(rejected.append))) == 1
     assert [row.line for row in rejected] == [2, 3, 4, 5]
     assert rejected[1].reason == "RawQuestion: Field required"
     assert rejected[2].reason.startswith("Parses.1.Answers.1.AnswerArgument: ")
@@ -121,4 +122,4 @@ def test_malformed_questions_are_rejected_with_their_position(tmp_path: Path) ->
 
 def test_the_dataset_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kg=sparql"):
-        WebQSP(path=tmp_path).triples()
+        default(WebQSP, path=tmp_path).triples()

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
+from pipeline.config import default
 from pipeline.engine.early_stopping import DOUBT, stratified_order, survivors
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
@@ -66,7 +67,7 @@ class TestRuns:
 
 
 class TestOrder:
-    EXAMPLES = tuple(SyntheticWorld(triples=2000, questions=400).examples(pytest.fail))
+    EXAMPLES = tuple(default(SyntheticWorld, triples=2000, questions=400).examples(pytest.fail))
 
     def test_the_order_is_deterministic_and_keeps_every_question(self) -> None:
         ordered = stratified_order(self.EXAMPLES)

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli.main import main
 
-METHOD = '''
+METHOD = """
 from pydantic.dataclasses import dataclass
 from pipeline.types import Answer, Prediction
 
@@ -27,7 +27,7 @@ class Broken:
 
     def look_up(self, table, id):
         return table[id]
-'''
+"""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.grbench import GRBench
 from pipeline.datasets.interface import Counted, Dataset
@@ -128,30 +129,30 @@ def test_rows_left_of_several_configurations_and_datasets() -> None:
 
 def test_a_dataset_need_not_know_its_number_of_questions() -> None:
     assert rows_left([Part((0,), object(), None)], size=16, finished=[0]) is None  # type: ignore[arg-type]
-    assert not isinstance(WebQSP(path=Path("x")), Counted)
+    assert not isinstance(default(WebQSP, path=Path("x")), Counted)
 
 
 def synthetic(folder: Path) -> Dataset:
-    return SyntheticWorld(triples=2000, questions=9, types=("count",))
+    return default(SyntheticWorld, triples=2000, questions=9, types=("count",))
 
 
 def metaqa(folder: Path) -> Dataset:
     (folder / "1-hop").mkdir()
     (folder / "1-hop" / "qa_test.txt.gz").write_bytes(gzip.compress(b"who wrote [X]\tAnn\nwhat is [Y]\tBob|Cy\n"))
-    return MetaQA(path=folder, hops=1)
+    return default(MetaQA, path=folder, hops=1)
 
 
 def custom(folder: Path) -> Dataset:
     rows = [{"id": f"q{n}", "question": "?", "topic_entities": [], "answers": [], "level": n % 2} for n in range(5)]
     (folder / "rows.jsonl").write_text("\n\n".join(map(json.dumps, rows)))
-    return Custom(triples=folder / "none", questions=folder / "rows.jsonl")
+    return default(Custom, triples=folder / "none", questions=folder / "rows.jsonl")
 
 
 def grbench(folder: Path) -> Dataset:
     rows = [{"qid": str(n), "question": "?", "answer": "x"} for n in range(3)]
     (folder / "dblp").mkdir()
     (folder / "dblp" / "data.json").write_text("\n".join(map(json.dumps, rows)))
-    return GRBench(path=folder, domain="dblp")
+    return default(GRBench, path=folder, domain="dblp")
 
 
 def rog(folder: Path) -> Dataset:
@@ -159,7 +160,7 @@ def rog(folder: Path) -> Dataset:
     for part in ("0", "1"):
         frame = pl.DataFrame({**rows, "id": [id + part for id in rows["id"]], "graph": [[["h", "r", "t"]]] * 2})
         frame.write_parquet(folder / f"test-{part}.parquet")
-    return RoG(path=folder)
+    return default(RoG, path=folder)
 
 
 @pytest.mark.parametrize("make", [synthetic, metaqa, custom, grbench, rog])
@@ -171,7 +172,7 @@ def test_the_count_of_a_dataset_is_the_number_of_its_questions(make: object, tmp
 
 def test_a_filter_makes_the_count_unknown(tmp_path: Path) -> None:
     custom(tmp_path)
-    filtered = Custom(triples=tmp_path / "none", questions=tmp_path / "rows.jsonl", filter={"level": 1})
+    filtered = default(Custom, triples=tmp_path / "none", questions=tmp_path / "rows.jsonl", filter={"level": 1})
     assert filtered.count() is None
 
 

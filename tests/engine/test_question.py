@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import pytest
 
+from pipeline.config import default
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.engine.question_record import Budget
@@ -60,17 +61,17 @@ class FixedReplies(OneModel):
 
 
 async def run(method: Any, gold: str) -> TraceRow:
-    world = SyntheticWorld(triples=2000, questions=8)
+    world = default(SyntheticWorld, triples=2000, questions=8)
     example = replace(next(iter(world.examples(pytest.fail))), gold=Gold((GoldAnswer(gold),)))
-    async with EmbeddedGraph(dataset=world) as graph:
+    async with default(EmbeddedGraph, dataset=world) as graph:
         runtime = ConfigurationRuntime(
             configurations=[(0, method.name)],
             method=method,
             model=FixedReplies(REPLIES),
             graph=graph,
-            retrieval=Search(encoder=LexicalEncoder()),
-            evaluation=ScoringConfig(),
-            budget=Budget(),
+            retrieval=default(Search, encoder=LexicalEncoder()),
+            evaluation=default(ScoringConfig),
+            budget=default(Budget),
             seed=0,
         )
         return await run_question(
@@ -78,7 +79,7 @@ async def run(method: Any, gold: str) -> TraceRow:
         )
 
 
-@pytest.mark.parametrize("method", [PARoG(), R3()], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [default(PARoG), default(R3)], ids=lambda method: method.name)
 async def test_gold_affects_the_scores_of_initial_and_final_answers_and_nothing_else(method: Any) -> None:
     right, wrong = await run(method, "Ann"), await run(method, "Zoe")
     assert right.answer == wrong.answer

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
+from pipeline.config import default
 from pipeline.engine.run import Configuration, execute
 from pipeline.engine.shard import Shard
 from pipeline.engine.worker import Worker
@@ -138,7 +139,7 @@ async def test_no_call_is_made_that_cannot_be_stored(tmp_path: Path, monkeypatch
     for name in ("drafts", "prompts", "traces"):
         (tmp_path / "run" / name).mkdir(parents=True)
     point = resolve(tmp_path / "run", "engine.concurrency=2").config
-    examples = tuple(islice(SyntheticWorld(triples=2000).examples(refuse), 4))
+    examples = tuple(islice(default(SyntheticWorld, triples=2000).examples(refuse), 4))
     async with Worker([point], tmp_path / "run", lambda *_: None) as worker:
         shards = [Shard(0, examples[:2]), Shard(1, examples[2:])]
         ended = await asyncio.gather(*(worker.run(s, lambda _: None) for s in shards), return_exceptions=True)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import orjson
 import pytest
 
+from pipeline.config import default
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
 from pipeline.engine.tools import QuestionGraph, QuestionModel, content_hash
@@ -70,7 +71,7 @@ class ScriptedModel(OneModel):
 def model_of_question(
     model: ScriptedModel, *, seed: int = 0, made: Mapping[str, Completion] | None = None
 ) -> tuple[QuestionModel, QuestionRecord]:
-    record = QuestionRecord(Budget())
+    record = QuestionRecord(default(Budget))
     cache = CallCache(made=made or {}, reused={}, on_call=lambda *_: None)
     return QuestionModel(model, cache, record, seed=seed, on_template=lambda *_: None), record
 
@@ -189,7 +190,7 @@ class TinyGraph:
 
 
 async def test_lookups_are_counted_and_traced() -> None:
-    record = QuestionRecord(Budget())
+    record = QuestionRecord(default(Budget))
     graph = QuestionGraph(TinyGraph(), record)  # type: ignore[arg-type]
     await graph.relations(["m.1", "m.2"])
     await graph.neighbours([("m.1", Relation("r", "in"))], 500)
@@ -206,7 +207,7 @@ async def test_lookups_are_counted_and_traced() -> None:
 
 
 async def test_an_empty_lookup_costs_nothing() -> None:
-    record = QuestionRecord(Budget())
+    record = QuestionRecord(default(Budget))
     assert await QuestionGraph(TinyGraph(), record).relations([]) == {}  # type: ignore[arg-type]
     assert record.steps == []
     assert record.counters.kg_lookups == 0

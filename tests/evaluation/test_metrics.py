@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config import default
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Gold, GoldAnswer, LiteralNode, Prediction, Scores, Triple
+
+score = partial(score_question, scoring=default(ScoringConfig))
 
 
 def answer(*texts: str, raw: str = "") -> Answer:
@@ -22,7 +26,7 @@ def gold(*names: str) -> Gold:
 
 
 def test_the_standard_metrics_of_a_partly_right_answer() -> None:
-    scores = score_question(answer("Paris", "Lyon", "the lyon", "Nice"), gold("Lyon", "Nice", "Lille", "Brest"))
+    scores = score(answer("Paris", "Lyon", "the lyon", "Nice"), gold("Lyon", "Nice", "Lille", "Brest"))
     assert scores.hits_at_1 == 0
     assert scores.hits_any == 1
     assert scores.precision == pytest.approx(2 / 3)
@@ -32,12 +36,12 @@ def test_the_standard_metrics_of_a_partly_right_answer() -> None:
 
 
 def test_exact_match_ignores_the_order() -> None:
-    scores = score_question(answer("NICE", "lyon."), gold("Lyon", "Nice"))
+    scores = score(answer("NICE", "lyon."), gold("Lyon", "Nice"))
     assert (scores.hits_at_1, scores.f1, scores.exact_match) == (1, 1, 1)
 
 
 def test_an_empty_answer_scores_zero() -> None:
-    scores = score_question(answer("", "  "), gold("Lyon"))
+    scores = score(answer("", "  "), gold("Lyon"))
     assert (scores.hits_at_1, scores.hits_any, scores.precision, scores.recall, scores.f1) == (0, 0, 0, 0, 0)
     assert scores.compat_tog_em == scores.compat_rog_f1 == scores.compat_arg_f1 == 0
     assert scores.faithfulness is None
@@ -45,54 +49,54 @@ def test_an_empty_answer_scores_zero() -> None:
 
 def test_a_failed_question_is_wrong_even_with_partial_answers() -> None:
     left = Answer((Prediction("Lyon"),), raw="{Lyon}", status="failed")
-    scores = score_question(left, gold("Lyon"))
+    scores = score(left, gold("Lyon"))
     assert scores.hits_at_1 == scores.f1 == scores.compat_tog_em == scores.answer_in_evidence == 0
-    assert score_question(Answer((Prediction("Lyon"),), status="budget_exhausted"), gold("Lyon")).hits_at_1 == 1
+    assert score(Answer((Prediction("Lyon"),), status="budget_exhausted"), gold("Lyon")).hits_at_1 == 1
 
 
 def test_one_prediction_matches_one_gold_answer() -> None:
     shared = Gold(answers=(GoldAnswer("Georgia (state)", aliases=("Georgia",)), GoldAnswer("Georgia")))
-    assert score_question(answer("Georgia"), shared).recall == 0.5
+    assert score(answer("Georgia"), shared).recall == 0.5
 
 
 def test_an_id_matches_without_a_name() -> None:
     by_id = Answer((Prediction("Big Apple", "m.02_286"),))
-    assert score_question(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),))).exact_match == 1
+    assert score(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),))).exact_match == 1
 
 
 def test_a_question_without_gold_has_no_scores() -> None:
-    assert set(astuple(score_question(answer("Lyon"), gold()))) == {None}
+    assert set(astuple(score(answer("Lyon"), gold()))) == {None}
 
 
 def test_with_strict_empty_an_empty_answer_is_correct_without_gold() -> None:
-    strict = ScoringConfig(empty_gold="strict_empty")
+    strict = default(ScoringConfig, empty_gold="strict_empty")
     silent, loud = (
-        score_question(answer(), gold(), scoring=strict),
-        score_question(answer("x"), gold(), scoring=strict),
+        score(answer(), gold(), scoring=strict),
+        score(answer("x"), gold(), scoring=strict),
     )
     assert (silent.hits_at_1, silent.f1, silent.exact_match, silent.compat_tog_em) == (1, 1, 1, None)
     assert (loud.hits_at_1, loud.f1, loud.exact_match) == (0, 0, 0)
 
 
 def test_accents_count_if_they_are_not_stripped() -> None:
-    strict = ScoringConfig(strip_accents=False)
-    assert score_question(answer("Beyonce"), gold("Beyoncé")).hits_at_1 == 1
-    assert score_question(answer("Beyonce"), gold("Beyoncé"), scoring=strict).hits_at_1 == 0
+    strict = default(ScoringConfig, strip_accents=False)
+    assert score(answer("Beyonce"), gold("Beyoncé")).hits_at_1 == 1
+    assert score(answer("Beyonce"), gold("Beyoncé"), scoring=strict).hits_at_1 == 0
 
 
 def test_paper_metrics_read_the_text_that_the_papers_read() -> None:
-    scores = score_question(answer("Lyon", "Paris", raw="{Yes} so it is {Lyon; Paris}."), gold("Lyon"))
+    scores = score(answer("Lyon", "Paris", raw="{Yes} so it is {Lyon; Paris}."), gold("Lyon"))
     assert (scores.compat_tog_em, scores.compat_readi_hit) == (1, 1)
     assert (scores.compat_rog_hit, scores.compat_rog_f1) == (1, pytest.approx(2 / 3))
     assert (scores.compat_arg_hit3, scores.compat_arg_f1) == (1, pytest.approx(2 / 3))
-    lower = score_question(answer("lyon"), gold("Lyon"))
+    lower = score(answer("lyon"), gold("Lyon"))
     assert (lower.hits_at_1, lower.compat_arg_hit3) == (1, 0)
 
 
 def test_only_grbench_has_grbench_scores() -> None:
     reply, expected = answer("C. Mayer", "B. Lee", "A. Smith"), gold("A. Smith, B. Lee, C. Mayer")
-    assert score_question(reply, expected, dataset="webqsp").rouge_l is None
-    scores = score_question(reply, expected, dataset="grbench")
+    assert score(reply, expected, dataset="webqsp").rouge_l is None
+    scores = score(reply, expected, dataset="grbench")
     assert scores.rouge_l == pytest.approx(1 / 3)
     assert (scores.grbench_em, scores.grbench_f1) == (0, 1)
 
@@ -120,7 +124,7 @@ def with_evidence(*texts: str) -> Answer:
 def test_evidence_scores(
     texts: list[str], expected: str, in_evidence: float, supported: float | None, faithful: float | None
 ) -> None:
-    scores = score_question(with_evidence(*texts), gold(expected))
+    scores = score(with_evidence(*texts), gold(expected))
     assert scores.answer_in_evidence == in_evidence
     assert scores.answer_supported == supported
     assert scores.faithfulness == faithful
@@ -142,29 +146,29 @@ def test_evidence_scores(
 def test_reflection_scores(
     initial: list[str], final: list[str], initial_hits: float, corrected: float | None, damaged: float | None
 ) -> None:
-    scores = score_question(replace(answer(*final), initial=answer(*initial).predictions), gold("Lyon"))
+    scores = score(replace(answer(*final), initial=answer(*initial).predictions), gold("Lyon"))
     assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (initial_hits, corrected, damaged)
 
 
 def test_initial_answers_match_like_final_ones() -> None:
     by_id = Answer((Prediction("Big Apple", "m.02_286"),), initial=(Prediction("Big Apple", "m.02_286"),))
-    scores = score_question(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),)))
+    scores = score(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),)))
     assert (scores.initial_hits_at_1, scores.damaged) == (1, 0)
     accented = replace(answer("Beyoncé"), initial=(Prediction("Beyonce"),))
-    assert score_question(accented, gold("Beyoncé")).initial_hits_at_1 == 1
-    assert score_question(accented, gold("Beyoncé"), scoring=ScoringConfig(strip_accents=False)).corrected == 1
+    assert score(accented, gold("Beyoncé")).initial_hits_at_1 == 1
+    assert score(accented, gold("Beyoncé"), scoring=default(ScoringConfig, strip_accents=False)).corrected == 1
 
 
 def test_without_initial_answers_or_gold_nothing_is_corrected_or_damaged() -> None:
     failed = Answer((Prediction("Lyon"),), status="failed", initial=(Prediction("Lyon"),))
     reflected = replace(answer("Lyon"), initial=())
     for scores in (
-        score_question(answer("Lyon"), gold("Lyon")),
-        score_question(failed, gold("Lyon")),
-        score_question(reflected, gold()),
+        score(answer("Lyon"), gold("Lyon")),
+        score(failed, gold("Lyon")),
+        score(reflected, gold()),
     ):
         assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (None, None, None)
-    strict = score_question(reflected, gold(), scoring=ScoringConfig(empty_gold="strict_empty"))
+    strict = score(reflected, gold(), scoring=default(ScoringConfig, empty_gold="strict_empty"))
     assert (strict.initial_hits_at_1, strict.corrected, strict.damaged) == (1, None, 1)
 
 
@@ -187,7 +191,7 @@ GOLDS = st.builds(
 
 @given(ANSWERS, GOLDS)
 def test_standard_scores_are_between_zero_and_one(answer: Answer, gold: Gold) -> None:
-    scores = score_question(answer, gold, dataset="grbench")
+    scores = score(answer, gold, dataset="grbench")
     values = {name: getattr(scores, name) for name in Scores.__dataclass_fields__}
     if scores.hits_at_1 is None:
         assert set(values.values()) == {None}
@@ -205,7 +209,7 @@ def test_standard_scores_are_between_zero_and_one(answer: Answer, gold: Gold) ->
 
 @given(ANSWERS, GOLDS)
 def test_unchanged_answers_are_neither_corrected_nor_damaged(answer: Answer, gold: Gold) -> None:
-    scores = score_question(replace(answer, initial=answer.predictions), gold)
+    scores = score(replace(answer, initial=answer.predictions), gold)
     assert not scores.corrected
     assert not scores.damaged
 
@@ -213,13 +217,13 @@ def test_unchanged_answers_are_neither_corrected_nor_damaged(answer: Answer, gol
 @given(ANSWERS, GOLDS)
 def test_only_hits_at_1_depends_on_the_order(answer: Answer, gold: Gold) -> None:
     reversed_answer = Answer(answer.predictions[::-1], raw=answer.raw)
-    one, other = score_question(answer, gold), score_question(reversed_answer, Gold(answers=gold.answers[::-1]))
+    one, other = score(answer, gold), score(reversed_answer, Gold(answers=gold.answers[::-1]))
     for name in ("hits_any", "precision", "recall", "f1", "exact_match"):
         assert getattr(one, name) == getattr(other, name)
 
 
 @given(st.lists(NAMES, max_size=5), st.lists(NAMES, max_size=5))
 def test_f1_is_symmetric(first: list[str], second: list[str]) -> None:
-    one = score_question(answer(*first), gold(*second)).f1
-    other = score_question(answer(*second), gold(*first)).f1
+    one = score(answer(*first), gold(*second)).f1
+    other = score(answer(*second), gold(*first)).f1
     assert one is None or other is None or one == other

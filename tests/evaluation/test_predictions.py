@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.predictions import read_predictions, score_predictions
@@ -24,7 +25,7 @@ EXAMPLES = [
     Example(Question("q3", "webqsp", "test", "?", meta={"hops": 2}), Gold(answers=(GoldAnswer("7"),))),
     Example(Question("q4", "webqsp", "test", "?", meta={"hops": 2}), Gold()),
 ]
-QUICK = ScoringConfig(bootstrap_resamples=500)
+QUICK = default(ScoringConfig, bootstrap_resamples=500)
 
 
 def write(folder: Path, *rows: object) -> Path:
@@ -57,7 +58,7 @@ def test_predictions_have_scores_and_a_table_row(tmp_path: Path) -> None:
 
 def test_an_id_in_a_prediction_counts(tmp_path: Path) -> None:
     file = write(tmp_path, {"id": "q1", "answers": [{"text": "Lugdunum", "id": "m.1"}]})
-    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x")
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x", scoring=QUICK)
     assert scored.frame["hits_at_1"].to_list() == [1]
 
 
@@ -74,7 +75,7 @@ def test_the_first_of_repeated_predictions_counts(tmp_path: Path) -> None:
         tmp_path, *({"id": id, "answers": [answer]} for id, answer in [("q1", "Nice"), ("q1", "Lyon"), ("q1", "Lyon")])
     )
     predictions = read_predictions(file, rejecting())
-    scored = score_predictions(predictions, EXAMPLES[:1], method="x")
+    scored = score_predictions(predictions, EXAMPLES[:1], method="x", scoring=QUICK)
     assert scored.frame["hits_at_1"].to_list() == [0]
     assert scored.repeated == ["q1", "q1"]
     tog = compare_rules(scored.lines)[0]
@@ -83,7 +84,7 @@ def test_the_first_of_repeated_predictions_counts(tmp_path: Path) -> None:
 
 def test_unknown_ids_are_reported(tmp_path: Path) -> None:
     file = write(tmp_path, *({"id": f"x{n}", "answers": []} for n in range(5)), {"id": "q1", "answers": ["Lyon"]})
-    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x")
+    scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x", scoring=QUICK)
     assert scored.unknown == ["x0", "x1", "x2", "x3", "x4"]
     assert scored.remarks() == [
         "5 predictions have an id that is not in the dataset and were ignored: x0, x1, x2 …",
@@ -140,7 +141,10 @@ def test_errors_explain_the_problem(tmp_path: Path) -> None:
         match=r"no prediction has the id of a question .* has ids like 'q1', the predictions have ids like 'z9'",
     ):
         score_predictions(
-            read_predictions(write(tmp_path, {"id": "z9", "answers": []}), rejecting()), EXAMPLES, method="x"
+            read_predictions(write(tmp_path, {"id": "z9", "answers": []}), rejecting()),
+            EXAMPLES,
+            method="x",
+            scoring=QUICK,
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.config import default
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.rescore import SCORES, rescore
 from pipeline.evaluation.scoring import ScoringConfig
@@ -17,6 +18,7 @@ from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
 from tests.support import ORIGIN
 
+SCORING = default(ScoringConfig)
 NAMES = {"m.1": "Ann", "m.2": "Béa", "m.3": None, "m.4": "The Film"}
 
 
@@ -45,7 +47,7 @@ def row(number: int, dataset: str) -> TraceRow:
         method="srp",
         example=example,
         answer=answer,
-        scores=score_question(answer, gold, dataset=dataset),
+        scores=score_question(answer, gold, dataset=dataset, scoring=SCORING),
         counters=Counters(),
     )
 
@@ -58,7 +60,7 @@ def traces(tmp_path: Path) -> pl.DataFrame:
 
 
 def test_rescoring_gives_the_same_scores_as_the_run(traces: pl.DataFrame) -> None:
-    assert traces.select(SCORES).equals(rescore(traces).select(SCORES), null_equal=True)
+    assert traces.select(SCORES).equals(rescore(traces, scoring=SCORING).select(SCORES), null_equal=True)
     assert [name for name in SCORES if traces[name].drop_nulls().n_unique() < 2] == []
 
 
@@ -66,16 +68,16 @@ def test_only_answers_gold_and_evidence_are_read(traces: pl.DataFrame) -> None:
     blank = traces.with_columns(pl.lit(None, pl.Float32).alias(name) for name in SCORES).drop(
         "steps", "meta", "question"
     )
-    assert rescore(blank).select(SCORES).equals(traces.select(SCORES), null_equal=True)
+    assert rescore(blank, scoring=SCORING).select(SCORES).equals(traces.select(SCORES), null_equal=True)
 
 
 def test_another_configuration_gives_other_scores(traces: pl.DataFrame) -> None:
-    strict = rescore(traces, scoring=ScoringConfig(empty_gold="strict_empty"))
+    strict = rescore(traces, scoring=default(ScoringConfig, empty_gold="strict_empty"))
     assert strict["hits_at_1"].null_count() == 0 < traces["hits_at_1"].null_count()
 
 
 def test_an_empty_frame_keeps_its_columns(traces: pl.DataFrame) -> None:
-    assert rescore(traces.clear()).columns == traces.columns
+    assert rescore(traces.clear(), scoring=SCORING).columns == traces.columns
 
 
 def test_every_score_has_a_column() -> None:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from omegaconf import OmegaConf
 
-from pipeline import config
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.evaluation.scoring import ScoringConfig
-
-
-def build(**changes: object) -> ScoringConfig:
-    section = OmegaConf.merge(OmegaConf.load(config.conf_dir() / "evaluation" / "default.yaml"), changes)
-    return config.build("evaluation", {"evaluation": OmegaConf.to_container(section)})
-
-
-def test_the_defaults_in_yaml_equal_those_of_the_class() -> None:
-    assert build() == ScoringConfig()
 
 
 @pytest.mark.parametrize(
@@ -25,9 +15,9 @@ def test_the_defaults_in_yaml_equal_those_of_the_class() -> None:
 )
 def test_a_wrong_value_is_named(key: str, value: object) -> None:
     with pytest.raises(UserError, match=rf"evaluation\.{key}={value!r} is wrong"):
-        build(**{key: value})
+        default(ScoringConfig, **{key: value})
 
 
 def test_an_unknown_key_is_named() -> None:
     with pytest.raises(UserError, match=r"unknown key 'evaluation\.typo'"):
-        build(typo=1)
+        default(ScoringConfig, typo=1)

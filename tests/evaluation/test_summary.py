@@ -9,11 +9,12 @@ import orjson
 import polars as pl
 import pytest
 
+from pipeline.config import default
 from pipeline.evaluation.rescore import SCORES, rescore
 from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.summary import ConfigurationInfo, ConfigurationSummary, aggregate, tally
 
-QUICK = ScoringConfig(bootstrap_resamples=500)
+QUICK = default(ScoringConfig, bootstrap_resamples=500)
 
 
 def frame(*rows: dict[str, object]) -> pl.DataFrame:
@@ -48,7 +49,7 @@ def frame(*rows: dict[str, object]) -> pl.DataFrame:
         "gold_aliases": pl.List(pl.List(pl.String)),
         "evidence": pl.List(pl.Null),
     }
-    return rescore(pl.DataFrame(full, schema_overrides={**schema, "point": pl.Int32}))
+    return rescore(pl.DataFrame(full, schema_overrides={**schema, "point": pl.Int32}), scoring=QUICK)
 
 
 RIGHT, WRONG = {"answers": ["Lyon"]}, {"answers": ["Nice"]}

@@ -21,6 +21,7 @@ from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 from safetensors.torch import save_file
 
+from pipeline.config import default
 from pipeline.kg import virtuoso
 from pipeline.kg.virtuoso import VirtuosoConfig, VirtuosoServer
 from pipeline.llm.vllm import VllmServer
@@ -124,7 +125,7 @@ def virtuoso_factory(virtuoso_installed: None, tmp_path_factory: pytest.TempPath
         ) -> list[VirtuosoServer]:
             folder = tmp_path_factory.mktemp("virtuoso")
             file = _write(triples, folder / "graph.nt", terms or Terms())
-            config = config or VirtuosoConfig(memory_gb=0.1, threads=8)
+            config = config or default(VirtuosoConfig, memory_gb=0.1, threads=8)
             virtuoso.build_database([file], folder / "database", config)
             return running.enter_context(virtuoso.replicas(folder / "database", replicas, folder, config))
 
@@ -181,7 +182,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     generator = torch.Generator().manual_seed(1)
     weights = {}
-    for layer in range(LlamaShape().layers):
+    for layer in range(default(LlamaShape).layers):
         module = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
         for part, shape in (("lora_A", (8, 128)), ("lora_B", (128, 8))):
             weights[f"{module}.{part}.weight"] = 0.3 * torch.randn(shape, generator=generator)

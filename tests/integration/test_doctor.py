@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from pipeline.config import default
 from pipeline.engine.doctor import machine
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world.world import SyntheticWorld
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.exhaustive
 @pytest.fixture(scope="module")
 def virtuosi(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> list[VirtuosoServer]:
     """Two replicas of the small sample world."""
-    return virtuoso_factory(SyntheticWorld(triples=2000).triples(), replicas=2)
+    return virtuoso_factory(default(SyntheticWorld, triples=2000).triples(), replicas=2)
 
 
 def doctor(*words: str, folder: Path) -> tuple[int, str]:

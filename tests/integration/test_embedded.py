@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import yaml
 
+from pipeline.config import default
 from pipeline.errors import ContextOverflow
 from pipeline.llm.embedded.model import BUNDLED_MODEL, EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
@@ -35,13 +36,13 @@ PROMPTS: list[Sequence[Message]] = [
 
 @pytest.fixture
 async def served(vllm_server: VllmServer) -> AsyncIterator[EndpointModel]:
-    async with EndpointModel(base_urls=(vllm_server.base_url,)) as model:
+    async with default(EndpointModel, base_urls=(vllm_server.base_url,)) as model:
         yield model
 
 
 @pytest.fixture
 async def embedded(llama: Path) -> AsyncIterator[EmbeddedModel]:
-    async with EmbeddedModel(model=str(llama), threads=1) as model:
+    async with default(EmbeddedModel, model=str(llama), threads=1) as model:
         yield model
 
 
@@ -117,7 +118,7 @@ async def test_the_bundled_model_walks_alike(tmp_path: Path) -> None:
     asked = [recorded.messages(each) for id in ids for each in recorded.calls(id).values()]
     assert len(asked) > 10
     with VllmServer(str(BUNDLED_MODEL), tmp_path / "server.log", VLLM_WORDS) as server:
-        async with EmbeddedModel() as ours, EndpointModel(base_urls=(server.base_url,)) as theirs:
+        async with default(EmbeddedModel) as ours, default(EndpointModel, base_urls=(server.base_url,)) as theirs:
             for messages in asked:
                 segment = call(messages, Sampling(max_tokens=60, logprobs=1))
                 assert_alike(await ours.complete(segment), await theirs.complete(segment))

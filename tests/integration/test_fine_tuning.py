@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from pipeline.cli.main import main
+from pipeline.config import default
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer
@@ -49,7 +50,7 @@ def base(texts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
     parts = [part for text in read_texts(texts.values()) for part in text.parts]
     tokenizer = train_tokenizer(parts, 1024, added=())
     folder = tmp_path_factory.mktemp("models") / "base"
-    shape = LlamaShape(vocabulary=1024, layers=2, spread=0.02, context=4096)
+    shape = default(LlamaShape, vocabulary=1024, layers=2, spread=0.02, context=4096)
     new_llama(tokenizer, shape, seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -174,7 +175,7 @@ def test_parog_with_an_adapter_on_two_sharded_workers(texts: dict[str, Path], ba
 
 async def test_vllm_serves_what_was_trained(served: VllmServer, undisturbed: Path, texts: dict[str, Path]) -> None:
     reference = Reference.of(undisturbed)
-    async with EndpointModel(base_urls=(served.base_url,)) as backend:
+    async with default(EndpointModel, base_urls=(served.base_url,)) as backend:
         for text in list(read_texts([texts["arg"]]))[:5]:
             begun = text.text[: text.text.index("</paragraph>") + len("</paragraph>")]
             messages = (Message("user", text.messages[0]["content"]), Message("assistant", begun))

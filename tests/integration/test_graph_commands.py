@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.sparql import SparqlGraph
@@ -82,8 +83,8 @@ async def test_serve_loads_once_answers_and_leaves_nothing_running(serving, shar
     assert len(endpoints) == 2
     assert len(below(tmp_path)) == 2
     async with (
-        SparqlGraph(endpoints=tuple(endpoints)) as served,
-        EmbeddedGraph(dataset=MetaQA(path=shared_data / "metaqa", hops=1)) as embedded,
+        default(SparqlGraph, endpoints=tuple(endpoints)) as served,
+        default(EmbeddedGraph, dataset=default(MetaQA, path=shared_data / "metaqa", hops=1)) as embedded,
     ):
         hops = [("Kismet", Relation("directed_by", "out")), ("Drama", Relation("has_genre", "in"))]
         assert await served.neighbours(hops, 500) == await embedded.neighbours(hops, 500)
@@ -113,7 +114,7 @@ async def test_load_makes_a_store_that_the_embedded_graph_opens(kgqa, shared_dat
     done = kgqa("load", "dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", "output=store")
     assert done.returncode == 0, done.stderr
     assert re.search(r"133,582 triples.*43,234 entities.*9 relations.*0 literals", done.stdout, re.DOTALL)
-    async with EmbeddedGraph(store=tmp_path / "store") as graph:
+    async with default(EmbeddedGraph, store=tmp_path / "store") as graph:
         assert f"fingerprint {graph.fingerprint}" in done.stdout
     again = kgqa("load", "output=store")
     assert (again.returncode, "already exists" in again.stderr) == (2, True)

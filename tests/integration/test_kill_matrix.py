@@ -28,6 +28,7 @@ import pytest
 from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 
+from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.llm.vllm import VllmServer
 from pipeline.simulation.world import SyntheticWorld
@@ -140,7 +141,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def graphs(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> list[VirtuosoServer]:
-    return virtuoso_factory(SyntheticWorld().triples(), replicas=2)
+    return virtuoso_factory(default(SyntheticWorld).triples(), replicas=2)
 
 
 @pytest.fixture(scope="module")

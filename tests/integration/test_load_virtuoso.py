@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.load import load_graph
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.kg.virtuoso import GRAPH, VirtuosoServer, replicas
+from pipeline.kg.virtuoso import GRAPH, VirtuosoConfig, VirtuosoServer, replicas
 from pipeline.net.subprocess_server import free_ports
 from pipeline.rdf_terms import XSD, Terms, literal_node
 from pipeline.types import LiteralNode, Triple
@@ -70,7 +71,7 @@ def test_loading_running_servers_adds_to_what_they_hold(empty, shared_data, monk
     expected = {*HOSTILE_FACTS, Triple("m.0", "a.a", "m.0")}
     assert facts_in(endpoints[0]) == facts_in(endpoints[1]) == expected
 
-    metaqa = MetaQA(path=shared_data / "metaqa", hops=1)
+    metaqa = default(MetaQA, path=shared_data / "metaqa", hops=1)
     summary = load_graph(metaqa, "virtuoso", None, **load)
     assert summary.triples.count == 133_582
     load_graph(metaqa, "virtuoso", None, **load)
@@ -137,9 +138,12 @@ def slice_of_freebase(folder: Path) -> list[Triple]:
 async def check_replicas(folder: Path, kept: list[Triple]) -> None:
     """Replicas of the database agree with each other and with a graph of the same facts, and cannot be written to."""
     ids = sorted({fact.head for fact in kept})[:500]
-    with replicas(folder / "freebase", 2, folder) as servers:
+    with replicas(folder / "freebase", 2, folder, default(VirtuosoConfig)) as servers:
         endpoints = tuple(server.endpoint for server in servers)
-        async with SparqlGraph(endpoints=endpoints) as graph, EmbeddedGraph(dataset=Facts(tuple(kept))) as known:
+        async with (
+            default(SparqlGraph, endpoints=endpoints) as graph,
+            default(EmbeddedGraph, dataset=Facts(tuple(kept))) as known,
+        ):
             assert graph.fingerprint.startswith(f"{len(set(kept))}-")
             assert await graph.labels(ids) == await known.labels(ids)
             assert await graph.relations(ids) == await known.relations(ids)

@@ -26,6 +26,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.cli.benchmarks.server import MODEL, serving
+from pipeline.config import default
 from pipeline.engine.metrics import METRICS
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.llm.vllm import VllmServer
@@ -75,7 +76,9 @@ def observed(
     tmp_path_factory: pytest.TempPathFactory, virtuoso_factory: Callable[..., list[VirtuosoServer]]
 ) -> Iterator[Observed]:
     run = tmp_path_factory.mktemp("observed") / "run"
-    graphs = [server.endpoint for server in virtuoso_factory(SyntheticWorld(triples=1000).triples(), replicas=2)]
+    graphs = [
+        server.endpoint for server in virtuoso_factory(default(SyntheticWorld, triples=1000).triples(), replicas=2)
+    ]
     ray = Path(tempfile.mkdtemp(prefix="ray-"))  # the paths of Ray's sockets must be short
     with serving(latency_s=0.01) as model:
         words = [*WORDS, "llm=endpoint", f"llm.base_urls=[{model}]", f"llm.model={MODEL}", f"run.dir={run}"]

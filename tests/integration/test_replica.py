@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.kg import virtuoso
 from pipeline.kg.virtuoso import VirtuosoConfig
 from pipeline.rdf_terms import Terms
@@ -29,7 +30,7 @@ def snapshot(virtuoso_installed: None, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("snapshot")
     facts = folder / "graph.nt"
     facts.write_text("".join(Terms().n_triple(Triple(f"m.{n}", "a.b", "m.0")) for n in range(7)))
-    virtuoso.build_database([facts], folder / "database", VirtuosoConfig(memory_gb=0.1, threads=4))
+    virtuoso.build_database([facts], folder / "database", default(VirtuosoConfig, memory_gb=0.1, threads=4))
     return folder / "database"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world.world import SyntheticWorld
@@ -63,14 +64,14 @@ class Job:
 
 @pytest.fixture(scope="module")
 def sample(virtuoso_factory: VirtuosoFactory, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    servers = virtuoso_factory(SyntheticWorld().triples(), replicas=2)
+    servers = virtuoso_factory(default(SyntheticWorld).triples(), replicas=2)
     return Job(("dataset=synthetic",), servers, tmp_path_factory.mktemp("sample"))
 
 
 @pytest.fixture(scope="module")
 def metaqa(shared_data: Path, virtuoso_factory: VirtuosoFactory, tmp_path_factory: pytest.TempPathFactory) -> Job:
     path = shared_data / "metaqa"
-    servers = virtuoso_factory(MetaQA(path=path, hops=3).triples(), replicas=2)
+    servers = virtuoso_factory(default(MetaQA, path=path, hops=3).triples(), replicas=2)
     words = ("dataset=metaqa", f"dataset.path={path}", "dataset.hops=3")
     return Job(words, servers, tmp_path_factory.mktemp("metaqa"))
 

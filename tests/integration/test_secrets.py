@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world import SyntheticWorld
 from tests.cli.conftest import FixedReply, serving
@@ -41,7 +42,7 @@ class TellTale(FixedReply):
 @pytest.fixture(scope="module")
 def guarded_graph(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> str:
     """An endpoint that asks for the planted account."""
-    [server] = virtuoso_factory(SyntheticWorld(triples=2000).triples())
+    [server] = virtuoso_factory(default(SyntheticWorld, triples=2000).triples())
     user, password = SECRETS["VIRTUOSO_USER"], SECRETS["VIRTUOSO_PASSWORD"]
     server._isql(f"USER_CREATE('{user}', '{password}'); GRANT SPARQL_SELECT TO \"{user}\";")
     return f"{server.endpoint}-auth"

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.kg.load import post
-from pipeline.kg.virtuoso import GRAPH, VirtuosoServer, build_database, is_healthy, replicas
+from pipeline.kg.virtuoso import GRAPH, VirtuosoConfig, VirtuosoServer, build_database, is_healthy, replicas
 from pipeline.types import LiteralNode, Triple
 
+CONFIG = default(VirtuosoConfig)
 FACTS = [
     Triple("m.1", "type.object.name", LiteralNode('a "quoted"\nname', lang="en")),
     Triple("m.1", "film.film.starring", "m.2"),
@@ -85,10 +87,10 @@ def test_copy_is_reused_until_the_database_changes(virtuoso_installed, tmp_path)
     def build(facts: int) -> None:
         file = tmp_path / "graph.nt"
         file.write_text("".join(f"<urn:{n}> <urn:r> <urn:o> .\n" for n in range(facts)))
-        build_database([file], tmp_path / "database")
+        build_database([file], tmp_path / "database", CONFIG)
 
     def serve() -> tuple[int, int]:
-        with replicas(tmp_path / "database", 1, tmp_path) as (server,):
+        with replicas(tmp_path / "database", 1, tmp_path, CONFIG) as (server,):
             return count(server), (tmp_path / "replica-1" / "copied-from").stat().st_mtime_ns
 
     build(3)
@@ -105,13 +107,13 @@ def test_copy_is_reused_until_the_database_changes(virtuoso_installed, tmp_path)
 def test_a_replica_holds_what_was_loaded_without_a_checkpoint(virtuoso_installed, tmp_path):
     file = tmp_path / "graph.nt"
     file.write_text("<urn:1> <urn:r> <urn:o> .\n")
-    build_database([file], tmp_path / "database")
-    with VirtuosoServer(tmp_path / "database") as server:
+    build_database([file], tmp_path / "database", CONFIG)
+    with VirtuosoServer(tmp_path / "database", CONFIG) as server:
         post([b"<urn:2> <urn:r> <urn:o> .\n"], [server.endpoint])
         running = pytest.raises(UserError, match=f"process {server.pid}.* is using")
-        with running, replicas(tmp_path / "database", 1, tmp_path):
+        with running, replicas(tmp_path / "database", 1, tmp_path, CONFIG):
             pass
-    with replicas(tmp_path / "database", 1, tmp_path) as (copy,):
+    with replicas(tmp_path / "database", 1, tmp_path, CONFIG) as (copy,):
         assert count(copy) == 2
 
 
@@ -120,18 +122,18 @@ def test_unloadable_file_is_named_and_leaves_no_database(virtuoso_installed, tmp
     bad = tmp_path / "bad's.nt"
     bad.write_text('<urn:a> <urn:b> "never closed\n')
     with pytest.raises(UserError, match=r"could not load .*bad's\.nt: .*line 2"):
-        build_database([bad], tmp_path / "database")
+        build_database([bad], tmp_path / "database", CONFIG)
     assert [path.name for path in tmp_path.iterdir()] == ["bad's.nt"]
 
 
 def test_missing_virtuoso_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="virtuoso-opensource-7"):
-        VirtuosoServer(tmp_path).start()
+        VirtuosoServer(tmp_path, CONFIG).start()
 
 
 def test_missing_database_says_what_to_do(tmp_path):
-    with pytest.raises(UserError, match="load a graph into it first"), replicas(tmp_path, 1, tmp_path):
+    with pytest.raises(UserError, match="load a graph into it first"), replicas(tmp_path, 1, tmp_path, CONFIG):
         pass
 
 
@@ -139,7 +141,7 @@ def test_missing_database_says_what_to_do(tmp_path):
 def test_second_server_in_a_folder_is_refused_and_the_first_lives_on(servers):
     server = servers[0]
     with pytest.raises(UserError, match=f"process {server.pid}.* already runs in"):
-        VirtuosoServer(server.folder).start()
+        VirtuosoServer(server.folder, CONFIG).start()
     assert count(server) == 3
 
 
@@ -147,4 +149,4 @@ def test_second_server_in_a_folder_is_refused_and_the_first_lives_on(servers):
 def test_server_that_cannot_start_shows_its_log(virtuoso_installed, tmp_path):
     (tmp_path / "virtuoso.lck").mkdir()
     with pytest.raises(UserError, match=r"server\.log.*virtuoso\.lck"):
-        VirtuosoServer(tmp_path).start()
+        VirtuosoServer(tmp_path, CONFIG).start()

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.cli.benchmarks.fanout import measure as measure_fanout
 from pipeline.cli.benchmarks.graph import measure
+from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
@@ -34,7 +35,7 @@ TERMS = Terms()
 
 
 def sparql(servers: Iterable[VirtuosoServer], **options: Any) -> SparqlGraph:
-    return SparqlGraph(endpoints=tuple(server.endpoint for server in servers), **options)
+    return default(SparqlGraph, endpoints=tuple(server.endpoint for server in servers), **options)
 
 
 def entities(facts: Iterable[Triple]) -> list[str]:
@@ -58,7 +59,7 @@ async def answers(kg: KnowledgeGraph, ids: list[str], names: list[str], limits: 
 
 @pytest.fixture(scope="module")
 def metaqa(shared_data: Path) -> MetaQA:
-    return MetaQA(path=shared_data / "metaqa", hops=1)
+    return default(MetaQA, path=shared_data / "metaqa", hops=1)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def metaqa_servers(metaqa: MetaQA, virtuoso_factory: Callable[..., list[Virtuoso
 
 @pytest.fixture(scope="module")
 def world() -> SyntheticWorld:
-    return SyntheticWorld(triples=6_000)
+    return default(SyntheticWorld, triples=6_000)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def world_server(world: SyntheticWorld, virtuoso_factory: Callable[..., list[Vir
 async def test_metaqa_answers_alike_hubs_included(metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]) -> None:
     everything = entities(metaqa.triples())
     ids = [*random.Random(7).sample(everything, 1500), "Drama", "English", "Comedy", "2012", "not there"]
-    async with EmbeddedGraph(dataset=metaqa) as known, sparql(metaqa_servers) as kg:
+    async with default(EmbeddedGraph, dataset=metaqa) as known, sparql(metaqa_servers) as kg:
         limits = (3, 500, 10_000)
         assert await answers(kg, ids, ids[:200], limits) == await answers(known, ids, ids[:200], limits)
         drama = ("Drama", Relation("has_genre", "in"))
@@ -95,7 +96,7 @@ async def test_the_sample_world_answers_alike_in_every_style(
     names = sorted({fact.tail.value for fact in facts if fact.relation == NAME and isinstance(fact.tail, LiteralNode)})
     ids = entities(facts)
     options: dict[str, Any] = {"values_style": style, "default_graph": graph, "keep_user": True}
-    async with EmbeddedGraph(dataset=world, keep_user=True) as known, sparql(world_server, **options) as kg:
+    async with default(EmbeddedGraph, dataset=world, keep_user=True) as known, sparql(world_server, **options) as kg:
         assert await answers(kg, ids, names, (2, 1000)) == await answers(known, ids, names, (2, 1000))
 
 
@@ -103,7 +104,7 @@ async def test_the_sample_world_answers_alike_in_every_style(
 async def test_a_small_result_set_limit_changes_no_answer(
     world: SyntheticWorld, virtuoso_factory: Callable[..., list[VirtuosoServer]], max_rows: int
 ) -> None:
-    config = VirtuosoConfig(memory_gb=0.1, threads=8, max_rows=max_rows)
+    config = default(VirtuosoConfig, memory_gb=0.1, threads=8, max_rows=max_rows)
     facts = list(world.triples())
     servers = virtuoso_factory(facts, config=config)
     degrees = dict.fromkeys(entities(facts), 0)
@@ -113,7 +114,7 @@ async def test_a_small_result_set_limit_changes_no_answer(
                 degrees[node] += 1
     ids = [*sorted(degrees, key=degrees.__getitem__)[-12:], *random.Random(7).sample(sorted(degrees), 60)]
     names = sorted({fact.tail.value for fact in facts if fact.relation == NAME and isinstance(fact.tail, LiteralNode)})
-    async with EmbeddedGraph(dataset=world) as known, sparql(servers, max_neighbours=20) as kg:
+    async with default(EmbeddedGraph, dataset=world) as known, sparql(servers, max_neighbours=20) as kg:
         limits = (5, 100, 2000)
         assert await answers(kg, ids, names[:30], limits) == await answers(known, ids, names[:30], limits)
 
@@ -140,7 +141,7 @@ async def test_typed_literals_are_the_same_nodes(virtuoso_factory: Callable[...,
     )
     hops = [(f"m.{number}", Relation("r.value", "out")) for number in range(len(TYPED))]
     servers = virtuoso_factory(facts)
-    async with EmbeddedGraph(dataset=Facts(facts)) as known, sparql(servers) as kg:
+    async with default(EmbeddedGraph, dataset=Facts(facts)) as known, sparql(servers) as kg:
         expected = await known.neighbours(hops, 10)
         assert await kg.neighbours(hops, 10) == expected
         assert all(len(found.nodes) == 1 for found in expected.values())
@@ -150,7 +151,10 @@ async def test_replicas_and_a_store_of_the_same_facts_share_a_fingerprint(
     world: SyntheticWorld, world_server: list[VirtuosoServer], tmp_path: Path
 ) -> None:
     bulk_load((TERMS.n_triple(fact).encode() for fact in world.triples()), tmp_path / "store")
-    async with EmbeddedGraph(store=tmp_path / "store") as store, sparql(world_server, default_graph=GRAPH) as kg:
+    async with (
+        default(EmbeddedGraph, store=tmp_path / "store") as store,
+        sparql(world_server, default_graph=GRAPH) as kg,
+    ):
         assert kg.fingerprint == store.fingerprint
     async with sparql(world_server) as kg:
         assert kg.fingerprint == store.fingerprint
@@ -161,7 +165,7 @@ async def test_a_replica_killed_in_mid_stream_costs_no_answer(
 ) -> None:
     ids = random.Random(11).sample(entities(metaqa.triples()), 3000)
     async with (
-        EmbeddedGraph(dataset=metaqa) as known,
+        default(EmbeddedGraph, dataset=metaqa) as known,
         sparql(metaqa_servers, values_chunk=5, max_inflight=4, batch_window_ms=1) as kg,
     ):
         victim = metaqa_servers[0]
@@ -190,7 +194,7 @@ async def test_a_replica_killed_in_mid_stream_costs_no_answer(
 async def test_both_replicas_away_for_a_while_cost_no_answer(
     metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]
 ) -> None:
-    async with EmbeddedGraph(dataset=metaqa) as known, sparql(metaqa_servers) as kg:
+    async with default(EmbeddedGraph, dataset=metaqa) as known, sparql(metaqa_servers) as kg:
         for server in metaqa_servers:
             server.kill()
         waiting = asyncio.create_task(kg.relations(["Drama", "Tom Hanks"]))
@@ -206,16 +210,16 @@ async def test_an_account_is_taken_from_the_environment(
 ) -> None:
     guarded = world_server[0].endpoint + "-auth"
     with pytest.raises(UserError, match="401"):
-        await SparqlGraph(endpoints=(guarded,)).__aenter__()
+        await default(SparqlGraph, endpoints=(guarded,)).__aenter__()
     monkeypatch.setenv("VIRTUOSO_USER", "dba")
     monkeypatch.setenv("VIRTUOSO_PASSWORD", "dba")
-    async with SparqlGraph(endpoints=(guarded,)) as kg:
+    async with default(SparqlGraph, endpoints=(guarded,)) as kg:
         assert await kg.vocabulary()
 
 
 async def test_a_query_that_takes_too_long_is_an_error(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> None:
     facts = [Triple(f"m.{one}", TYPE, f"t.{one % 7}") for one in range(3000)]
-    servers = virtuoso_factory(facts, config=VirtuosoConfig(memory_gb=0.1, threads=8, query_timeout_s=1))
+    servers = virtuoso_factory(facts, config=default(VirtuosoConfig, memory_gb=0.1, threads=8, query_timeout_s=1))
     async with sparql(servers) as kg:
         slow = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?r ?b . ?c ?r ?b . ?d ?r ?b . ?e ?r ?b . FILTER(STR(?a) > STR(?d)) }"
         with pytest.raises(ServiceError, match="timed out"):

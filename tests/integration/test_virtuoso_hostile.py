@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.config import default
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import Hop, KnowledgeGraph
 from pipeline.kg.labels import NAME
@@ -103,8 +104,8 @@ async def check(world: World, asked: Asked) -> None:
     """Ask both servers for everything about these strings."""
     endpoints = (world.endpoint,)
     async with (
-        SparqlGraph(endpoints=endpoints, snapshot="none", values_style="values", timeout_s=120) as virtuoso,
-        EmbeddedGraph(dataset=world) as oxigraph,
+        default(SparqlGraph, endpoints=endpoints, snapshot="none", values_style="values", timeout_s=120) as virtuoso,
+        default(EmbeddedGraph, dataset=world) as oxigraph,
     ):
         await _check_one(virtuoso, world, asked)
         await _check_one(oxigraph, world, asked)

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.cli.benchmarks.vllm import measure_saturation
+from pipeline.config import default
 from pipeline.errors import ContextOverflow, UserError
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Message, Sampling
@@ -41,9 +42,9 @@ def reference(llama: Path) -> Reference:
 def model(request: pytest.FixtureRequest) -> EndpointModel:
     """The same Llama behind each kind of server."""
     if request.param == "plain":
-        return EndpointModel(base_urls=(request.getfixturevalue("vllm_server").base_url,))
+        return default(EndpointModel, base_urls=(request.getfixturevalue("vllm_server").base_url,))
     served = request.getfixturevalue("served_llama")
-    return EndpointModel(base_urls=(served.base_url,), model=served.model)
+    return default(EndpointModel, base_urls=(served.base_url,), model=served.model)
 
 
 def test_the_tokenizer_keeps_texts_and_has_the_reflection_tokens(reference: Reference) -> None:
@@ -94,7 +95,7 @@ async def test_text_logprobs_stops_seeds_and_a_full_context(model: EndpointModel
 async def test_identities_name_the_checkpoint_and_the_adapter(
     vllm_server: VllmServer, served_llama: ServedLlama, llama: Path
 ) -> None:
-    async with EndpointModel(base_urls=(vllm_server.base_url,)) as plain:
+    async with default(EndpointModel, base_urls=(vllm_server.base_url,)) as plain:
         assert plain.identity == f"llama of {llama}"
     assert re.fullmatch(r"llama@\w{8}-float32", served_llama.model)
     assert re.fullmatch(re.escape(served_llama.model) + r"\+lora@\w{8}", served_llama.adapted)
@@ -111,7 +112,7 @@ async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
         low, high = weights[f"{name}.lora_A.weight"], weights[f"{name}.lora_B.weight"]
         block.self_attn.q_proj.weight.data += 4 / 8 * high @ low  # lora_alpha / r
     expected = Reference(merged.eval(), AutoTokenizer.from_pretrained(llama))
-    async with EndpointModel(base_urls=(served_llama.base_url,), model=served_llama.adapted) as llm:
+    async with default(EndpointModel, base_urls=(served_llama.base_url,), model=served_llama.adapted) as llm:
         weighed = await llm.choose(call(CHAT, choices=CLASSES["utility"]))
     assert weighed.probabilities == pytest.approx(expected.probabilities(CHAT, CLASSES["utility"]), abs=1e-3)
 
@@ -137,7 +138,7 @@ def kgqa(*words: str, cluster: RayCluster | None = None) -> subprocess.Completed
 async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_token(
     served_llama: ServedLlama, ray_cluster: RayCluster, virtuoso_factory: VirtuosoFactory, tmp_path: Path
 ) -> None:
-    replicas = virtuoso_factory(SyntheticWorld().triples(), replicas=2)
+    replicas = virtuoso_factory(default(SyntheticWorld).triples(), replicas=2)
     graph = ["kg=sparql", f"kg.endpoints=[{','.join(server.endpoint for server in replicas)}]"]
     points = tmp_path / "points.txt"
     points.write_text("\n".join(METHODS))

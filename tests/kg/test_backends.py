@@ -11,6 +11,7 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fingerprint import agree
@@ -65,12 +66,12 @@ async def open_graph(request: pytest.FixtureRequest, tmp_path: Path, oxigraph_en
         async def start(facts: Iterable[Triple] = FACTS, **options: Any) -> KnowledgeGraph:
             graph: EmbeddedGraph | SparqlGraph
             if request.param == "memory":
-                graph = EmbeddedGraph(dataset=Facts(tuple(facts)), **options)
+                graph = default(EmbeddedGraph, dataset=Facts(tuple(facts)), **options)
             elif request.param == "store":
-                graph = EmbeddedGraph(store=_store(facts, tmp_path / "store"), **options)
+                graph = default(EmbeddedGraph, store=_store(facts, tmp_path / "store"), **options)
             else:
                 endpoint = await oxigraph_endpoint(facts)
-                graph = SparqlGraph(endpoints=(endpoint.url,), **options)
+                graph = default(SparqlGraph, endpoints=(endpoint.url,), **options)
             return await opened.enter_async_context(pickle.loads(pickle.dumps(graph)))
 
         yield start
@@ -291,7 +292,7 @@ async def test_different_graphs_have_different_fingerprints(open_graph: Open) ->
 async def test_fingerprints_depend_only_on_the_facts(tmp_path: Path) -> None:
     prints = []
     for facts in (FACTS, [*FACTS[::-1], FACTS[0]], FACTS[1:], [*FACTS[1:], Triple("m.turing", NAME, LiteralNode("x"))]):
-        async with EmbeddedGraph(dataset=Facts(tuple(facts))) as kg:
+        async with default(EmbeddedGraph, dataset=Facts(tuple(facts))) as kg:
             prints.append(kg.fingerprint)
     assert prints[0] == prints[1]
     assert len(set(prints)) == 3
@@ -301,16 +302,19 @@ async def test_a_store_and_an_endpoint_over_the_same_facts_share_a_fingerprint(
     oxigraph_endpoint: Any, tmp_path: Path
 ) -> None:
     endpoint = await oxigraph_endpoint(FACTS)
-    async with EmbeddedGraph(store=_store(FACTS, tmp_path / "s")) as one, SparqlGraph(endpoints=(endpoint.url,)) as two:
+    async with (
+        default(EmbeddedGraph, store=_store(FACTS, tmp_path / "s")) as one,
+        default(SparqlGraph, endpoints=(endpoint.url,)) as two,
+    ):
         assert one.fingerprint == two.fingerprint
 
 
 async def test_a_graph_in_memory_agrees_with_a_store_of_the_same_facts_and_with_no_other(tmp_path: Path) -> None:
     edited = [*FACTS[:-1], FACTS[-1]._replace(relation="people.person.other")]
     async with (
-        EmbeddedGraph(store=_store(FACTS, tmp_path / "s")) as store,
-        EmbeddedGraph(dataset=Facts(tuple(FACTS))) as memory,
-        EmbeddedGraph(dataset=Facts(tuple(edited))) as other,
+        default(EmbeddedGraph, store=_store(FACTS, tmp_path / "s")) as store,
+        default(EmbeddedGraph, dataset=Facts(tuple(FACTS))) as memory,
+        default(EmbeddedGraph, dataset=Facts(tuple(edited))) as other,
     ):
         assert memory.fingerprint != store.fingerprint, "each fact counts where all are read"
         assert agree(memory.fingerprint, store.fingerprint)
@@ -321,13 +325,13 @@ async def test_a_graph_in_memory_agrees_with_a_store_of_the_same_facts_and_with_
 
 async def test_several_processes_may_open_one_store(tmp_path: Path) -> None:
     folder = _store(FACTS, tmp_path / "s")
-    async with EmbeddedGraph(store=folder) as one, EmbeddedGraph(store=folder) as two:
+    async with default(EmbeddedGraph, store=folder) as one, default(EmbeddedGraph, store=folder) as two:
         assert await one.labels(["m.turing"]) == await two.labels(["m.turing"]) == {"m.turing": "Alan Turing"}
 
 
 async def test_the_facts_of_a_hub_are_not_read_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = [Triple(f"m.{number}", "people.gender", "m.male") for number in range(5000)]
-    async with EmbeddedGraph(dataset=Facts((*facts, Triple("m.1", "people.idol", "m.male")))) as kg:
+    async with default(EmbeddedGraph, dataset=Facts((*facts, Triple("m.1", "people.idol", "m.male")))) as kg:
         read = 0
         match = kg._match
 
@@ -345,17 +349,17 @@ async def test_the_facts_of_a_hub_are_not_read_completely(monkeypatch: pytest.Mo
 
 async def test_unstorable_facts_are_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     facts = (Triple("x" * 3000, "r", "m.1"), Triple("m.1", "r", LiteralNode("\udc00")), Triple("m.1", "r", "m.2"))
-    async with EmbeddedGraph(dataset=Facts(facts)) as kg:
+    async with default(EmbeddedGraph, dataset=Facts(facts)) as kg:
         assert await kg.relations(["m.1"]) == {"m.1": [Relation("r", "out")]}
     assert caplog.text.count("skipped a fact") == 2
 
 
 async def test_a_graph_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"kg\.store"):
-        await EmbeddedGraph().__aenter__()
+        await default(EmbeddedGraph).__aenter__()
     with pytest.raises(UserError, match="kgqa graph load"):
-        await EmbeddedGraph(store=tmp_path / "none").__aenter__()
+        await default(EmbeddedGraph, store=tmp_path / "none").__aenter__()
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "notes.txt").write_text("x")
     with pytest.raises(UserError, match="is not an Oxigraph store"):
-        await EmbeddedGraph(store=tmp_path / "file").__aenter__()
+        await default(EmbeddedGraph, store=tmp_path / "file").__aenter__()

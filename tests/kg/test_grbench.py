@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import config
+from pipeline.config import default
 from pipeline.datasets import grbench_file
 from pipeline.datasets.grbench_file import find_graph, graph_triples, read_nodes
 from pipeline.errors import UserError
@@ -65,7 +66,7 @@ def write(tmp_path: Path) -> WriteGraph:
 
 @pytest.fixture
 async def graph(write):
-    async with GRBenchGraph(path=write(GRAPH)) as graph:
+    async with default(GRBenchGraph, path=write(GRAPH)) as graph:
         yield graph
 
 
@@ -141,7 +142,7 @@ async def test_the_vocabulary_is_all_edge_types(graph):
 
 async def test_half_a_surrogate_pair_does_not_fail(write):
     text = '{"paper_nodes": {"x\\ud83d": {"features": {"title": "t\\ud83d", "\\udc00": 1}, "neighbors": {}}}}'
-    async with GRBenchGraph(path=write(text)) as graph:
+    async with default(GRBenchGraph, path=write(text)) as graph:
         assert list((await graph.labels(["x\ufffd", "x\ud83d"])).values()) == ["t\ufffd", None]
 
 
@@ -149,21 +150,21 @@ async def test_gzip_is_the_same_graph_under_the_same_fingerprint(graph, tmp_path
     zipped = tmp_path / "amazon" / "graph.json.gz"
     zipped.parent.mkdir()
     zipped.write_bytes(gzip.compress(json.dumps(GRAPH).encode()))
-    async with GRBenchGraph(path=tmp_path, domain="amazon") as other:
+    async with default(GRBenchGraph, path=tmp_path, domain="amazon") as other:
         assert other.fingerprint == graph.fingerprint
         assert await other.labels(["p1"]) == await graph.labels(["p1"])
 
 
 async def test_the_store_is_rebuilt_only_if_the_graph_changes(write, tmp_path):
     file = write(GRAPH)
-    async with GRBenchGraph(path=file) as graph:
+    async with default(GRBenchGraph, path=file) as graph:
         first = graph.fingerprint
     store = tmp_path / "graph.json.sqlite"
     built = store.stat().st_ino
-    async with GRBenchGraph(path=file):
+    async with default(GRBenchGraph, path=file):
         assert store.stat().st_ino == built
     write({"paper_nodes": GRAPH["paper_nodes"]})
-    async with GRBenchGraph(path=file) as graph:
+    async with default(GRBenchGraph, path=file) as graph:
         assert graph.fingerprint != first
         assert await graph.labels(["a1"]) == {"a1": None}
 
@@ -181,7 +182,7 @@ def _inode_after_open(graph: Path, store: Path) -> int:
 
 
 async def test_graph_object_pickles_before_it_is_opened(write):
-    async with pickle.loads(pickle.dumps(GRBenchGraph(path=write(GRAPH)))) as graph:
+    async with pickle.loads(pickle.dumps(default(GRBenchGraph, path=write(GRAPH)))) as graph:
         assert await graph.types(["a1"]) == {"a1": ["author"]}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pyoxigraph
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import UserError
@@ -38,7 +39,7 @@ def facts_in(store: pyoxigraph.Store) -> set[Triple]:
 @pytest.mark.parametrize("target", ["ntriples", "oxigraph"])
 def test_the_whole_metaqa_graph_can_be_loaded(shared_data, tmp_path, target):
     output, ticked = tmp_path / "graph", []
-    dataset = MetaQA(path=shared_data / "metaqa", hops=1)
+    dataset = default(MetaQA, path=shared_data / "metaqa", hops=1)
     summary = load_graph(dataset, target, output, reject=refuse, tick=ticked.append)
     assert counts(summary) == (133_582, 43_234, 9, 0)
     assert summary.read == sum(ticked) == 133_582
@@ -49,7 +50,7 @@ def test_the_whole_metaqa_graph_can_be_loaded(shared_data, tmp_path, target):
 
 def test_freebase_slice_round_trip(shared_data, tmp_path):
     folder = shared_data / "freebase-slice"
-    dataset = Custom(triples=folder / "triples.tsv.gz", questions=folder / "webqsp.test.jsonl.gz")
+    dataset = default(Custom, triples=folder / "triples.tsv.gz", questions=folder / "webqsp.test.jsonl.gz")
     summary = load_graph(dataset, "oxigraph", tmp_path / "store", reject=refuse)
     assert counts(summary)[:2] == (100_939, 55_855)
     assert facts_in(pyoxigraph.Store(str(tmp_path / "store"))) == set(dataset.triples())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from pipeline.config import default
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
 from pipeline.kg.embedded import EmbeddedGraph
@@ -29,7 +30,7 @@ HUBS = [*star("m.a", 3), *star("m.b", 700), *star("m.c", 40), *star("m.d", 41), 
 
 
 def graph(*endpoints: Any, **options: Any) -> SparqlGraph:
-    return SparqlGraph(endpoints=tuple(endpoint.url for endpoint in endpoints), **options)
+    return default(SparqlGraph, endpoints=tuple(endpoint.url for endpoint in endpoints), **options)
 
 
 async def test_lookups_of_many_questions_share_queries(oxigraph_endpoint: Any) -> None:
@@ -85,7 +86,7 @@ async def test_a_servers_row_limit_changes_no_answer(oxigraph_endpoint: Any, max
     endpoint = await oxigraph_endpoint(facts, max_rows=max_rows, reports_cuts=reports_cuts)
     ids = ["m.a", "m.b", "m.c", "m.d", "m.e", "m.f", "m.many", *(f"m.a_{number:04}" for number in range(3))]
     hops = [*((id, OUT) for id in ids), *((id, IN) for id in ids)]
-    async with graph(endpoint, max_neighbours=20) as kg, EmbeddedGraph(dataset=Facts(facts)) as known:
+    async with graph(endpoint, max_neighbours=20) as kg, default(EmbeddedGraph, dataset=Facts(facts)) as known:
         for limit in (1, 40, 100, 2000):
             assert await kg.neighbours(hops, limit) == await known.neighbours(hops, limit)
         assert await kg.relations(ids) == await known.relations(ids)
@@ -246,5 +247,5 @@ async def test_a_refused_query_fails_its_lookup_with_the_servers_message(oxigrap
 
 
 async def test_at_least_one_endpoint_is_required() -> None:
-    with pytest.raises(ValueError, match="endpoints"):
-        SparqlGraph(endpoints=())
+    with pytest.raises(UserError, match="endpoints"):
+        default(SparqlGraph, endpoints=())

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import config
+from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.rog import RoG
 from pipeline.errors import UserError
@@ -44,7 +45,7 @@ def rog(tmp_path: Path) -> RoG:
         + [("graph", pa.list_(pa.list_(pa.string()))), ("choices", pa.list_(pa.null()))]
     )
     pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "test-00000.parquet")
-    return RoG(path=tmp_path)
+    return default(RoG, path=tmp_path)
 
 
 def question(id: str) -> Question:
@@ -52,7 +53,7 @@ def question(id: str) -> Question:
 
 
 async def test_each_question_sees_its_own_graph(rog):
-    async with SubgraphGraph(dataset=rog) as kg:
+    async with default(SubgraphGraph, dataset=rog) as kg:
         first, second, third = (kg.for_question(question(id)) for id in GRAPHS)
         assert await first.relations(["Solaris", "m.0cvt"]) == {
             "Solaris": [Relation("film.film.starring", "out")],
@@ -71,19 +72,19 @@ async def test_each_question_sees_its_own_graph(rog):
 
 
 async def test_vocabulary_outside_a_question_is_the_union(rog):
-    async with SubgraphGraph(dataset=rog) as kg:
+    async with default(SubgraphGraph, dataset=rog) as kg:
         assert await kg.vocabulary() == ["film.film.directed_by", "film.film.starring", "film.performance.actor"]
 
 
 async def test_lookups_outside_a_question_are_refused(rog):
-    async with SubgraphGraph(dataset=rog) as kg:
+    async with default(SubgraphGraph, dataset=rog) as kg:
         for lookup in (kg.relations(["Solaris"]), kg.neighbours([], 5), kg.labels([]), kg.find_by_name([], 1)):
             with pytest.raises(UserError, match=r"no graph outside a question; use kg=embedded"):
                 await lookup
 
 
 async def test_an_unknown_question_fails_without_affecting_others(rog):
-    async with SubgraphGraph(dataset=rog) as kg:
+    async with default(SubgraphGraph, dataset=rog) as kg:
         for _ in range(2):
             with pytest.raises(UserError, match="there is no graph for question 'q-9'"):
                 await kg.for_question(question("q-9")).relations(["Solaris"])
@@ -100,7 +101,7 @@ async def test_a_graph_is_read_once_for_concurrent_lookups_and_dropped_when_unus
             read.append(id)
             return rog.question_triples(id)
 
-    async with SubgraphGraph(dataset=Counted(), open_graphs=2) as kg:
+    async with default(SubgraphGraph, dataset=Counted(), open_graphs=2) as kg:
         one = kg.for_question(question("q-1"))
         abandoned = asyncio.create_task(one.relations(["Solaris"]))
         await asyncio.sleep(0)
@@ -117,17 +118,20 @@ async def test_the_fingerprint_depends_on_the_content_and_the_question(rog, tmp_
     copy = tmp_path / "copy" / "data"
     copy.mkdir(parents=True)
     (copy / "test-00000.parquet").write_bytes((tmp_path / "test-00000.parquet").read_bytes())
-    async with SubgraphGraph(dataset=rog) as kg, SubgraphGraph(dataset=RoG(path=copy.parent)) as same:
+    async with (
+        default(SubgraphGraph, dataset=rog) as kg,
+        default(SubgraphGraph, dataset=default(RoG, path=copy.parent)) as same,
+    ):
         assert kg.fingerprint == same.fingerprint
         assert len({kg.fingerprint, *(kg.for_question(question(id)).fingerprint for id in GRAPHS)}) == 4
     shorter = pq.read_table(copy / "test-00000.parquet").slice(0, 2)
     pq.write_table(shorter, copy / "test-00000.parquet")
-    async with SubgraphGraph(dataset=RoG(path=copy.parent)) as other:
+    async with default(SubgraphGraph, dataset=default(RoG, path=copy.parent)) as other:
         assert other.fingerprint != kg.fingerprint
 
 
 async def test_graph_object_pickles_before_it_is_opened(rog):
-    async with pickle.loads(pickle.dumps(SubgraphGraph(dataset=rog))) as kg:
+    async with pickle.loads(pickle.dumps(default(SubgraphGraph, dataset=rog))) as kg:
         assert await kg.for_question(question("q-2")).relations(["Tarkovsky"])
 
 
@@ -139,6 +143,6 @@ async def test_configured_by_the_dataset(rog):
 
 def test_dataset_without_question_graphs_is_refused(shared_data):
     with pytest.raises(
-        UserError, match="needs a dataset with a graph per question, such as dataset=rog; metaqa has none"
+        UserError, match="needs a dataset with a graph per question, such as dataset=rog; metaqa-1hop has none"
     ):
-        SubgraphGraph(dataset=MetaQA(path=shared_data / "metaqa", hops=1))
+        default(SubgraphGraph, dataset=default(MetaQA, path=shared_data / "metaqa", hops=1))

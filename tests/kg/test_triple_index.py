@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.config import default
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import Neighbours
 from pipeline.kg.labels import find_mediators
@@ -74,7 +75,7 @@ def test_labels_prefer_english_names():
 async def test_mediators_and_types():
     assert index(FACTS).types("m.film") == ["film.film"]
     assert index(FACTS).mediator_types() == {"film.performance"}
-    async with EmbeddedGraph(dataset=Facts(FACTS)) as embedded:
+    async with default(EmbeddedGraph, dataset=Facts(FACTS)) as embedded:
         ids = ["m.cvt", "m.role", "m.leaf", "m.film", "Tarkovsky"]
         expected = dict.fromkeys(ids, False) | {"m.cvt": True, "m.role": True}
         assert await embedded.mediators(ids) == expected
@@ -95,7 +96,7 @@ TRIPLES = st.lists(st.builds(Triple, IDS, RELATIONS, IDS | LITERALS), max_size=2
 async def test_results_equal_those_of_the_embedded_store(facts, limit, keep_literals):
     graph = index(facts, keep_literals=keep_literals)
     ids = sorted({node for fact in facts for node in (fact.head, fact.tail) if isinstance(node, str)} | {"A", "m.9"})
-    async with EmbeddedGraph(dataset=Facts(facts), keep_literals=keep_literals) as store:
+    async with default(EmbeddedGraph, dataset=Facts(facts), keep_literals=keep_literals) as store:
         relations = await store.relations(ids)
         hops = [(id, relation) for id in ids for relation in relations[id]]
         assert relations == {id: graph.relations(id) for id in ids}

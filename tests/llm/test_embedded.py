@@ -17,6 +17,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from pipeline.config import default
 from pipeline.errors import ContextOverflow, ServiceError, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.prompt import Message, Sampling
@@ -43,7 +44,7 @@ def copied(llama: Path, tmp_path: Path) -> Path:
 
 
 def embedded(folder: Path) -> EmbeddedModel:
-    return EmbeddedModel(model=str(folder), threads=2)
+    return default(EmbeddedModel, model=str(folder), threads=2)
 
 
 def change(folder: Path, name: str, **settings: object) -> None:
@@ -309,11 +310,12 @@ class TestCheckpoints:
         program = """
 import asyncio, sys
 sys.modules |= dict.fromkeys(("torch", "transformers", "safetensors"))  # as if they were not installed
+from pipeline.config import default
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.prompt import Call, Message, Sampling
 
 async def main():
-    async with EmbeddedModel(model=sys.argv[1]) as model:
+    async with default(EmbeddedModel, model=sys.argv[1]) as model:
         call = Call(None, (Message("user", "Who?"),), Sampling(max_tokens=3), key="k", seed=1)
         print((await model.complete(call)).completion_tokens)
 
@@ -449,13 +451,13 @@ class TestMistakes:
         self, llama: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("pipeline.llm.embedded.model.BUNDLED_MODEL", llama)
-        async with EmbeddedModel() as model:
+        async with default(EmbeddedModel) as model:
             assert (await model.complete(call(CHAT))).prompt_tokens == len(reference.ids(CHAT))
 
 
 class TestManyCalls:
     async def test_one_call_after_the_other_on_one_thread(self, llama: Path) -> None:
-        async with EmbeddedModel(model=str(llama), threads=1) as model, asyncio.timeout(60):
+        async with default(EmbeddedModel, model=str(llama), threads=1) as model, asyncio.timeout(60):
             for messages in asked(20):
                 await model.complete(call(messages))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline import config
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.llm.serve import ServedModel, hosting
 
@@ -32,7 +33,7 @@ def copied(checkpoint: Path, parent: Path, **changed: str) -> Path:
 
 
 def name(model: Path | str, **keys: Any) -> str:
-    return ServedModel(model=str(model), **keys).name
+    return default(ServedModel, model=str(model), **keys).name
 
 
 def test_the_name_of_a_checkpoint_depends_on_its_contents_not_on_its_path(checkpoint: Path, tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_everything_that_determines_the_outputs_is_in_the_name(checkpoint: Path)
 
 
 def test_workers_get_the_configuration_of_an_endpoint() -> None:
-    served = ServedModel(model="meta/llama", timeout_s=7, extra_body={"top_k": 3})
+    served = default(ServedModel, model="meta/llama", timeout_s=7, extra_body={"top_k": 3})
     endpoint = config.build("llm", {"llm": served.as_endpoint(["http://127.0.0.1:1/v1"])})
     assert (endpoint.base_urls, endpoint.model) == (("http://127.0.0.1:1/v1",), "meta/llama")
     assert (endpoint.timeout_s, endpoint.extra_body) == (7, {"top_k": 3})
@@ -58,11 +59,11 @@ def test_workers_get_the_configuration_of_an_endpoint() -> None:
 
 def test_rays_configuration_has_replicas_bundles_and_placement() -> None:
     keys = {"tensor_parallel": 2, "autoscale": (1, 8), "accelerator": "H100", "placement": "STRICT_PACK"}
-    told = ServedModel(model="m", engine_kwargs={"quantization": "fp8"}, **keys).llm_config()
+    told = default(ServedModel, model="m", engine_kwargs={"quantization": "fp8"}, **keys).llm_config()
     assert told["engine_kwargs"] == {"dtype": "auto", "tensor_parallel_size": 2, "quantization": "fp8"}
     assert told["deployment_config"]["autoscaling_config"] == {"min_replicas": 1, "max_replicas": 8}
     assert told["placement_group_config"] == {"bundle_per_worker": {"GPU": 1}, "strategy": "STRICT_PACK"}
-    assert ServedModel(model="m", replicas=3, resources={"CPU": 4}).cpus == 3 * (1 + 4) + 1
+    assert default(ServedModel, model="m", replicas=3, resources={"CPU": 4}).cpus == 3 * (1 + 4) + 1
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,13 @@ def test_rays_configuration_has_replicas_bundles_and_placement() -> None:
 )
 def test_a_mistake_is_answered_with_one_sentence(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        ServedModel(model="m", **keys)
+        default(ServedModel, model="m", **keys)
 
 
 async def test_missing_resources_of_a_fixed_cluster_are_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 2.0})
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeManagerAddress": "127.0.0.1", "Alive": True}])
-    model = ServedModel(model="org/llama")
+    model = default(ServedModel, model="org/llama")
     with pytest.raises(UserError, match="org/llama cannot be served: the Ray cluster has too little of GPU"):
         async with hosting([model], "run", grows=False):
             pass

@@ -22,12 +22,12 @@ from typing import Any, Self
 import pytest
 
 import pipeline.methods
-from pipeline.config import build, compose, conf_dir
+from pipeline.config import build, compose, conf_dir, default
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.engine.question_record import Budget
 from pipeline.errors import UserError
-from pipeline.evaluation.scoring import DEFAULT_SCORING
+from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model
@@ -212,12 +212,12 @@ def _composed(choice: str) -> Any:
 async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> tuple[RecordingBackend, list[TraceRow]]:
     """Let every method and preset answer the examples. Return the recorded calls and the rows."""
     recording, rows = RecordingBackend(backend), []
-    graph = EmbeddedGraph(dataset=SyntheticWorld(triples=2000))
+    graph = default(EmbeddedGraph, dataset=default(SyntheticWorld, triples=2000))
     retrieval = build("retrieval", _composed("retrieval=lexical"))
     async with graph, retrieval:
         for method in configured_methods():
             configuration = ConfigurationRuntime(
-                [(0, method.name)], method, recording, graph, retrieval, DEFAULT_SCORING, budget, seed=0
+                [(0, method.name)], method, recording, graph, retrieval, default(ScoringConfig), budget, seed=0
             )
             for example in examples:
                 cache = CallCache(made={}, reused={}, on_call=lambda key, completion: None)
@@ -227,16 +227,16 @@ async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> t
 
 def sample() -> list[Example]:
     """Return a question of each type, and one without a topic entity."""
-    examples = list(islice(SyntheticWorld(triples=2000).examples(refuse), 8))
+    examples = list(islice(default(SyntheticWorld, triples=2000).examples(refuse), 8))
     return [*examples, replace(examples[0], question=replace(examples[0].question, topic_entities=()))]
 
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]:
     """The prompts of each class that were asked, each with the reply of a simulated model."""
-    erring = Oracle(error_rate=0.3, malformed_rate=0.1)
-    runs = [(erring, Budget(), sample()), (Similarity(), Budget(), sample()[:3])]
-    runs += [(Oracle(), Budget(max_kg_queries=few), sample()[:2]) for few in (0, 1, 3)]
+    erring = default(Oracle, error_rate=0.3, malformed_rate=0.1)
+    runs = [(erring, default(Budget), sample()), (default(Similarity), default(Budget), sample()[:3])]
+    runs += [(default(Oracle), default(Budget, max_kg_queries=few), sample()[:2]) for few in (0, 1, 3)]
     everything: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = defaultdict(list)
     for backend, budget, examples in runs:
         recording, _ = asyncio.run(answer_all(backend, budget, examples))
@@ -323,7 +323,7 @@ def test_a_very_long_text_is_read_like_any_other(
 
 
 def test_every_failure_is_recorded_with_its_raw_text() -> None:
-    _, rows = asyncio.run(answer_all(Oracle(malformed_rate=1.0), Budget(), sample()[:2]))
+    _, rows = asyncio.run(answer_all(default(Oracle, malformed_rate=1.0), default(Budget), sample()[:2]))
     assert not [row.error for row in rows if row.error]
     failures = 0
     for row in rows:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Prompt, Sampling
 from pipeline.methods.arg import ArG
@@ -88,7 +89,7 @@ async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
         ],
     }
     script = ScriptedTools(DictionaryGraph(FACTS), replies)
-    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
     assert script.model.roles == ["arg.hypo", "arg.relations", "arg.entities"] * 2 + ["arg.entities"]
     assert script.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
     assert texts(answer) == ["Ann City", "Annish"]
@@ -107,7 +108,7 @@ async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
 
 
 async def test_sampling_stops_where_a_paragraph_begins() -> None:
-    script, _ = await run(ArG(temperature=0.2, max_new_tokens=7, top_p=0.9, logprobs=5))
+    script, _ = await run(default(ArG, temperature=0.2, max_new_tokens=7, top_p=0.9, logprobs=5))
     stops = dict(zip(script.model.roles, script.model.samplings, strict=True))
     assert stops["arg.hypo"] == Sampling(0.2, 7, 0.9, ("[Retrieve Entity]",), 5)
     assert stops["arg.relations"] == stops["arg.entities"] == Sampling(0.2, 7, 0.9, ("<paragraph>",), 5)
@@ -127,7 +128,7 @@ def wide(relations: int, tails: int) -> list[Any]:
 async def test_calls_and_lookups_follow_from_the_beam_width(beam: int) -> None:
     relations, tails = 4, 2
     everything = Generator([f"{kind}{n}" for kind in "rs" for n in range(relations)], {})
-    script, _ = await run(ArG(beam=beam, max_hops=2), everything, facts=wide(relations, tails))
+    script, _ = await run(default(ArG, beam=beam, max_hops=2), everything, facts=wide(relations, tails))
     nodes = min(beam or relations, relations)
     assert Counter(script.model.roles) == {
         "arg.hypo": 1 + nodes,
@@ -141,7 +142,7 @@ async def test_calls_and_lookups_follow_from_the_beam_width(beam: int) -> None:
 @pytest.mark.parametrize(("k", "groups"), [(3, 2), (5, 2), (10, 3)])
 async def test_relations_are_judged_in_groups_of_a_limited_size(k: int, groups: int) -> None:
     facts = [("Ann", f"relation.number.{n}", "x") for n in range(12)]
-    script, _ = await run(ArG(retrieve_k=k, hypo=False, group_size=4 if k > 3 else 2), facts=facts)
+    script, _ = await run(default(ArG, retrieve_k=k, hypo=False, group_size=4 if k > 3 else 2), facts=facts)
     shown = [prompt.group for prompt in script.model.prompts if prompt.role == "arg.relations"]
     assert len(shown) == groups
     assert sum(map(len, shown)) == k
@@ -149,7 +150,7 @@ async def test_relations_are_judged_in_groups_of_a_limited_size(k: int, groups: 
 
 async def test_two_runs_give_the_same_answer_and_events() -> None:
     everything = Generator([f"{kind}{n}" for kind in "rs" for n in range(4)], {})
-    runs = [await run(ArG(max_hops=2), everything, facts=wide(4, 2)) for _ in range(2)]
+    runs = [await run(default(ArG, max_hops=2), everything, facts=wide(4, 2)) for _ in range(2)]
     assert runs[0][1] == runs[1][1]
     assert runs[0][0].events == runs[1][0].events
 
@@ -174,16 +175,16 @@ LIKE_THE_QUESTION = [("Ann", "x.which_capital", "y"), ("Ann", "z.nationality", "
     ],
 )
 async def test_each_retriever_finds_its_own_relations(switches: dict[str, bool], offered: list[str]) -> None:
-    assert await retrieved(ArG(retrieve_k=1, **switches), facts=LIKE_THE_QUESTION) == offered
+    assert await retrieved(default(ArG, retrieve_k=1, **switches), facts=LIKE_THE_QUESTION) == offered
 
 
 async def test_without_hypo_no_hypothetical_relations_are_requested() -> None:
-    script, _ = await run(ArG(hypo=False))
+    script, _ = await run(default(ArG, hypo=False))
     assert "arg.hypo" not in script.model.roles
 
 
 async def test_without_relations_at_the_entity_all_relations_of_the_graph_are_searched() -> None:
-    script, answer = await run(ArG(), facts=[("Bob", "r", "x")])
+    script, answer = await run(default(ArG), facts=[("Bob", "r", "x")])
     assert script.payloads("relations_listed")[0]["retrieved"] == [["which capital?", "person nationality"]]
     assert answer.status == "no_evidence"
 
@@ -195,7 +196,7 @@ async def test_the_relation_of_the_last_hop_is_only_offered_in_its_other_directi
         everything = Generator(["actor", "born"], {})
         return relevant(prompt, *prompt.group) if prompt.role == "arg.relations" else everything(prompt)
 
-    script, _ = await run(ArG(max_hops=2), write, facts=facts, topics=("Film",))
+    script, _ = await run(default(ArG, max_hops=2), write, facts=facts, topics=("Film",))
     second = script.payloads("relations_listed")[1]["retrieved"][0]
     assert sorted(second) == ["actor", "born"]
     heads = [prompt.tails for prompt in script.model.prompts if prompt.role == "arg.entities"]
@@ -204,7 +205,7 @@ async def test_the_relation_of_the_last_hop_is_only_offered_in_its_other_directi
 
 async def test_an_unnamed_node_is_not_left_by_the_inverse_of_the_last_relation() -> None:
     facts = [("Ann", "film", "m.1"), ("m.1", "movie", "Salt"), ("m.1", "film", "m.2")]
-    script, _ = await run(ArG(max_hops=2), Generator(["film", "movie"], {}), facts=facts)
+    script, _ = await run(default(ArG, max_hops=2), Generator(["film", "movie"], {}), facts=facts)
     assert script.payloads("relations_listed")[1]["retrieved"] == [["movie"]]
 
 
@@ -212,7 +213,7 @@ async def test_an_unnamed_node_is_not_left_by_the_inverse_of_the_last_relation()
 
 
 async def test_unrelevant_relations_are_not_followed() -> None:
-    script, answer = await run(ArG(), Generator([], {}))
+    script, answer = await run(default(ArG), Generator([], {}))
     assert script.model.roles == ["arg.hypo", "arg.relations", "arg.answer"]
     assert (texts(answer), answer.status) == (["forced"], "no_evidence")
 
@@ -223,7 +224,7 @@ async def test_without_relevant_tails_the_next_hop_starts_from_the_same_entities
             return f"Annland{NOT}{REASONABLE}{ON}"
         return Generator([NATIONALITY, BORN], {BORN: f"{REASONABLE}{answers('Mirra')}"})(prompt)
 
-    script, answer = await run(ArG(beam=1, max_hops=2), write)
+    script, answer = await run(default(ArG, beam=1, max_hops=2), write)
     assert script.payloads("relations_listed")[1]["retrieved"] == [[BORN]]
     assert texts(answer) == ["Mirra"]
 
@@ -231,40 +232,42 @@ async def test_without_relevant_tails_the_next_hop_starts_from_the_same_entities
 @pytest.mark.parametrize(("choice", "given"), [("leaf", ["guess"]), ("drop", ["forced"])])
 async def test_an_unreasonable_path_is_a_leaf_or_dropped(choice: Any, given: list[str]) -> None:
     ends = {NATIONALITY: f"[Unreasonable]{answers('guess')}"}
-    script, answer = await run(ArG(on_unreasonable=choice), Generator([NATIONALITY], ends))
+    script, answer = await run(default(ArG, on_unreasonable=choice), Generator([NATIONALITY], ends))
     assert texts(answer) == given
     assert script.model.roles.count("arg.hypo") == 1
 
 
 async def test_an_unreasonable_path_without_answers_is_not_followed() -> None:
-    script, _ = await run(ArG(), Generator([NATIONALITY], {NATIONALITY: f"[Unreasonable]{ON}"}))
+    script, _ = await run(default(ArG), Generator([NATIONALITY], {NATIONALITY: f"[Unreasonable]{ON}"}))
     assert script.model.roles.count("arg.relations") == 1
 
 
 async def test_an_incomplete_segment_is_a_leaf_without_an_answer() -> None:
-    script, answer = await run(ArG(force_answer=False), Generator([NATIONALITY], {NATIONALITY: REASONABLE}))
+    script, answer = await run(default(ArG, force_answer=False), Generator([NATIONALITY], {NATIONALITY: REASONABLE}))
     assert script.payloads("expanded")[0]["leaves"] == 1
     assert (answer.predictions, answer.status) == ((), "no_evidence")
 
 
 async def test_a_segment_that_cannot_be_parsed_is_regenerated_max_regenerate_times() -> None:
     broken = Generator([NATIONALITY], {NATIONALITY: REASONABLE})
-    counts = [(await run(ArG(max_regenerate=n), broken))[0].model.roles.count("arg.entities") for n in (0, 1, 2)]
+    counts = [
+        (await run(default(ArG, max_regenerate=n), broken))[0].model.roles.count("arg.entities") for n in (0, 1, 2)
+    ]
     assert counts == [1, 2, 3]
 
 
 async def test_at_the_depth_limit_an_answer_is_forced_unless_switched_off() -> None:
-    script, answer = await run(ArG(max_hops=1))
+    script, answer = await run(default(ArG, max_hops=1))
     assert (script.model.roles.count("arg.answer"), texts(answer)) == (1, ["forced"])
     assert answer.evidence == ((Triple("Ann", NATIONALITY, "Annland"),),)
-    script, answer = await run(ArG(max_hops=1, force_answer=False))
+    script, answer = await run(default(ArG, max_hops=1, force_answer=False))
     assert ("arg.answer" in script.model.roles, texts(answer)) == (False, [])
 
 
 async def test_unnamed_nodes_are_shown_as_one_placeholder() -> None:
     facts = [*(("Ann", "film", f"m.{n}") for n in range(5)), *((f"m.{n}", "movie", f"Film {n}") for n in range(5))]
     follow = Generator(["film", "movie"], {"movie": f"{REASONABLE}{answers('x')}"})
-    script, answer = await run(ArG(), follow, facts=facts)
+    script, answer = await run(default(ArG), follow, facts=facts)
     first, *others = [prompt for prompt in script.model.prompts if prompt.role == "arg.entities"]
     assert first.text_so_far.endswith("<paragraph>(Ann, film, Unknown Entity)</paragraph>")
     assert [prompt.source.end for prompt in others] == ["m.0", "m.1", "m.2"]
@@ -274,7 +277,7 @@ async def test_unnamed_nodes_are_shown_as_one_placeholder() -> None:
 @pytest.mark.parametrize(("order", "shown"), [("connected", ["n8", "n9"]), ("id", ["n0", "n1"])])
 async def test_tails_with_more_relations_are_shown_first_unless_ordered_by_id(order: Any, shown: list[str]) -> None:
     facts = [*(("Ann", NATIONALITY, f"n{n}") for n in range(10)), ("n8", "a", "x"), ("n9", "a", "x")]
-    script, _ = await run(ArG(tail_order=order, max_tails_shown=2), facts=facts)
+    script, _ = await run(default(ArG, tail_order=order, max_tails_shown=2), facts=facts)
     prompt: Any = next(prompt for prompt in script.model.prompts if prompt.role == "arg.entities")
     assert list(prompt.by_name)[:2] == shown
     assert script.graph.lookups["relations"] == 2, "the next hop reuses the relations that the order needs"
@@ -293,7 +296,7 @@ TWO_LEAVES = Generator(
 
 
 async def scored(**changed: Any) -> dict[str, float | None]:
-    _, answer = await run(ArG(**changed), TWO_LEAVES)
+    _, answer = await run(default(ArG, **changed), TWO_LEAVES)
     return {prediction.text: prediction.score for prediction in answer.predictions}
 
 
@@ -338,8 +341,8 @@ async def test_a_model_without_log_probabilities_is_an_error_that_names_the_fix(
 
     script.model._complete = silent  # type: ignore[method-assign]
     with pytest.raises(UserError, match=r"method\.probabilities=hard"):
-        await ArG().answer(question("which capital?", "Ann"), script.tools)
-    answer = await ArG(probabilities="hard").answer(question("which capital?", "Ann"), script.tools)
+        await default(ArG).answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(ArG, probabilities="hard").answer(question("which capital?", "Ann"), script.tools)
     assert texts(answer) == ["Ann City"]
     assert script.model.samplings[-1].logprobs is None
 
@@ -354,7 +357,7 @@ async def test_exact_probabilities_are_requested_for_classes_that_were_not_fully
         return {choice: 0.8 if choice == prompt.token.text else rest for choice in choices}
 
     script.model.choose = choose  # type: ignore[method-assign]
-    answer = await ArG(probabilities="exact").answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(ArG, probabilities="exact").answer(question("which capital?", "Ann"), script.tools)
     tokens = 2 + 2 + 3 + 3  # two relations, a tail and the path; three relations, a tail, the path and the utility
     assert len(asked) == tokens
     assert asked[0][0].endswith(f"</paragraph>{NATIONALITY}")
@@ -368,7 +371,7 @@ async def test_exact_probabilities_are_requested_for_classes_that_were_not_fully
 
 @pytest.mark.parametrize("generator", ["finetuned", "prompted"])
 async def test_without_a_topic_entity_the_model_answers_alone(generator: Any) -> None:
-    script, answer = await run(ArG(generator=generator), topics=())
+    script, answer = await run(default(ArG, generator=generator), topics=())
     assert script.model.roles == ["arg.answer"]
     assert (texts(answer), answer.status) == (["forced"], "no_topic_entity")
     assert script.graph.lookups.total() == 0
@@ -378,7 +381,7 @@ async def test_without_a_topic_entity_the_model_answers_alone(generator: Any) ->
 async def test_a_cap_on_calls_forces_one_answer(calls: int) -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     script.model.max_calls = calls
-    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
     assert texts(answer) == (["Ann City"] if calls == 6 else ["forced"])
     assert len(script.model.roles) == (6 if calls == 6 else calls + 1)
     assert answer.status == ("ok" if calls == 6 else "budget_exhausted")
@@ -389,31 +392,31 @@ async def test_a_cap_on_calls_forces_one_answer(calls: int) -> None:
 async def test_a_cap_on_lookups_forces_one_answer(lookups: int) -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     script.graph.max_lookups = lookups
-    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
     assert (texts(answer), answer.status) == (["forced"], "budget_exhausted")
 
 
 async def test_segments_written_before_a_cap_still_count() -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_LEAVES)
     script.model.max_calls = 3
-    answer = await ArG().answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
     assert len(answer.predictions) == 2
     assert answer.status == "budget_exhausted"
 
 
 async def test_the_hops_of_a_level_are_capped() -> None:
     script, _ = await run(
-        ArG(max_hops=1), Generator(["r0", "r1"], {}), facts=wide(2, 1), caps=FixedCaps(max_frontier=1)
+        default(ArG, max_hops=1), Generator(["r0", "r1"], {}), facts=wide(2, 1), caps=FixedCaps(max_frontier=1)
     )
     assert script.model.roles.count("arg.entities") == 1
     assert script.payloads("cap_hit") == [{"cap": "max_frontier"}]
 
 
 async def test_evidence_is_capped() -> None:
-    script, answer = await run(ArG(), caps=FixedCaps(max_evidence_triples=1))
+    script, answer = await run(default(ArG), caps=FixedCaps(max_evidence_triples=1))
     assert answer.evidence == ()
     assert script.payloads("cap_hit") == [{"cap": "max_evidence_triples"}]
 
 
 def test_a_method_can_be_pickled() -> None:
-    assert pickle.loads(pickle.dumps(ArG(beam="exhaustive"))) == ArG(beam="exhaustive")
+    assert pickle.loads(pickle.dumps(default(ArG, beam="exhaustive"))) == default(ArG, beam="exhaustive")

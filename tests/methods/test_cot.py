@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
 
+from pipeline.config import default
+from pipeline.errors import UserError
 from pipeline.methods.cot import CoT
 from pipeline.types import Prediction
 from tests.methods.support import DictionaryGraph, ScriptedTools, question
@@ -18,7 +19,7 @@ def script(*replies: str) -> ScriptedTools:
 
 async def test_one_call_and_no_lookup() -> None:
     tools = script("I think. So the answer is {Mirravel; Mirra}.")
-    answer = await CoT().answer(ASKED, tools.tools)
+    answer = await default(CoT).answer(ASKED, tools.tools)
     assert [prediction.text for prediction in answer.predictions] == ["Mirravel", "Mirra"]
     assert (answer.raw, answer.status) == ("I think. So the answer is {Mirravel; Mirra}.", "ok")
     assert tools.model.roles == ["cot.answer"]
@@ -28,16 +29,16 @@ async def test_one_call_and_no_lookup() -> None:
 
 async def test_a_reply_without_braces_is_asked_again_and_then_read_leniently() -> None:
     tools = script("Hm.", "Well.", "The answer is Mirravel.")
-    answer = await CoT().answer(ASKED, tools.tools)
+    answer = await default(CoT).answer(ASKED, tools.tools)
     assert len(tools.model.roles) == 3
     assert [prediction.text for prediction in answer.predictions] == ["Mirravel"]
-    silent = await CoT(parse_retries=0).answer(ASKED, script("Mirravel").tools)
+    silent = await default(CoT, parse_retries=0).answer(ASKED, script("Mirravel").tools)
     assert (silent.predictions, silent.raw) == ((), "Mirravel")
 
 
 async def test_self_consistency_returns_what_most_samples_say() -> None:
     tools = script("{Rome}", "{the Mirravel}", "{mirravel; Rome}")
-    answer = await CoT(samples=3, temperature=0.7).answer(ASKED, tools.tools)
+    answer = await default(CoT, samples=3, temperature=0.7).answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("Rome", score=2 / 3), Prediction("the Mirravel", score=2 / 3))
     assert answer.raw == "{Rome}"
     assert {sampling.temperature for sampling in tools.model.samplings} == {0.7}
@@ -46,12 +47,12 @@ async def test_self_consistency_returns_what_most_samples_say() -> None:
 async def test_a_cap_leaves_one_sample() -> None:
     tools = script("{a}")
     tools.model.max_calls = 0
-    answer = await CoT(samples=3, temperature=0.7).answer(ASKED, tools.tools)
+    answer = await default(CoT, samples=3, temperature=0.7).answer(ASKED, tools.tools)
     assert (len(tools.model.roles), answer.status, answer.predictions[0].text) == (1, "budget_exhausted", "a")
 
 
 def test_equal_samples_and_negative_retries_are_refused() -> None:
-    with pytest.raises(ValidationError, match="temperature > 0"):
-        CoT(samples=3)
-    with pytest.raises(ValidationError, match="parse_retries"):
-        CoT(parse_retries=-1)
+    with pytest.raises(UserError, match="temperature > 0"):
+        default(CoT, samples=3)
+    with pytest.raises(UserError, match="parse_retries"):
+        default(CoT, parse_retries=-1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import default
 from pipeline.methods.parog import PARoG
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
@@ -59,7 +60,7 @@ async def run(
     tools = ScriptedTools(DictionaryGraph(facts, names), replies, caps=caps)
     for limit in ("max_calls", "max_lookups"):
         setattr(tools.model if limit == "max_calls" else tools.graph, limit, keys.pop(limit, 10**9))
-    return await PARoG(**keys).answer(asked, tools.tools), tools
+    return await default(PARoG, **keys).answer(asked, tools.tools), tools
 
 
 def replies(**changed: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.gold_paths import Operation, query_operation
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.llm.prompt import Prompt
@@ -51,12 +52,12 @@ class CountedGraph:
 
 @pytest.fixture(scope="module")
 def world() -> SyntheticWorld:
-    return SyntheticWorld(triples=6000, questions=PER_TYPE * len(QUESTION_TYPES))
+    return default(SyntheticWorld, triples=6000, questions=PER_TYPE * len(QUESTION_TYPES))
 
 
 @pytest.fixture
 async def graph(world: SyntheticWorld) -> AsyncIterator[EmbeddedGraph]:
-    async with EmbeddedGraph(dataset=world) as graph:
+    async with default(EmbeddedGraph, dataset=world) as graph:
         yield graph
 
 
@@ -90,7 +91,7 @@ async def test_a_perfect_model_is_right_and_makes_the_calls_of_the_formula(
     examples = of_type(world, type)
     assert len(examples) == PER_TYPE
     for example in examples:
-        answer, tools, known = await ask(PARoG(), graph, example)
+        answer, tools, known = await ask(default(PARoG), graph, example)
         assert is_right(answer, known), example.question.text
         explored = [step for step in perfect_plan(known) if step.leg is not None]
         selections = sum(payload["offered"] > 0 for payload in tools.payloads("pruned"))
@@ -114,7 +115,7 @@ async def test_set_operations_are_executed_on_facts_and_not_on_gold_answers(
         known = await find_gold_context(example, graph)
         blind = replace(known, gold=false)
         tools = ScriptedTools(graph, write=lambda prompt, blind=blind: write_as_oracle(prompt, blind, None))  # type: ignore[arg-type]
-        answer = await PARoG().answer(example.question, tools.tools)
+        answer = await default(PARoG).answer(example.question, tools.tools)
         assert is_right(answer, known), "the answer follows from the facts"
 
 
@@ -127,7 +128,7 @@ async def test_a_perfect_model_is_right_with_every_option(
 ) -> None:
     for type in QUESTION_TYPES:
         for example in of_type(world, type)[:3]:
-            answer, _, known = await ask(PARoG(**changed), graph, example)
+            answer, _, known = await ask(default(PARoG, **changed), graph, example)
             assert is_right(answer, known), example.question.text
 
 
@@ -137,13 +138,13 @@ async def test_paths_of_three_hops_need_no_mediators_dependencies_or_plan(
 ) -> None:
     for type in get_args(QuestionType)[:3]:
         for example in of_type(world, type)[:4]:
-            answer, _, known = await ask(PARoG(width=0, unnamed_sample=200, **changed), graph, example)
+            answer, _, known = await ask(default(PARoG, width=0, unnamed_sample=200, **changed), graph, example)
             assert is_right(answer, known), example.question.text
 
 
 async def test_without_facts_the_oracle_does_not_know_the_answer(world: SyntheticWorld, graph: EmbeddedGraph) -> None:
     for example in of_type(world, "1-hop")[:3]:
-        answer, _, known = await ask(PARoG(max_rounds=0), graph, example)
+        answer, _, known = await ask(default(PARoG, max_rounds=0), graph, example)
         assert not is_right(answer, known)
 
 
@@ -152,7 +153,7 @@ async def test_an_erring_model_with_damaged_replies_always_ends_in_an_answer(
     changed: dict[str, Any], world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
     for example in list(world.examples(lambda _: None))[:64]:
-        answer, _, _ = await ask(PARoG(**changed), graph, example, error_rate=0.3, malformed_rate=0.3)
+        answer, _, _ = await ask(default(PARoG, **changed), graph, example, error_rate=0.3, malformed_rate=0.3)
         assert answer.status in {"ok", "no_evidence"}
 
 
@@ -161,12 +162,12 @@ async def test_the_similarity_policy_answers_every_type(world: SyntheticWorld, g
     for type in QUESTION_TYPES:
         for example in of_type(world, type)[:2]:
             tools = ScriptedTools(graph, write=lambda prompt: write_by_similarity(prompt, encoder))  # type: ignore[arg-type]
-            assert (await PARoG().answer(example.question, tools.tools)).status in {"ok", "no_evidence"}
+            assert (await default(PARoG).answer(example.question, tools.tools)).status in {"ok", "no_evidence"}
 
 
 async def test_two_runs_are_identical(world: SyntheticWorld, graph: EmbeddedGraph) -> None:
     for example in of_type(world, "conjunction")[:4]:
-        runs = [await ask(PARoG(), graph, example, error_rate=0.2) for _ in range(2)]
+        runs = [await ask(default(PARoG), graph, example, error_rate=0.2) for _ in range(2)]
         assert runs[0][0] == runs[1][0]
         assert runs[0][1].events == runs[1][1].events
 
@@ -186,7 +187,7 @@ async def ask_for_the_last(film: str, facts: list[Fact], *, gold_name: str | Non
         await find_gold_context(Example(asked, gold), graph), gold=Gold((GoldAnswer(gold_name or film),), {}, sparql)
     )  # type: ignore[arg-type]
     tools = ScriptedTools(graph, write=lambda prompt: write_as_oracle(prompt, known, None))
-    return [prediction.text for prediction in (await PARoG().answer(asked, tools.tools)).predictions]
+    return [prediction.text for prediction in (await default(PARoG).answer(asked, tools.tools)).predictions]
 
 
 async def test_values_are_compared_in_a_graph_without_literals() -> None:
@@ -203,7 +204,7 @@ async def test_the_gold_answer_is_recognised_only_if_there_are_no_values_to_comp
 async def test_the_gold_answer_is_recognised_if_a_condition_is_missing_in_the_paths(planner: Any) -> None:
     asked, graph = question("which film of theirs is British?", "Ann", "Bob"), DictionaryGraph(FILMS)
     example = Example(asked, Gold((GoldAnswer("Brazil"),), {"Ann": (FILM,), "Bob": (FILM,)}))
-    answer, _, _ = await ask(PARoG(planner=planner), graph, example)
+    answer, _, _ = await ask(default(PARoG, planner=planner), graph, example)
     assert [prediction.text for prediction in answer.predictions] == ["Brazil"]
 
 

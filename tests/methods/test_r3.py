@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import ContextOverflow
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.r3 import R3
@@ -76,7 +77,7 @@ def actions(tools: ScriptedTools) -> list[NextAction]:
 
 async def test_a_failed_attempt_is_reflected_on_and_retried() -> None:
     tools = scripted("RetrieveNode[Ann]", "Relations[m.ann]", "Finish[Annland]", *WAY, verify=[REJECT, ACCEPT])
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("Ann City", "m.city"),)
     assert (answer.raw, answer.status) == ("Finish[Ann City]", "ok")
     assert answer.evidence == (
@@ -91,7 +92,7 @@ async def test_a_failed_attempt_is_reflected_on_and_retried() -> None:
 
 async def test_the_retry_starts_from_an_empty_scratchpad_with_the_advice() -> None:
     tools = scripted("RetrieveNode[Ann]", "Finish[Annland]", *WAY, verify=REJECT)
-    await R3().answer(ASKED, tools.tools)
+    await default(R3).answer(ASKED, tools.tools)
     retry = actions(tools)[2]
     assert retry.turn.steps == ()
     text = retry.messages()[-1].content
@@ -104,7 +105,7 @@ async def test_the_retry_starts_from_an_empty_scratchpad_with_the_advice() -> No
 
 async def test_the_prompt_of_a_step_shows_the_scratchpad() -> None:
     tools = scripted(*WAY)
-    await R3().answer(ASKED, tools.tools)
+    await default(R3).answer(ASKED, tools.tools)
     text = actions(tools)[2].messages()[-1].content
     assert text == (
         "Question: which capital?\nThought 1: I go on.\nAction 1: RetrieveNode[Ann]\nObservation 1: The node for "
@@ -122,14 +123,14 @@ async def test_the_prompt_of_a_step_shows_the_scratchpad() -> None:
 @pytest.mark.parametrize(("calls_per_step", "expected"), [(2, 2 * 4 + 1), (1, 4 + 1)])
 async def test_a_perfect_model_needs_the_minimum_of_calls(calls_per_step: int, expected: int) -> None:
     tools = ScriptedTools(graph(), write=lambda prompt: write_as_oracle(prompt, KNOWN, None))
-    answer = await R3(calls_per_step=calls_per_step).answer(ASKED, tools.tools)
+    answer = await default(R3, calls_per_step=calls_per_step).answer(ASKED, tools.tools)
     assert (texts(answer), len(tools.model.roles)) == (["Ann City"], expected)
 
 
 async def test_the_longest_question_makes_51_calls() -> None:
     """Two attempts halt, after 10 and 15 steps, with one reflection. The last attempt is not verified."""
     tools = scripted("Relations[m.ann]")
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert len(tools.model.roles) == 20 + 1 + 30
     assert (texts(answer), answer.status) == ([], "no_evidence")
 
@@ -140,7 +141,7 @@ async def test_the_longest_question_makes_51_calls() -> None:
 )
 async def test_a_line_is_at_most_three_batched_lookups(line: str) -> None:
     tools = scripted(line, "Finish[x]")
-    await R3().answer(ASKED, tools.tools)
+    await default(R3).answer(ASKED, tools.tools)
     assert tools.graph.lookups.total() <= 3
     assert max(tools.graph.lookups.values()) == 1
 
@@ -150,7 +151,7 @@ async def test_a_line_is_at_most_three_batched_lookups(line: str) -> None:
 
 async def observed(line: str, cap: int = 2000) -> str:
     tools = scripted(line, "Finish[x]")
-    await R3(observation_cap=cap).answer(ASKED, tools.tools)
+    await default(R3, observation_cap=cap).answer(ASKED, tools.tools)
     return actions(tools)[1].turn.steps[0].observation
 
 
@@ -194,7 +195,7 @@ async def test_a_long_observation_is_cut_and_reports_the_true_count() -> None:
     assert text.endswith("m.t014, …] (150 in all).")
     assert len(text) <= 210
     tools = scripted("NeighbourCheck[m.land, location.country.towns]", "Finish[x]", verify=REJECT)
-    await R3(observation_cap=200).answer(ASKED, tools.tools)
+    await default(R3, observation_cap=200).answer(ASKED, tools.tools)
     reflect = tools.model.last("r3.reflect")
     assert isinstance(reflect, Reflect)
     assert "m.t149" in reflect.log[0], "the log is not cut"
@@ -202,7 +203,7 @@ async def test_a_long_observation_is_cut_and_reports_the_true_count() -> None:
 
 async def test_actions_before_finish_are_executed_as_one_step() -> None:
     tools = scripted(f"{WAY[0]} {WAY[2]} Finish[Ann City]")
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("Ann City", "m.city"),)
     assert len(tools.model.roles) == 3
 
@@ -213,7 +214,7 @@ async def test_actions_before_finish_are_executed_as_one_step() -> None:
 async def attempts(signal: str, *line: str, known: bool | None = None, **options: Any) -> int:
     verdict = None if known is None else lambda predictions: known
     tools = scripted(*line, verify=REJECT, gold_feedback=verdict)
-    await R3(failure_signal=signal, **options).answer(ASKED, tools.tools)
+    await default(R3, failure_signal=signal, **options).answer(ASKED, tools.tools)
     if signal != "self_judge":
         assert "r3.verify" not in tools.model.roles
     return len(tools.payloads("attempt_end"))
@@ -241,13 +242,13 @@ async def test_each_failure_signal_decides_about_a_retry(signal: str, line: list
 @pytest.mark.parametrize(("right", "made"), [(True, 1), (False, 2)])
 async def test_the_gold_signal_is_one_bit_and_adds_oracle_to_the_name(right: bool, made: int) -> None:
     assert await attempts("gold", "Finish[nonsense]", known=right) == made
-    assert R3(failure_signal="gold").name == "r3 (oracle)"
-    assert not R3().uses_gold
+    assert default(R3, failure_signal="gold").name == "r3 (oracle)"
+    assert not default(R3).uses_gold
 
 
 async def test_a_verdict_that_cannot_be_parsed_accepts() -> None:
     tools = scripted("Finish[Annland]", verify="Hm.")
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert (texts(answer), tools.model.roles.count("r3.verify")) == (["Annland"], 3)
 
 
@@ -267,7 +268,7 @@ async def test_a_verdict_that_cannot_be_parsed_accepts() -> None:
 )
 async def test_a_retry_after_halting_has_an_extended_step_limit(changed: dict[str, Any], limits: list[int]) -> None:
     tools = scripted("Relations[m.ann]")
-    await R3(step_limit=4, **changed).answer(ASKED, tools.tools)
+    await default(R3, step_limit=4, **changed).answer(ASKED, tools.tools)
     assert [end["limit"] for end in tools.payloads("attempt_end")] == limits
     assert tools.model.roles.count("r3.reflect") == len(limits) - 1
 
@@ -275,20 +276,20 @@ async def test_a_retry_after_halting_has_an_extended_step_limit(changed: dict[st
 async def test_a_retry_after_a_wrong_answer_has_its_own_extension() -> None:
     for extension, limit in ((0.0, 4), (0.5, 6)):
         tools = scripted("Finish[x]", verify=REJECT)
-        await R3(step_limit=4, incorrect_extension=extension).answer(ASKED, tools.tools)
+        await default(R3, step_limit=4, incorrect_extension=extension).answer(ASKED, tools.tools)
         assert [end["limit"] for end in tools.payloads("attempt_end")] == [4, limit]
 
 
 @pytest.mark.parametrize(("force", "made"), [(False, 1), (True, 2)])
 async def test_a_reflection_may_rule_out_a_retry_unless_forced(force: bool, made: int) -> None:
     tools = scripted("Finish[x]", verify=REJECT, reflect=json.dumps({**REFLECTION, "retry": False}))
-    await R3(force_retry=force).answer(ASKED, tools.tools)
+    await default(R3, force_retry=force).answer(ASKED, tools.tools)
     assert len(tools.payloads("attempt_end")) == made
 
 
 async def test_a_reflection_that_cannot_be_parsed_is_used_as_advice() -> None:
     tools = scripted("Finish[x]", verify=REJECT, reflect="Look for\nthe country first.")
-    await R3(parse_retries=0).answer(ASKED, tools.tools)
+    await default(R3, parse_retries=0).answer(ASKED, tools.tools)
     guidance = actions(tools)[-1].turn.guidance
     assert guidance is not None
     assert (guidance.advice, guidance.retry) == (("Look for the country first.",), True)
@@ -300,7 +301,7 @@ async def test_a_reflection_that_cannot_be_parsed_is_used_as_advice() -> None:
 async def test_each_ablation_changes_what_the_prompts_show() -> None:
     async def run(**changed: Any) -> tuple[str, str]:
         tools = scripted(WAY[0], WAY[1], "Finish[Annland]", verify=REJECT)
-        await R3(**changed).answer(ASKED, tools.tools)
+        await default(R3, **changed).answer(ASKED, tools.tools)
         reflections = [prompt for prompt in tools.model.prompts if isinstance(prompt, Reflect)]
         return actions(tools)[2].messages()[-1].content, "".join(one.messages()[-1].content for one in reflections)
 
@@ -323,7 +324,7 @@ async def test_each_ablation_changes_what_the_prompts_show() -> None:
 
 async def test_without_reflection_a_retry_has_no_guidance() -> None:
     tools = scripted("Finish[x]", verify=REJECT)
-    await R3(reflection=False).answer(ASKED, tools.tools)
+    await default(R3, reflection=False).answer(ASKED, tools.tools)
     assert tools.model.roles == [*["r3.thought", "r3.action"], "r3.verify", *["r3.thought", "r3.action"]]
     assert actions(tools)[1].turn.guidance is None
 
@@ -334,7 +335,7 @@ async def test_without_reflection_a_retry_has_no_guidance() -> None:
 async def test_a_prompt_over_the_context_limit_halts_and_halves_the_observation_cap() -> None:
     tools = scripted("NeighbourCheck[m.land, location.country.towns]")
     fixed = sum(len(message.content) for message in Thought(Turn(ASKED, "triples")).messages())
-    await R3(context_limit=fixed // 4 + 400, observation_cap=1000).answer(ASKED, tools.tools)
+    await default(R3, context_limit=fixed // 4 + 400, observation_cap=1000).answer(ASKED, tools.tools)
     ends = tools.payloads("attempt_end")
     assert [end["reason"] for end in ends] == ["context", "context"]
     assert [end["limit"] for end in ends] == [10, 15]
@@ -346,7 +347,7 @@ async def test_a_context_overflow_of_the_model_halts_the_attempt() -> None:
         raise ContextOverflow("too long")
 
     tools = ScriptedTools(graph(), {"r3.reflect": json.dumps(REFLECTION)}, write=write)
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert [end["reason"] for end in tools.payloads("attempt_end")] == ["context", "context"]
     assert answer.predictions == ()
 
@@ -358,13 +359,13 @@ async def test_an_attempt_too_long_for_reflection_is_the_last() -> None:
         return write_as_oracle(prompt, gold_context(ASKED, ["Atlantis"], {}), None)
 
     tools = ScriptedTools(graph(), write=write)
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert (texts(answer), len(tools.payloads("attempt_end"))) == (["unknown"], 1)
 
 
 async def test_the_log_of_a_long_attempt_is_cut_in_the_middle() -> None:
     tools = scripted(*["NeighbourCheck[m.land, location.country.towns]"] * 9, "Finish[x]", verify=REJECT)
-    await R3(context_limit=2500).answer(ASKED, tools.tools)
+    await default(R3, context_limit=2500).answer(ASKED, tools.tools)
     text = tools.model.last("r3.reflect").inputs()["memory"]
     assert len(text) < 10_500
     assert "Thought 1:" in text
@@ -372,13 +373,13 @@ async def test_the_log_of_a_long_attempt_is_cut_in_the_middle() -> None:
 
 async def test_the_answer_of_the_first_attempt_is_kept_if_the_retry_halts() -> None:
     tools = scripted("Finish[Annland]", "Relations[m.ann]", verify=REJECT)
-    assert texts(await R3().answer(ASKED, tools.tools)) == ["Annland"]
+    assert texts(await default(R3).answer(ASKED, tools.tools)) == ["Annland"]
 
 
 @pytest.mark.parametrize(("guess", "expected"), [(False, []), (True, ["Ann City"])])
 async def test_a_fallback_answer_is_requested_if_no_attempt_finished(guess: bool, expected: list[str]) -> None:
     tools = scripted(WAY[1])
-    answer = await R3(on_halt_guess=guess, max_retries=0).answer(ASKED, tools.tools)
+    answer = await default(R3, on_halt_guess=guess, max_retries=0).answer(ASKED, tools.tools)
     assert texts(answer) == expected
     assert tools.model.roles.count("r3.guess") == guess
 
@@ -387,32 +388,32 @@ async def test_a_fallback_answer_is_requested_if_no_attempt_finished(guess: bool
 async def test_a_cap_on_calls_ends_with_the_best_answer_so_far(calls: int) -> None:
     tools = scripted(WAY[0], WAY[1], "Finish[Annland]", *WAY, verify=REJECT)
     tools.model.max_calls = calls
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert answer.status == "budget_exhausted"
     assert texts(answer) == (["Annland"] if calls >= 6 else [])
-    guessed = await R3(on_halt_guess=True).answer(ASKED, tools.tools)
+    guessed = await default(R3, on_halt_guess=True).answer(ASKED, tools.tools)
     assert texts(guessed) == ["Ann City"]
 
 
 async def test_a_cap_on_lookups_ends_with_the_best_answer_so_far() -> None:
     tools = scripted(*WAY)
     tools.graph.max_lookups = 2
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert (answer.status, answer.predictions) == ("budget_exhausted", ())
     assert answer.evidence == ((Triple("m.ann", "people.person.nationality", "m.land"),),)
 
 
 async def test_without_a_topic_entity_nodes_are_found_by_name() -> None:
     tools = scripted("RetrieveNode[Annland]", WAY[2], "Finish[Ann City]")
-    answer = await R3().answer(question("capital of Annland?"), tools.tools)
+    answer = await default(R3).answer(question("capital of Annland?"), tools.tools)
     assert (texts(answer), answer.status) == (["Ann City"], "ok")
-    lost = await R3().answer(question("?"), scripted("Finish[x]").tools)
+    lost = await default(R3).answer(question("?"), scripted("Finish[x]").tools)
     assert lost.status == "no_topic_entity"
 
 
 async def test_evidence_is_capped() -> None:
     tools = scripted("NeighbourCheck[m.land, location.country.towns]", "Finish[x]")
-    answer = await R3(observation_cap=10_000).answer(ASKED, tools.tools)
+    answer = await default(R3, observation_cap=10_000).answer(ASKED, tools.tools)
     assert len(answer.evidence) == 150
 
 
@@ -421,29 +422,29 @@ async def test_evidence_is_capped() -> None:
 
 async def test_the_initial_answer_is_that_of_the_first_attempt() -> None:
     tools = scripted("Finish[Annland]", *WAY, verify=REJECT)
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert (texts(answer), answer.initial) == (["Ann City"], (Prediction("Annland"),))
     tools = scripted(*WAY, "Finish[Annland]", verify=REJECT)
-    answer = await R3().answer(ASKED, tools.tools)
+    answer = await default(R3).answer(ASKED, tools.tools)
     assert (texts(answer), answer.initial) == (["Annland"], (Prediction("Ann City", "m.city"),))
 
 
 async def test_a_halted_first_attempt_has_an_empty_initial_answer() -> None:
-    answer = await R3(step_limit=2).answer(ASKED, scripted(*WAY[:3], "Finish[Ann City]").tools)
+    answer = await default(R3, step_limit=2).answer(ASKED, scripted(*WAY[:3], "Finish[Ann City]").tools)
     assert (texts(answer), answer.initial) == (["Ann City"], ())
 
 
 async def test_without_a_retry_the_initial_answer_is_the_answer() -> None:
-    for method, line in ((R3(), WAY), (R3(on_halt_guess=True, failure_signal="none"), WAY)):
+    for method, line in ((default(R3), WAY), (default(R3, on_halt_guess=True, failure_signal="none"), WAY)):
         answer = await method.answer(ASKED, scripted(*line).tools)
         assert answer.initial == answer.predictions == (Prediction("Ann City", "m.city"),)
-    without_retries = await R3(max_retries=0).answer(ASKED, scripted(*WAY).tools)
+    without_retries = await default(R3, max_retries=0).answer(ASKED, scripted(*WAY).tools)
     assert without_retries.initial is None
 
 
 async def test_samples_vote_on_the_initial_answer_too() -> None:
     line = ["Finish[a]", "Finish[x]", "Finish[b]", "Finish[x]", "Finish[b]", "Finish[x]"]
-    answer = await R3(samples=3).answer(ASKED, scripted(*line, verify=REJECT).tools)
+    answer = await default(R3, samples=3).answer(ASKED, scripted(*line, verify=REJECT).tools)
     assert texts(answer) == ["x"]
     assert answer.initial == (Prediction("b", score=2 / 3),)
 
@@ -451,7 +452,7 @@ async def test_samples_vote_on_the_initial_answer_too() -> None:
 async def test_the_initial_answer_does_not_depend_on_gold_feedback() -> None:
     for right, final in ((True, "Annland"), (False, "Ann City")):
         tools = scripted("Finish[Annland]", *WAY, gold_feedback=lambda predictions, right=right: right)
-        answer = await R3(failure_signal="gold").answer(ASKED, tools.tools)
+        answer = await default(R3, failure_signal="gold").answer(ASKED, tools.tools)
         assert (texts(answer), answer.initial) == ([final], (Prediction("Annland"),))
 
 
@@ -460,7 +461,7 @@ async def test_the_initial_answer_does_not_depend_on_gold_feedback() -> None:
 
 async def test_samples_are_drawn_at_a_temperature_and_vote() -> None:
     tools = scripted("Finish[a]", "Finish[b]", "Finish[b]")
-    answer = await R3(samples=3).answer(ASKED, tools.tools)
+    answer = await default(R3, samples=3).answer(ASKED, tools.tools)
     assert answer.predictions == (Prediction("b", score=2 / 3),)
     assert answer.raw == "Finish[b]"
     drawn = [
@@ -477,4 +478,4 @@ async def test_samples_are_drawn_at_a_temperature_and_vote() -> None:
 async def test_the_oracle_answers_unknown_if_the_facts_are_missing() -> None:
     known = gold_context(ASKED, ["Atlantis"], {"m.ann": ["people.person.nationality -> location.country.capital"]})
     tools = ScriptedTools(graph(), write=lambda prompt: write_as_oracle(prompt, known, None))
-    assert texts(await R3().answer(ASKED, tools.tools)) == ["unknown"]
+    assert texts(await default(R3).answer(ASKED, tools.tools)) == ["unknown"]

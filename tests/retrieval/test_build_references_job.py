@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.main import main
+from pipeline.config import default
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.search import Search
@@ -25,7 +26,7 @@ class NoGraph:
 
 async def nearest(base: Path, text: str) -> str:
     question = Question(id="1", dataset="d", split="test", text=text)
-    async with Search(encoder=LexicalEncoder(), reference_base=base) as search:
+    async with default(Search, encoder=LexicalEncoder(), reference_base=base) as search:
         [reference] = await search.for_graph(NoGraph()).references(question, 1)
     return reference.question
 

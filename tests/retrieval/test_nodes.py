@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.config import default
 from pipeline.kg.interface import Batch, batch
 from pipeline.retrieval.interface import Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
@@ -110,7 +111,7 @@ async def test_outdated_files_are_rewritten(spoil: str, tmp_path: Path) -> None:
 
 
 async def test_search_has_one_index_per_graph_and_none_for_triples() -> None:
-    search = Search(encoder=LexicalEncoder())
+    search = default(Search, encoder=LexicalEncoder())
     graph = Nodes(TEXTS)
     for _ in range(2):
         assert await search.for_graph(graph).nodes("tide", 1) == ["d"]  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.embedded import EmbeddedGraph
@@ -23,12 +24,12 @@ from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation
 
 @pytest.fixture(scope="module")
 def metaqa(shared_data: Path) -> Callable[[int, str], MetaQA]:
-    return lambda hops, split: MetaQA(path=shared_data / "metaqa", hops=hops, split=split)
+    return lambda hops, split: default(MetaQA, path=shared_data / "metaqa", hops=hops, split=split)
 
 
 @pytest.fixture(scope="module")
 def films(metaqa: Callable[[int, str], MetaQA]) -> EmbeddedGraph:
-    return asyncio.run(EmbeddedGraph(dataset=metaqa(1, "dev")).__aenter__())
+    return asyncio.run(default(EmbeddedGraph, dataset=metaqa(1, "dev")).__aenter__())
 
 
 def read(dataset: MetaQA | Custom, step: int = 1, limit: int | None = None) -> list[Example]:
@@ -139,9 +140,9 @@ async def test_shortest_paths_are_found_in_the_whole_metaqa_graph(
 @pytest.mark.parametrize("name", ["webqsp.test", "cwq.test", "grailqa.test1000"])
 async def test_freebase_questions_make_a_full_base_of_verified_paths(shared_data: Path, name: str) -> None:
     folder = shared_data / "freebase-slice"
-    dataset = Custom(triples=folder / "triples.tsv.gz", questions=folder / f"{name}.jsonl.gz")
+    dataset = default(Custom, triples=folder / "triples.tsv.gz", questions=folder / f"{name}.jsonl.gz")
     examples = read(dataset, limit=300)
-    async with EmbeddedGraph(dataset=dataset) as graph:
+    async with default(EmbeddedGraph, dataset=dataset) as graph:
         base, report = await build_references(examples, graph, LexicalEncoder())
         assert report.clusters == 50
         assert len(base.references) == 100
@@ -195,10 +196,10 @@ async def test_topic_entities_without_a_name_get_the_graphs_name(shared_data: Pa
             found.update({"Titanic": "RMS Titanic"})
             return found
 
-    dataset = MetaQA(path=shared_data / "metaqa", hops=1)
+    dataset = default(MetaQA, path=shared_data / "metaqa", hops=1)
     cameron = GoldAnswer("James Cameron", id="James Cameron")
     asked = example("who filmed RMS Titanic", topics=(Entity("Titanic", "Titanic"),), answers=(cameron,))
-    async with Named(dataset=dataset) as graph:
+    async with default(Named, dataset=dataset) as graph:
         base, _ = await build_references([asked], graph, LexicalEncoder())
     [known] = base.references
     assert known.masked_question == "who filmed *"

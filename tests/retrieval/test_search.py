@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from pipeline import config
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.retrieval.dense import DenseEncoder
 from pipeline.retrieval.interface import Reference, Vectors
@@ -48,7 +49,7 @@ def configured(name: str, **changes: object) -> dict[str, object]:
 
 
 async def test_rank_is_by_similarity_and_ties_by_position() -> None:
-    search = Search(encoder=LexicalEncoder()).for_graph(VocabularyOnly("g", []))
+    search = default(Search, encoder=LexicalEncoder()).for_graph(VocabularyOnly("g", []))
     ranked = await search.rank("director", ["xyz", "who wrote it", "xyz", "directed_by", "directed_by"])
     assert ranked[:2] == [3, 4]
     assert ranked.index(0) < ranked.index(2)
@@ -58,7 +59,7 @@ async def test_rank_is_by_similarity_and_ties_by_position() -> None:
 async def test_relations_are_those_of_the_graph_and_indexed_once_per_fingerprint() -> None:
     films, places = VocabularyOnly("films", ["directed_by", "release_year"]), VocabularyOnly("places", ["located_in"])
     same_films = VocabularyOnly("films", ["directed_by", "release_year"])
-    async with Search(encoder=LexicalEncoder()) as search:
+    async with default(Search, encoder=LexicalEncoder()) as search:
         assert await search.for_graph(films).relations("director", 1) == ["directed_by"]
         assert await search.for_graph(places).relations("director", 1) == ["located_in"]
         assert await search.for_graph(same_films).relations("year", 1) == ["release_year"]
@@ -67,7 +68,7 @@ async def test_relations_are_those_of_the_graph_and_indexed_once_per_fingerprint
 
 async def test_relation_names_may_have_an_encoder_of_their_own() -> None:
     graph = VocabularyOnly("g", ["xa", "ya"])
-    search = Search(encoder=LexicalEncoder(), relation_encoder=FirstLetter()).for_graph(graph)
+    search = default(Search, encoder=LexicalEncoder(), relation_encoder=FirstLetter()).for_graph(graph)
     assert await search.relations("yes", 2) == ["ya", "xa"]
 
 
@@ -75,18 +76,18 @@ async def test_references_come_from_the_configured_file(tmp_path: Path) -> None:
     known = Reference("who directed Alien", "who directed *", {"Alien": "Alien -> directed_by"}, ("Ridley Scott",))
     ReferenceBase([known]).save(tmp_path / "films.jsonl")
     asked = Question(id="1", dataset="d", split="s", text="who directed Titanic")
-    async with Search(encoder=LexicalEncoder(), reference_base=tmp_path / "films.jsonl") as search:
+    async with default(Search, encoder=LexicalEncoder(), reference_base=tmp_path / "films.jsonl") as search:
         bound = search.for_graph(VocabularyOnly("g", []))
         assert await bound.references(asked, 4) == [known]
         assert await bound.references(asked, 4, random=True) == [known]
         assert await bound.references(asked, 0) == []
-    without = Search(encoder=LexicalEncoder()).for_graph(VocabularyOnly("g", []))
+    without = default(Search, encoder=LexicalEncoder()).for_graph(VocabularyOnly("g", []))
     assert await without.references(asked, 4) == []
 
 
 async def test_a_missing_reference_base_is_reported_on_opening(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="kgqa build-references"):
-        async with Search(encoder=LexicalEncoder(), reference_base=tmp_path / "none.jsonl"):
+        async with default(Search, encoder=LexicalEncoder(), reference_base=tmp_path / "none.jsonl"):
             pass
 
 
@@ -97,8 +98,8 @@ async def test_the_lexical_defaults_build_pickle_and_search() -> None:
 
 def test_the_dense_defaults_are_the_models_of_the_papers() -> None:
     search = pickle.loads(pickle.dumps(config.build("retrieval", configured("dense"))))
-    assert search.encoder == DenseEncoder(model="all-MiniLM-L6-v2")
-    assert search.relation_encoder == DenseEncoder(model="facebook/contriever")
+    assert search.encoder == default(DenseEncoder, model="all-MiniLM-L6-v2")
+    assert search.relation_encoder == default(DenseEncoder, model="facebook/contriever")
 
 
 @pytest.mark.parametrize(

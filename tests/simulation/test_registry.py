@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.retrieval.lexical import LexicalEncoder
@@ -97,11 +98,11 @@ def test_the_modules_in_llm_simulators_are_imported(
     (tmp_path / f"{module}.py").write_text("from pathlib import Path\n\nPath('imported').touch()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    model(simulators=(module,))
+    default(model, simulators=(module,))
     assert (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize("model", [Oracle, Similarity])
 def test_a_module_that_cannot_be_imported_is_named(model: Any) -> None:
     with pytest.raises(UserError, match=r"llm\.simulators: no_such_module cannot be imported: No module named"):
-        model(simulators=("no_such_module",))
+        default(model, simulators=("no_such_module",))

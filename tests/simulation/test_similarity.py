@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from pipeline.config import default
 from pipeline.llm.prompt import Call, Sampling
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.completions import token_logprobs
@@ -37,13 +38,13 @@ def call(question: str, choices: tuple[str, ...] = ()) -> Call:
 
 
 async def test_writes_by_similarity_and_is_labelled() -> None:
-    async with Similarity() as model:
+    async with default(Similarity) as model:
         assert (await model.complete(call("Who directed the film Alien?"))).text == "film.film.directed_by"
         assert (model.identity, model.label) == ("similarity", "similarity")
 
 
 async def test_weighs_choices_by_similarity_to_the_written_text() -> None:
-    async with Similarity() as model:
+    async with default(Similarity) as model:
         completion = await model.choose(call("What is the mascot of the team?", choices=RELATIONS))
     probabilities = completion.probabilities or {}
     assert sum(probabilities.values()) == pytest.approx(1)
@@ -53,20 +54,20 @@ async def test_weighs_choices_by_similarity_to_the_written_text() -> None:
 
 async def test_tokens_are_estimated_at_four_characters_each() -> None:
     asked = call("Who directed the film Alien?")
-    completion = await Similarity().complete(asked)
+    completion = await default(Similarity).complete(asked)
     characters = sum(len(message.content) for message in asked.messages)
     assert completion.prompt_tokens == -(-characters // 4)
     assert completion.completion_tokens == -(-len("film.film.directed_by") // 4)
 
 
 def test_can_be_pickled() -> None:
-    assert pickle.loads(pickle.dumps(Similarity())) == Similarity()
+    assert pickle.loads(pickle.dumps(default(Similarity))) == default(Similarity)
 
 
 async def test_requested_logprobs_are_certain_and_a_reflection_token_is_one_token() -> None:
     asked = Pick("Who directed [Fully Relevant] it?")
     messages = asked.messages()
-    async with Similarity() as model:
+    async with default(Similarity) as model:
         plain = await model.complete(Call(asked, messages, Sampling(), key="k", seed=1))
         with_logprobs = await model.complete(Call(asked, messages, Sampling(logprobs=20), key="k", seed=1))
     assert plain.logprobs is None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import pipeline.training.arg.simulators  # noqa: F401 - registers the simulators of the critic
+from pipeline.config import default
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.registry import write_as_oracle
 from pipeline.training.arg.collection import ArGCollection
@@ -65,7 +66,7 @@ class Collected:
             retrieval=VocabularyRetrieval(vocabulary=graph.vocabulary()),
         )
         self.tools.tools = replace(self.tools.tools, rng=lambda role, turn=0, /: Random(f"{role}|{turn}|{seed}"))
-        self.answer = asyncio.run(ArGCollection(**options).answer(question, self.tools.tools))
+        self.answer = asyncio.run(default(ArGCollection, **options).answer(question, self.tools.tools))
 
     @property
     def rejected(self) -> str:
@@ -195,7 +196,7 @@ def test_another_path_is_tried_if_one_gives_no_text() -> None:
 def test_labels_that_cannot_be_parsed_reject_the_path(role: str, reply: str, reason: str) -> None:
     collected = Collected(solved(["Dee"], PLAYED, DIRECTED), replies={role: reply}, paths="known")
     assert collected.rejected == reason
-    assert collected.tools.model.roles.count(role) == 1 + ArGCollection().parse_retries
+    assert collected.tools.model.roles.count(role) == 1 + default(ArGCollection).parse_retries
 
 
 def test_a_utility_that_cannot_be_parsed_is_neutral() -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.cli.main import main
+from pipeline.config import default
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import StorageError, UserError
 from pipeline.llm.prompt import Message
@@ -56,7 +57,10 @@ def collect(
 ) -> tuple[list[dict[str, Any]], Report]:
     report = Report()
     rows = read_calls(
-        folders, TrainingSource(**source), Selection(correct_only=correct_only, merge_continuations=merged), report
+        folders,
+        default(TrainingSource, **source),
+        default(Selection, correct_only=correct_only, merge_continuations=merged),
+        report,
     )
     return list(rows), report
 

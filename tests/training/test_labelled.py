@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.training.labelled import LabelledQuestion, LabelledQuestions, read_held_out
@@ -17,7 +18,7 @@ from tests.support import refuse
 
 
 def world(split: str) -> SyntheticWorld:
-    return SyntheticWorld(split=split, size=2_000, questions=12)  # type: ignore[call-arg, arg-type]
+    return default(SyntheticWorld, split=split, triples=2_000, questions=12)
 
 
 def labelled(source: LabelledQuestions) -> list[LabelledQuestion]:
@@ -27,7 +28,7 @@ def labelled(source: LabelledQuestions) -> list[LabelledQuestion]:
 
 
 def test_each_question_carries_its_gold() -> None:
-    source = LabelledQuestions(dataset=world("train"))
+    source = default(LabelledQuestions, dataset=world("train"))
     examples = list(world("train").examples(refuse))
     assert [question.gold for question in labelled(source)] == [example.gold for example in examples]
     assert [question.id for question in labelled(source)] == [example.question.id for example in examples]
@@ -39,18 +40,18 @@ def test_each_question_carries_its_gold() -> None:
 
 def test_a_test_split_is_refused_unless_allowed() -> None:
     with pytest.raises(UserError, match=r"dataset.split=test is for evaluation.*material.allow_test_split=true"):
-        LabelledQuestions(dataset=world("test"))
-    assert len(labelled(LabelledQuestions(dataset=world("test"), allow_test_split=True))) == 12
+        default(LabelledQuestions, dataset=world("test"))
+    assert len(labelled(default(LabelledQuestions, dataset=world("test"), allow_test_split=True))) == 12
 
 
 def test_questions_are_held_out_by_id_and_by_normalised_text(tmp_path: Path) -> None:
-    by_text, by_id, by_row, as_metaqa, *others = labelled(LabelledQuestions(dataset=world("train")))
+    by_text, by_id, by_row, as_metaqa, *others = labelled(default(LabelledQuestions, dataset=world("train")))
     plain, rows, zipped = tmp_path / "ids.txt", tmp_path / "rows.jsonl", tmp_path / "qa_test.txt.gz"
     plain.write_text(f"\n{by_text.text.upper()}\n{by_id.id}\nsomething else\n")
     rows.write_text(json.dumps({"id": "another", "question": f"  {by_row.text} "}) + "\n")
     topic = as_metaqa.topic_entities[0].name
     zipped.write_bytes(gzip.compress(f"{as_metaqa.text.replace(topic, f'[{topic}]')}\tan answer|another".encode()))
-    source = LabelledQuestions(dataset=world("train"), held_out=(plain, rows, zipped))
+    source = default(LabelledQuestions, dataset=world("train"), held_out=(plain, rows, zipped))
     held = {question.id for question in labelled(source) if question.held_out}
     assert held == {by_text.id, by_id.id, by_row.id, as_metaqa.id}
     assert len(others) == 8

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.cli.main import main
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, make_llama, training_texts
@@ -16,7 +17,7 @@ from tests.support import refuse
 
 
 def test_the_tokenizer_learns_from_questions_relations_and_prompts() -> None:
-    texts = list(training_texts(SyntheticWorld(triples=1000, questions=10), refuse))
+    texts = list(training_texts(default(SyntheticWorld, triples=1000, questions=10), refuse))
     assert len([text for text in texts if text.endswith("?")]) >= 5
     assert "people.person.place_of_birth" in texts
     assert any("Topic entities: {{entities}}" in text for text in texts)
@@ -38,14 +39,17 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path: Path, capsys: pytest.
 
 def test_an_impossible_shape_is_a_user_error() -> None:
     with pytest.raises(UserError, match="hidden_size=128 cannot have heads=3"):
-        make_llama(SyntheticWorld(triples=1000, questions=1), refuse, LlamaShape(heads=3), seed=0)
+        make_llama(default(SyntheticWorld, triples=1000, questions=1), refuse, default(LlamaShape, heads=3), seed=0)
 
 
 def test_an_untrained_llama_with_induction_repeats_a_sequence() -> None:
-    dataset, tokens = SyntheticWorld(triples=1000, questions=1), torch.randint(100, 700, (40,), generator=seeded())
+    dataset, tokens = (
+        default(SyntheticWorld, triples=1000, questions=1),
+        torch.randint(100, 700, (40,), generator=seeded()),
+    )
     repeated = {}
     for induction in (False, True):
-        shape = LlamaShape(vocabulary=768, heads=2, tied=True, induction=induction, spread=0.08)
+        shape = default(LlamaShape, vocabulary=768, heads=2, tied=True, induction=induction, spread=0.08)
         model = make_llama(dataset, refuse, shape, seed=0).model.eval()
         with torch.no_grad():
             written = model(input_ids=torch.cat([tokens, tokens])[None]).logits[0].argmax(-1)
@@ -56,14 +60,14 @@ def test_an_untrained_llama_with_induction_repeats_a_sequence() -> None:
 
 @pytest.mark.parametrize("lacking", [{"layers": 1}, {"heads": 1, "key_value_heads": 1}, {"tied": False}])
 def test_induction_needs_two_layers_two_heads_and_tied_embeddings(lacking: dict[str, int]) -> None:
-    shape = LlamaShape(**{"vocabulary": 768, "tied": True, "induction": True, **lacking})
+    shape = default(LlamaShape, **{"vocabulary": 768, "tied": True, "induction": True, **lacking})
     with pytest.raises(UserError, match=r"shape\.induction=true needs"):
-        make_llama(SyntheticWorld(triples=1000, questions=1), refuse, shape, seed=0)
+        make_llama(default(SyntheticWorld, triples=1000, questions=1), refuse, shape, seed=0)
 
 
 def test_a_name_has_the_same_tokens_in_every_context() -> None:
-    dataset = SyntheticWorld(triples=1000, questions=20)
-    tokenizer = make_llama(dataset, refuse, LlamaShape(vocabulary=1024), seed=0).tokenizer
+    dataset = default(SyntheticWorld, triples=1000, questions=20)
+    tokenizer = make_llama(dataset, refuse, default(LlamaShape, vocabulary=1024), seed=0).tokenizer
     name = tokenizer.tokenize("Ada Orsa")
     for text in ("(Ada Orsa, directed_by, x)", "(x, directed_by, Ada Orsa);", "</paragraph>Ada Orsa[Unrelevant]"):
         tokens = tokenizer.tokenize(text)

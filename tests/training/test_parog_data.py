@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import default
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.plan import Plan, read_plan
@@ -124,7 +125,7 @@ async def test_the_plan_has_the_answers_of_the_query(
 ) -> None:
     question = solved(query(patterns, tail))
     made = tools(question)
-    answer = await PlanningData().answer(question, made.tools)
+    answer = await default(PlanningData).answer(question, made.tools)
     assert sorted(texts(answer)) == answers
     (decomposed,), (sample,) = made.payloads("decomposed"), made.payloads("sample")
     assert decomposed["type"] == type
@@ -135,20 +136,20 @@ async def test_the_plan_has_the_answers_of_the_query(
 
 async def test_a_count_is_executed() -> None:
     question = solved(f"{HEAD.replace('DISTINCT ?x', '(COUNT(?x) AS ?value)')} {FILMS} }}")
-    answer = await PlanningData().answer(question, tools(question).tools)
+    answer = await default(PlanningData).answer(question, tools(question).tools)
     assert texts(answer) == ["2"]
 
 
 async def test_a_plan_without_result_has_no_answers() -> None:
     """The lists that a conjunction combines are not an answer."""
     question = solved(query(f"{FILMS} ?x ns:location.country.languages_spoken ns:m.salt ."))
-    answer = await PlanningData().answer(question, tools(question).tools)
+    answer = await default(PlanningData).answer(question, tools(question).tools)
     assert texts(answer) == []
 
 
 async def test_a_superlative_without_values_has_no_answers() -> None:
     question = solved(query(f"{FILMS} ?x ns:film.film.runtime ?n .", "ORDER BY ?n LIMIT 1"))
-    answer = await PlanningData().answer(question, tools(question).tools)
+    answer = await default(PlanningData).answer(question, tools(question).tools)
     assert texts(answer) == []
 
 
@@ -156,7 +157,7 @@ async def test_a_plan_does_not_answer_with_the_entities_of_the_question() -> Non
     """Queries exclude them by guards, which plans do not express."""
     neighbours = f"ns:m.quessland {SPOKEN} ?c . ?x {SPOKEN} ?c ."
     question = solved(query(neighbours))
-    assert texts(await PlanningData().answer(question, tools(question).tools)) == ["Varnland"]
+    assert texts(await default(PlanningData).answer(question, tools(question).tools)) == ["Varnland"]
 
 
 async def test_the_pair_has_the_back_translated_question() -> None:
@@ -165,7 +166,7 @@ async def test_the_pair_has_the_back_translated_question() -> None:
     made.model.replies["parog.equivalent"] = ['{"equivalent": true}']
     goals = '["Find the country of Tavin Orsa", "Find the languages spoken in the country of 1"]'
     made.model.replies["parog.polish"] = [goals]
-    answer = await PlanningData().answer(question, made.tools)
+    answer = await default(PlanningData).answer(question, made.tools)
     (sample,) = made.payloads("sample")
     assert sample["question"] == "which languages does one hear where Tavin Orsa comes from?"
     assert read_plan(sample["plan"])[0].goal == "Find the country of Tavin Orsa"
@@ -185,7 +186,7 @@ async def test_the_pair_has_the_back_translated_question() -> None:
 async def test_a_plan_with_a_wrong_back_translation_is_rejected(replies: dict[str, str], reason: str) -> None:
     question = solved(query(SPEAK))
     made = tools(question, **replies)
-    assert texts(await PlanningData().answer(question, made.tools)) == []
+    assert texts(await default(PlanningData).answer(question, made.tools)) == []
     assert made.payloads("rejected") == [{"reason": reason}]
     assert not made.payloads("sample")
 
@@ -202,7 +203,7 @@ async def test_a_plan_with_a_wrong_back_translation_is_rejected(replies: dict[st
 async def test_a_question_is_rejected_before_any_call(sparql: str | None, keys: dict[str, Any], reason: str) -> None:
     question = solved(sparql)
     made = tools(question)
-    await PlanningData(**keys).answer(question, made.tools)
+    await default(PlanningData, **keys).answer(question, made.tools)
     assert made.payloads("rejected") == [{"reason": reason}]
     assert not made.model.roles
 
@@ -210,7 +211,7 @@ async def test_a_question_is_rejected_before_any_call(sparql: str | None, keys: 
 async def test_only_plans_that_match_execute_where_are_executed() -> None:
     question = solved(query(SPEAK))
     made = tools(question)
-    answer = await PlanningData(execute_where={"in_graph": True}).answer(question, made.tools)
+    answer = await default(PlanningData, execute_where={"in_graph": True}).answer(question, made.tools)
     assert texts(answer) == []
     assert [sample["executed"] for sample in made.payloads("sample")] == [False]
     assert not made.payloads("plan")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from pipeline.config import default
 from pipeline.training.llama import LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.batches import Collator
 from pipeline.training.sft.prefix_packing import IGNORED, attention_mask, pack_prefixes
@@ -41,7 +42,7 @@ def tokenizer(texts: list[TrainingText]) -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="module")
 def llama(tokenizer: PreTrainedTokenizerFast) -> Any:
-    return new_llama(tokenizer, LlamaShape(vocabulary=600, layers=2), seed=0)
+    return new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=2), seed=0)
 
 
 def gradient(llama: Any, encoded: Encoded, *, branching: bool) -> tuple[float, torch.Tensor]:

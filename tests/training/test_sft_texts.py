@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint, LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.config import SFTConfig
@@ -70,9 +71,14 @@ def test_no_text_left_to_train_on_is_a_user_error(tokenizer: PreTrainedTokenizer
     file = tmp_path / "texts.jsonl"
     file.write_text(json.dumps({"question": "who?", "text": WALK}) + "\n", encoding="utf-8")
     task = Task(
-        "llama", (file,), SFTConfig(max_tokens=5, evaluation_texts=0), texts_per_device=1, gpus=False, sharded=False
+        "llama",
+        (file,),
+        default(SFTConfig, max_tokens=5, evaluation_texts=0),
+        texts_per_device=1,
+        gpus=False,
+        sharded=False,
     )
-    shape = LlamaShape(vocabulary=600, layers=1)
+    shape = default(LlamaShape, vocabulary=600, layers=1)
     with pytest.raises(UserError, match=r"none of 1 texts is left .* recipe\.max_tokens"):
         prepare(task, Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer))
 
@@ -129,5 +135,5 @@ def test_no_prompt_is_in_both_training_and_evaluation() -> None:
 
 def test_a_batch_that_cannot_be_divided_is_a_user_error() -> None:
     with pytest.raises(UserError, match=r"recipe\.batch_size=16 cannot be divided among workers\.count=3"):
-        SFTConfig(batch_size=16).texts_per_device(3)
-    assert SFTConfig(batch_size=16, gradient_accumulation=4).texts_per_device(2) == 2
+        default(SFTConfig, batch_size=16).texts_per_device(3)
+    assert default(SFTConfig, batch_size=16, gradient_accumulation=4).texts_per_device(2) == 2

@@ -19,8 +19,8 @@ class CsvQuestions:
     """A dataset whose fields are the keys of `conf/dataset/csv.yaml`. Pydantic checks their values."""
 
     folder: Path
-    split: str = "test"
-    name: str = "csv"
+    split: str
+    name: str
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order. A row that cannot be read is rejected with its line number and skipped."""

@@ -43,8 +43,8 @@ class PickFacts(Prompt[list[int]]):
 
 @checked_dataclass(frozen=True, kw_only=True)
 class Neighbour:
-    name: str = "neighbour"
-    max_nodes: PositiveInt = 50
+    name: str
+    max_nodes: PositiveInt
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         topics = [topic.id for topic in question.topic_entities]

@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 
 from pipeline.cli.benchmarks.server import MODEL, serving
+from pipeline.config import default
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Call, Prompt, Sampling, Template
 
@@ -51,7 +52,7 @@ async def _measure_bare(url: str, calls: int, in_flight: int) -> float:
 
 
 async def _measure_endpoint(url: str, calls: int, in_flight: int) -> float:
-    async with EndpointModel(base_urls=(url,)) as model:
+    async with default(EndpointModel, base_urls=(url,)) as model:
 
         async def ask(call: Call) -> None:
             assert (await model.complete(call)).text

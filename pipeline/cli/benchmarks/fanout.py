@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp import web
 
 from pipeline.cli.benchmarks.world import served_world
+from pipeline.config import default
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import VirtuosoServer
@@ -70,7 +71,9 @@ async def measure(
 
 def _graph(endpoints: Sequence[str]) -> SparqlGraph:
     """Return a graph with an empty cache."""
-    return SparqlGraph(endpoints=tuple(endpoints), values_chunk=_PER_QUERY, batch_window_ms=0, snapshot="benchmark")
+    return default(
+        SparqlGraph, endpoints=tuple(endpoints), values_chunk=_PER_QUERY, batch_window_ms=0, snapshot="benchmark"
+    )
 
 
 async def _relations(

@@ -15,6 +15,7 @@ from itertools import islice
 from SPARQLWrapper import JSON, SPARQLWrapper
 
 from pipeline.cli.benchmarks.world import served_world
+from pipeline.config import default
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import GRAPH
 from pipeline.rdf_terms import FREEBASE, Terms
@@ -54,8 +55,8 @@ async def measure(
             raise ValueError(f"needs {rounds * (_POOL_BATCH + 2 * one_by_one)} distinct ids, got {len(ids)}")
         return taken
 
-    async with SparqlGraph(
-        endpoints=tuple(endpoints), namespace=namespace, default_graph=default_graph, snapshot="benchmark"
+    async with default(
+        SparqlGraph, endpoints=tuple(endpoints), namespace=namespace, default_graph=default_graph, snapshot="benchmark"
     ) as graph:
         for _ in range(rounds):
             some = take(_POOL_BATCH)

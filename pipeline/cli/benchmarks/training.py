@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from pipeline.cli.benchmarks.runs import run_method
+from pipeline.config import default
 from pipeline.llm.embedded.model import BUNDLED_MODEL
 from pipeline.traces.folder import RunFolder
 from pipeline.training.distillation import Report, Selection, read_calls, write_calls
@@ -28,7 +29,7 @@ def training() -> dict[str, float]:
     """Trained tokens per second on ArG's calls, with prefix sharing and text by text."""
     with tempfile.TemporaryDirectory() as scratch:
         texts = _calls(Path(scratch))
-    checkpoint = open_base(str(BUNDLED_MODEL), SFTConfig())
+    checkpoint = open_base(str(BUNDLED_MODEL), default(SFTConfig))
     apart, shared = (_measure(texts, checkpoint, prefix_sharing=sharing) for sharing in (False, True))
     return {"apart_per_s": apart, "shared_per_s": shared, "shared_to_apart": shared / apart}
 
@@ -38,7 +39,9 @@ def _calls(folder: Path) -> list[TrainingText]:
     run_method(run, ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={_QUESTIONS}", "dataset.split=train"])
     report = Report()
     write_calls(
-        read_calls([RunFolder(run)], TrainingSource(), Selection(merge_continuations=True), report), report, rows
+        read_calls([RunFolder(run)], default(TrainingSource), default(Selection, merge_continuations=True), report),
+        report,
+        rows,
     )
     return list(read_texts([rows]))
 

@@ -15,6 +15,7 @@ import orjson
 
 from pipeline.cli.benchmarks.runs import run_steady
 from pipeline.cli.benchmarks.world import refuse
+from pipeline.config import default
 from pipeline.llm.prompt import Message
 from pipeline.llm.vllm import VllmServer, read_metrics
 from pipeline.simulation.world import SyntheticWorld
@@ -22,7 +23,7 @@ from pipeline.traces.reader import RecordedCall, RecordedCalls
 from pipeline.training.llama import LlamaShape, make_llama
 
 _ARGUMENTS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=4096")
-_MODEL = LlamaShape(hidden_size=512, layers=8, heads=8, key_value_heads=4)
+_SHAPE = {"hidden_size": 512, "layers": 8, "heads": 8, "key_value_heads": 4}
 """Large enough that the model keeps a server of two cores busy, as on a GPU. With the small Llama of the tests, clients
 and server compete for the cores, and the client that computes less wins."""
 _TRIPLES = 1_000
@@ -32,7 +33,7 @@ def vllm() -> dict[str, float]:
     """Calls per second of the pipeline against those of a bare client on one vLLM server, 64 in flight."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "llama")
-        make_llama(SyntheticWorld(), refuse, _MODEL, seed=0).save(model)
+        make_llama(default(SyntheticWorld), refuse, default(LlamaShape, **_SHAPE), seed=0).save(model)
         with VllmServer(str(model), Path(folder, "server.log"), _ARGUMENTS, resettable=True) as server:
             return measure_saturation(server, Path(folder), questions=256, in_flight=64, rounds=3)
 
@@ -96,7 +97,10 @@ async def _post_all(url: str, questions: deque[list[bytes]], in_flight: int) -> 
 def _bodies(run: Path, model: str, questions: int) -> list[list[bytes]]:
     """Return the calls of a run as they were sent, by question in the order of the run."""
     recorded = RecordedCalls(run)
-    ids = (example.question.id for example in SyntheticWorld(triples=_TRIPLES, questions=questions).examples(refuse))
+    ids = (
+        example.question.id
+        for example in default(SyntheticWorld, triples=_TRIPLES, questions=questions).examples(refuse)
+    )
     return [[_body(recorded.messages(call), call, model) for call in recorded.calls(id).values()] for id in ids]
 
 

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from pipeline.config import default
 from pipeline.kg.load import load_graph
-from pipeline.kg.virtuoso import VirtuosoServer, build_database, replicas
+from pipeline.kg.virtuoso import VirtuosoConfig, VirtuosoServer, build_database, replicas
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import EntityId, Rejected
 
@@ -17,14 +18,15 @@ from pipeline.types import EntityId, Rejected
 @contextmanager
 def served_world(triples: int, count: int) -> Iterator[tuple[Sequence[VirtuosoServer], list[EntityId]]]:
     """`count` running Virtuoso servers of a synthetic world of about `triples`, and its entities, shuffled."""
-    world = SyntheticWorld(triples=triples)
+    world = default(SyntheticWorld, triples=triples)
     with tempfile.TemporaryDirectory() as scratch:
         file, database = Path(scratch) / "graph.nt", Path(scratch) / "database"
         load_graph(world, "ntriples", file, reject=refuse)
-        build_database([file], database)
+        config = default(VirtuosoConfig)
+        build_database([file], database, config)
         ids = sorted({triple.head for triple in world.triples() if isinstance(triple.head, str)})
         Random(0).shuffle(ids)
-        with replicas(database, count, Path(scratch)) as servers:
+        with replicas(database, count, Path(scratch), config) as servers:
             yield servers, ids
 
 

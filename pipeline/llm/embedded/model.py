@@ -31,8 +31,8 @@ BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "bundled_model"
 class EmbeddedModel(OneModel):
     """One Llama in this process. The fields are described in `conf/llm/embedded.yaml`."""
 
-    model: str | None = None
-    threads: Annotated[PositiveInt | None, RUNTIME_ONLY] = None
+    model: str | None
+    threads: Annotated[PositiveInt | None, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         self.label: str | None = None

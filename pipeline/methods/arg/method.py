@@ -59,7 +59,7 @@ from pipeline.types import Node as GraphNode
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True))
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ArG:
     """Active self-Reflection over knowledge Graph. Its hyper-parameters are described in `conf/method/arg.yaml`."""
 
@@ -70,33 +70,33 @@ class ArG:
         AnswerSegment,
         TokenChoice,
     )
-    generator: Literal["finetuned", "prompted"] = "finetuned"
-    probabilities: Probabilities = "reported"
-    name: str = "arg"
-    beam: NonNegativeInt | Literal["exhaustive"] = 3
-    max_hops: PositiveInt = 4
-    max_regenerate: NonNegativeInt = 0
-    retrieve_k: PositiveInt = 5
-    hypo: bool = True
-    naive_retriever: bool = True
-    group_size: PositiveInt = 5
-    max_tails_shown: PositiveInt = 5
-    max_tails_fetched: PositiveInt = 100
-    tail_order: Literal["connected", "id"] = "connected"
-    cvt_fanout: PositiveInt = 3
-    k1: NonNegativeFloat = 1.0
-    k2: NonNegativeFloat = 0.5
-    score: Terms = field(default_factory=Terms)
-    seq_score: SeqScore = "exp_mean"
-    utility_weights: UtilityWeights = "shifted"
-    aggregate: Aggregate = "mean"
-    on_unreasonable: Literal["leaf", "drop"] = "leaf"
-    force_answer: bool = True
-    answer_leaves: PositiveInt = 3
-    temperature: NonNegativeFloat = 0.0
-    top_p: NonNegativeFloat = 1.0
-    max_new_tokens: PositiveInt = 100
-    logprobs: PositiveInt = 20
+    generator: Literal["finetuned", "prompted"]
+    probabilities: Probabilities
+    name: str
+    beam: NonNegativeInt | Literal["exhaustive"]
+    max_hops: PositiveInt
+    max_regenerate: NonNegativeInt
+    retrieve_k: PositiveInt
+    hypo: bool
+    naive_retriever: bool
+    group_size: PositiveInt
+    max_tails_shown: PositiveInt
+    max_tails_fetched: PositiveInt
+    tail_order: Literal["connected", "id"]
+    cvt_fanout: PositiveInt
+    k1: NonNegativeFloat
+    k2: NonNegativeFloat
+    score: Terms
+    seq_score: SeqScore
+    utility_weights: UtilityWeights
+    aggregate: Aggregate
+    on_unreasonable: Literal["leaf", "drop"]
+    force_answer: bool
+    answer_leaves: PositiveInt
+    temperature: NonNegativeFloat
+    top_p: NonNegativeFloat
+    max_new_tokens: PositiveInt
+    logprobs: PositiveInt
 
     @field_validator("name")
     @classmethod

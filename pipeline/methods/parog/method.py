@@ -45,25 +45,25 @@ class PARoG:
         Suffice,
         Read,
     )
-    name: str = "parog"
-    temperature: NonNegativeFloat = 0.3
-    planner: Literal["finetuned", "prompted", "none"] = "finetuned"
-    max_subgoals: PositiveInt = 6
-    max_rounds: NonNegativeInt = 3
-    max_refines: NonNegativeInt = 3
-    width: NonNegativeInt = 5
-    max_relations: PositiveInt = 5
-    per_entity: bool = False
-    expand_cvt: bool = True
-    entity_prefilter: PositiveInt = 70
-    unnamed_sample: PositiveInt = 10
-    seed_entities: Literal["topic+deps", "topic"] = "topic+deps"
-    refine: bool = True
-    split_refine: bool = False
-    fallback_to_tentative: bool = True
-    stop_on_question_answered: bool = True
-    parse_retries: NonNegativeInt = 2
-    max_tokens: PositiveInt = 2048
+    name: str
+    temperature: NonNegativeFloat
+    planner: Literal["finetuned", "prompted", "none"]
+    max_subgoals: PositiveInt
+    max_rounds: NonNegativeInt
+    max_refines: NonNegativeInt
+    width: NonNegativeInt
+    max_relations: PositiveInt
+    per_entity: bool
+    expand_cvt: bool
+    entity_prefilter: PositiveInt
+    unnamed_sample: PositiveInt
+    seed_entities: Literal["topic+deps", "topic"]
+    refine: bool
+    split_refine: bool
+    fallback_to_tentative: bool
+    stop_on_question_answered: bool
+    parse_retries: NonNegativeInt
+    max_tokens: PositiveInt
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Make a plan, answer its sub-goals, and answer the question from their results (§5.3)."""

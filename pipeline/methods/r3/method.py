@@ -46,28 +46,28 @@ class R3:
         Reflect,
         FallbackAnswer,
     )
-    name: str = "r3"
-    samples: PositiveInt = 1
-    step_limit: PositiveInt = 10
-    max_retries: NonNegativeInt = 1
-    failure_signal: Literal["none", "self_judge", "rules", "gold"] = "self_judge"
-    memory: bool = True
-    reflection: bool = True
-    adaptive_steps: bool = True
-    halted_extension: NonNegativeFloat = 0.5
-    incorrect_extension: NonNegativeFloat = 0.0
-    extension_base: Literal["initial", "previous"] = "initial"
-    force_retry: bool = False
-    on_halt_guess: bool = False
-    calls_per_step: Literal[1, 2] = 2
-    context_limit: PositiveInt = 10_000
-    observation_cap: PositiveInt = 2000
-    memory_digest_lines: NonNegativeInt = 30
-    temperature: NonNegativeFloat = 0.0
-    sample_temperature: NonNegativeFloat = 0.7
-    parse_retries: NonNegativeInt = 2
-    max_tokens: PositiveInt = 300
-    max_tokens_other: PositiveInt = 1024
+    name: str
+    samples: PositiveInt
+    step_limit: PositiveInt
+    max_retries: NonNegativeInt
+    failure_signal: Literal["none", "self_judge", "rules", "gold"]
+    memory: bool
+    reflection: bool
+    adaptive_steps: bool
+    halted_extension: NonNegativeFloat
+    incorrect_extension: NonNegativeFloat
+    extension_base: Literal["initial", "previous"]
+    force_retry: bool
+    on_halt_guess: bool
+    calls_per_step: Literal[1, 2]
+    context_limit: PositiveInt
+    observation_cap: PositiveInt
+    memory_digest_lines: NonNegativeInt
+    temperature: NonNegativeFloat
+    sample_temperature: NonNegativeFloat
+    parse_retries: NonNegativeInt
+    max_tokens: PositiveInt
+    max_tokens_other: PositiveInt
 
     @model_validator(mode="after")
     def _name_the_oracle(self) -> R3:

@@ -54,32 +54,32 @@ class SRP:
         AnswerFromEvidence,
         AnswerWithoutEvidence,
     )
-    name: str = "srp"
-    temperature: NonNegativeFloat = 0.3
-    num_references: NonNegativeInt = 4
-    reference_selection: Literal["nearest", "random"] = "nearest"
-    references_in: tuple[GuidedCall, ...] = ("relation_check", "judge", "edit")
-    relation_check: bool = True
-    relation_check_max: PositiveInt = 200
-    relation_top_k: PositiveInt = 3
-    paths_per_entity: PositiveInt = 1
-    max_path_len: PositiveInt = 4
-    bind_top_k: PositiveInt = 5
-    frontier_per_layer: PositiveInt = 150
-    judge: bool | Literal["structural"] = True
-    judge_samples_per_path: PositiveInt = 15
-    max_edits: NonNegativeInt = 3
-    edit_budget_scope: Literal["per_entity", "per_question"] = "per_entity"
-    compat_readi_budget: bool = False
-    shown_grounded: NonNegativeInt = 5
-    shown_partial: NonNegativeInt = 15
-    candidates_per_prefix: PositiveInt = 15
-    candidates_total: PositiveInt = 35
-    answer_evidence: Literal["pruned", "instances"] = "pruned"
-    parse_retries: NonNegativeInt = 2
-    max_tokens_plan: PositiveInt = 4096
-    max_tokens_judge: PositiveInt = 4096
-    max_tokens_other: PositiveInt = 2048
+    name: str
+    temperature: NonNegativeFloat
+    num_references: NonNegativeInt
+    reference_selection: Literal["nearest", "random"]
+    references_in: tuple[GuidedCall, ...]
+    relation_check: bool
+    relation_check_max: PositiveInt
+    relation_top_k: PositiveInt
+    paths_per_entity: PositiveInt
+    max_path_len: PositiveInt
+    bind_top_k: PositiveInt
+    frontier_per_layer: PositiveInt
+    judge: bool | Literal["structural"]
+    judge_samples_per_path: PositiveInt
+    max_edits: NonNegativeInt
+    edit_budget_scope: Literal["per_entity", "per_question"]
+    compat_readi_budget: bool
+    shown_grounded: NonNegativeInt
+    shown_partial: NonNegativeInt
+    candidates_per_prefix: PositiveInt
+    candidates_total: PositiveInt
+    answer_evidence: Literal["pruned", "instances"]
+    parse_retries: NonNegativeInt
+    max_tokens_plan: PositiveInt
+    max_tokens_judge: PositiveInt
+    max_tokens_other: PositiveInt
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Search for evidence from every topic entity, and answer from it (§3.4)."""

@@ -44,17 +44,17 @@ class ToG:
         AnswerFromChains,
         AnswerWithoutChains,
     )
-    name: str = "tog"
-    width: PositiveInt = 3
-    max_depth: PositiveInt = 3
-    prune: Prune = "llm"
-    entity_sample_from: PositiveInt = 20
-    entity_sample: PositiveInt = 5
-    temperature_explore: NonNegativeFloat = 0.4
-    temperature_reason: NonNegativeFloat = 0.0
-    max_tokens: PositiveInt = 256
-    parse_retries: NonNegativeInt = 2
-    compat: bool = False
+    name: str
+    width: PositiveInt
+    max_depth: PositiveInt
+    prune: Prune
+    entity_sample_from: PositiveInt
+    entity_sample: PositiveInt
+    temperature_explore: NonNegativeFloat
+    temperature_reason: NonNegativeFloat
+    max_tokens: PositiveInt
+    parse_retries: NonNegativeInt
+    compat: bool
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Extend the chains until they suffice to answer, the depth is reached or no chain can be extended."""

@@ -41,15 +41,15 @@ class SyntheticWorld:
     The three splits share the graph but no question.
     """
 
-    name: str = "synthetic"
-    split: Literal["train", "dev", "test"] = "test"
-    size: int = Field(default=20_000, alias="triples", ge=1_000, le=10_000_000)
+    name: str
+    split: Literal["train", "dev", "test"]
+    size: int = Field(alias="triples", ge=1_000, le=10_000_000)
     """Size of the graph in triples within 10 % (configuration key `triples`)."""
-    questions: int = Field(default=1_000, ge=1)
-    seed: int = 7
-    types: Annotated[tuple[QuestionType, ...], Field(min_length=1)] | None = None
+    questions: int = Field(ge=1)
+    seed: int
+    types: Annotated[tuple[QuestionType, ...], Field(min_length=1)] | None
     """Question types to keep; None keeps all eight."""
-    path: Path | None = None
+    path: Path | None
     """Folder in which the world is stored at first use; None generates it each time."""
 
     def triples(self) -> Iterator[Triple]:

@@ -76,17 +76,17 @@ class ArGCollection:
     """Draws a reference path and has it labelled. The keys are described in `conf/collect_arg.yaml`."""
 
     prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (RelationRelevance, EntityRelevance, Rationality, Utility)
-    name: str = "collect-arg"
-    paths: Literal["shortest", "known"] = "shortest"
-    max_hops: PositiveInt = 4
-    max_paths: PositiveInt = 3
-    retrieve_k: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 5
-    max_tails_shown: PositiveInt = 5
-    max_tails_fetched: PositiveInt = 100
-    max_answers: PositiveInt = 10
-    temperature: NonNegativeFloat = 1.0
-    max_tokens: PositiveInt = 1024
-    parse_retries: NonNegativeInt = 2
+    name: str
+    paths: Literal["shortest", "known"]
+    max_hops: PositiveInt
+    max_paths: PositiveInt
+    retrieve_k: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    max_tails_shown: PositiveInt
+    max_tails_fetched: PositiveInt
+    max_answers: PositiveInt
+    temperature: NonNegativeFloat
+    max_tokens: PositiveInt
+    parse_retries: NonNegativeInt
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Label the drawn paths one after the other until one gives a text."""

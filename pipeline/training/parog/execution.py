@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TypeVar
 
+from pipeline.config import default
 from pipeline.datasets.gold_paths import QueryGraph, Variable
 from pipeline.kg.interface import GraphLookups
 from pipeline.kg.paths import instantiate
@@ -29,8 +31,6 @@ T = TypeVar("T")
 
 _SAMPLE = 50
 """Nodes that are looked up to decide whether a variable is a mediator."""
-_UNLIMITED = PARoG(temperature=0, width=0, entity_prefilter=MAX_TAILS, parse_retries=0)
-"""Without beam width and prefilter: an execution verifies the plan, so it has to find all that the plan leads to."""
 
 
 async def find_mediators(query: ParsedQuery, nodes: Mapping[str, EntityId], kg: GraphLookups) -> set[Variable]:
@@ -77,9 +77,15 @@ async def execute_plan(
             answered.add((payload["subgoal"], event))
 
     model = _PlanFollower(PlannedContext(with_topics, Gold(), {}, plan=steps))
-    answer = await _UNLIMITED.answer(with_topics, replace(tools, llm=model, record=record))
+    answer = await _unlimited().answer(with_topics, replace(tools, llm=model, record=record))
     expected = {(subgoal.id, "step" if subgoal.op in SET_OPERATORS else "refined") for subgoal in plan}
     return answer if expected <= answered else replace(answer, predictions=())
+
+
+@cache
+def _unlimited() -> PARoG:
+    """Return PARoG without beam width and prefilter: an execution has to find all that the plan leads to."""
+    return default(PARoG, temperature=0, width=0, entity_prefilter=MAX_TAILS, parse_retries=0)
 
 
 class _PlanFollower:

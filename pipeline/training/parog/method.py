@@ -33,12 +33,12 @@ class PlanningData:
     """
 
     prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (Polish, BackTranslate, JudgeEquivalent)
-    name: str = "collect-parog"
-    temperature: NonNegativeFloat = 0.0
-    max_subgoals: PositiveInt = 6
-    execute_where: Mapping[str, Scalar] | None = None
-    parse_retries: NonNegativeInt = 2
-    max_tokens: PositiveInt = 2048
+    name: str
+    temperature: NonNegativeFloat
+    max_subgoals: PositiveInt
+    execute_where: Mapping[str, Scalar] | None
+    parse_retries: NonNegativeInt
+    max_tokens: PositiveInt
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Return the answer of the plan; an empty answer if the question is rejected or the plan is not executed."""

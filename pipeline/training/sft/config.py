@@ -22,42 +22,42 @@ class LoRA:
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class SFTConfig:
-    """The hyper-parameters of supervised fine-tuning. Their defaults are ArG's (specification §7.2)."""
+    """The hyper-parameters of supervised fine-tuning. Their defaults are in `conf/train_arg.yaml`."""
 
-    reflection_tokens: bool = True
+    reflection_tokens: bool
     """Add ArG's missing tokens to the vocabulary."""
-    adapter: LoRA | None = None
+    adapter: LoRA | None
     """None trains all weights."""
-    epochs: PositiveFloat = 3
-    max_steps: PositiveInt | None = None
+    epochs: PositiveFloat
+    max_steps: PositiveInt | None
     """Optimiser steps; overrides `epochs`."""
-    batch_size: PositiveInt = 16
+    batch_size: PositiveInt
     """Texts per optimiser step, over all workers."""
-    gradient_accumulation: PositiveInt = 1
+    gradient_accumulation: PositiveInt
     """Number of parts into which each worker divides its share of a step."""
-    learning_rate: PositiveFloat = 1e-5
+    learning_rate: PositiveFloat
     """The peak learning rate."""
-    warmup: float = Field(default=0.03, ge=0, lt=1)
+    warmup: float = Field(ge=0, lt=1)
     """Share of the steps in which the learning rate rises."""
-    schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
-    weight_decay: NonNegativeFloat = 0.0
-    beta2: float = Field(default=0.999, gt=0, lt=1)
+    schedule: Literal["cosine", "linear", "constant_with_warmup"]
+    weight_decay: NonNegativeFloat
+    beta2: float = Field(gt=0, lt=1)
     """AdamW β₂."""
-    max_tokens: PositiveInt = 2048
+    max_tokens: PositiveInt
     """Maximum length of a text with its prompt. Longer texts are left out and counted."""
-    prefix_sharing: bool = False
+    prefix_sharing: bool
     """Pack texts with the same prompt into prefix trees of at most `max_tokens`, and compute common prefixes once."""
-    precision: Precision = "bfloat16"
+    precision: Precision
     """Precision of the arithmetic; the weights are kept in single precision."""
-    weights: Precision = "bfloat16"
+    weights: Precision
     """Precision of the written weights."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool
     """Recompute activations instead of storing them."""
-    evaluation_texts: NonNegativeInt = 200
+    evaluation_texts: NonNegativeInt
     """Texts drawn for evaluation at every checkpoint; they are not trained on."""
-    checkpoint_steps: PositiveInt = 200
-    log_steps: PositiveInt = 10
-    seed: int = 0
+    checkpoint_steps: PositiveInt
+    log_steps: PositiveInt
+    seed: int
 
     def texts_per_device(self, workers: int) -> int:
         """Return the texts per worker and forward pass. Raises UserError if the batch cannot be divided evenly."""
@@ -74,14 +74,14 @@ class SFTConfig:
 class Workers:
     """The workers of Ray Train, each of which trains on a part of every batch."""
 
-    count: PositiveInt = 1
-    gpus: bool = False
+    count: PositiveInt
+    gpus: bool
     """Whether each worker has a GPU; otherwise it trains on CPUs."""
-    cpus: PositiveInt = 1
+    cpus: PositiveInt
     """CPUs per worker."""
-    sharded: bool = False
+    sharded: bool
     """Shard weights, gradients and optimiser state over the workers (FSDP), if a full copy does not fit."""
-    address: str | None = None
+    address: str | None
     """The Ray cluster as HOST:PORT; None joins the cluster of the job, or starts one here."""
-    max_failures: NonNegativeInt = 3
+    max_failures: NonNegativeInt
     """How often lost workers are replaced; training resumes from the last checkpoint."""

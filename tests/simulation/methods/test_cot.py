@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from pipeline.config import default
 from pipeline.methods.cot import AnswerAlone, CoT
 from pipeline.simulation.registry import write_as_oracle
 from tests.methods.support import DictionaryGraph, ScriptedTools, gold_context, question
@@ -14,7 +15,7 @@ ASKED = question("what is the capital of Quessland", "Quessland")
 async def test_the_oracle_gives_the_gold_answers() -> None:
     known = gold_context(ASKED, ["Mirravel", "Mirra"], {})
     tools = ScriptedTools(DictionaryGraph([]), write=lambda prompt: write_as_oracle(prompt, known, None))
-    answer = await CoT().answer(ASKED, tools.tools)
+    answer = await default(CoT).answer(ASKED, tools.tools)
     assert [prediction.text for prediction in answer.predictions] == ["Mirravel", "Mirra"]
 
 
