@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from math import inf, sqrt
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +25,7 @@ from rich.text import Text
 from pipeline.engine.components import Backends
 from pipeline.engine.shard import Progress
 from pipeline.errors import UserError
+from pipeline.evaluation.statistics import wilson
 from pipeline.text import printable
 
 _LEADING = 8
@@ -166,16 +167,10 @@ def standings(progress: Progress, names: Sequence[str]) -> Table:
     table = Table("leading configurations", "questions", "Hits@1", box=None, padding=(0, 2, 0, 0))
     scored = {number: (hits / asked, asked) for number, (hits, asked) in progress.of_configurations.items() if asked}
     for number, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
-        low, high = _wilson(mean, asked)
+        low, high = wilson(mean, asked)
         table.add_row(
             Text(printable(names[number])), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}"
         )
     if len(scored) > _LEADING:
         table.add_row(f"… {len(scored) - _LEADING} more", "", "")
     return table
-
-
-def _wilson(mean: float, asked: int) -> tuple[float, float]:
-    z2 = 1.96**2 / asked
-    middle, margin = mean + z2 / 2, sqrt(z2 * (mean * (1 - mean) + z2 / 4))
-    return (middle - margin) / (1 + z2), (middle + margin) / (1 + z2)

@@ -14,7 +14,7 @@ import polars as pl
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.scoring import ScoringConfig
-from pipeline.evaluation.statistics import Estimate, Values, bootstrap_mean
+from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 
 _MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
@@ -209,7 +209,7 @@ def _summarise(rows: pl.DataFrame, info: ConfigurationInfo, scoring: ScoringConf
 
 def _estimates(rows: pl.DataFrame, columns: Sequence[str], scoring: ScoringConfig) -> dict[str, Estimate]:
     return {
-        column: bootstrap_mean(values, **scoring.bootstrap)
+        column: estimate_mean(values, **scoring.bootstrap)
         for column in columns
         if len(values := _score_per_question(rows, column))
     }

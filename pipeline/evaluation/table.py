@@ -53,21 +53,21 @@ def plain_table(
 
 
 def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
-    """Build a table with one row per configuration: paper metrics, standard scores, costs."""
+    """Build a table with one row per configuration: standard scores, paper metrics, costs."""
     scores = _STANDARD | _EVIDENCE
     differing = differing_overrides([summary.overrides for summary in summaries])
     reflections = [line for line in map(_reflection, summaries, differing) if line]
     table = plain_table(None, "\n".join([*_caption(summaries, "below the scores"), *reflections]))
     table.padding = 0  # five scores with intervals then leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
-    for heading in ("paper's metric", *scores.values()):
+    for heading in (*scores.values(), "as its paper counts"):
         table.add_column(heading, justify="right", overflow="fold", max_width=_INTERVAL_WIDTH)
     table.add_column("per question", justify="right", overflow="fold", max_width=_COST_WIDTH)
     for summary, overrides in zip(summaries, differing, strict=True):
         table.add_row(
             _description(summary, overrides),
-            _paper_metrics(summary),
             *(_standard(summary, name) for name in scores),
+            _paper_metrics(summary),
             _cost(summary),
         )
     return table
@@ -197,7 +197,7 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
 
 def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]:
     coverage = " / ".join(sorted({f"{100 * summary.confidence:g} %" for summary in summaries}))
-    lines = [f"percent, {coverage} bootstrap intervals {where}; failed questions count as wrong"]
+    lines = [f"percent, {coverage} intervals {where}; failed questions count as wrong"]
     labels = sorted({summary.label for summary in summaries if summary.label})
     if labels:
         lines.append(f"not the answers of a language model: {', '.join(labels)}")

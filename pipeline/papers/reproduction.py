@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.scoring import ScoringConfig
-from pipeline.evaluation.statistics import Estimate, bootstrap_mean, mean_over_seeds
+from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
 from pipeline.papers.published import Figure, published_figures
@@ -200,7 +200,7 @@ def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: Scori
         return None
     if len(values) > 1:
         return mean_over_seeds([float(of_seed.mean()) for of_seed in values])
-    return bootstrap_mean(values[0], **scoring.bootstrap)
+    return estimate_mean(values[0], **scoring.bootstrap)
 
 
 def _estimate(estimate: Estimate | None) -> str:

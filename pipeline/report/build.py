@@ -10,6 +10,7 @@ from pipeline.report.curves import find_curves
 from pipeline.report.data import Block, Configuration, RunInfo
 from pipeline.report.labels import SCORES, BlockLabels, inline, with_label
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
+from pipeline.report.recommendation import Recommendation
 from pipeline.report.responses import responses
 from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, Page, RunView, ScoreView
@@ -39,7 +40,7 @@ def _block_view(block: Block) -> BlockView:
     labels = BlockLabels(configurations)
     axes = find_curves(configurations, block.comparable)
     by_score = {score: recommendations(block, score) for score in block.charted}
-    first = next((each.recommended for of_score in by_score.values() for each in of_score), 0)
+    first = next((_shown(each) for of_score in by_score.values() for each in of_score), 0)
     groups = [labels.group_number(configuration.group) for configuration in configurations]
     return BlockView(
         dataset=inline(block.most_complete.summary.dataset),
@@ -63,6 +64,11 @@ def _block_view(block: Block) -> BlockView:
         names=labels.names,
         breakdown=_breakdown([configuration.summary for configuration in configurations], shown=first),
     )
+
+
+def _shown(recommendation: Recommendation) -> int:
+    """Return the recommended configuration, or else the best one."""
+    return recommendation.best if recommendation.recommended is None else recommendation.recommended
 
 
 def _facts(block: Block) -> list[tuple[str, list[str]]]:

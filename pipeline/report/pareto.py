@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
-from pipeline.report.recommendation import Recommendation, pareto_front, recommend
+from pipeline.report.recommendation import MARGIN, Recommendation, pareto_front, recommend
 from pipeline.report.view import FrontEntry, FrontView, RecommendationView
 
 _SIZE = (440, 290)
@@ -25,7 +25,7 @@ def recommendation_view(
     block: Block, labels: BlockLabels, score: str, recommendation: Recommendation
 ) -> RecommendationView:
     """Describe the recommended configuration in comparison with the best one."""
-    index = recommendation.recommended
+    index = recommendation.best if recommendation.recommended is None else recommendation.recommended
     recommended, best = block.configurations[index], block.configurations[recommendation.best]
     return RecommendationView(
         label=labels.names[index].label,
@@ -34,6 +34,7 @@ def recommendation_view(
         best=labels.names[recommendation.best],
         best_score=percent(best.summary.scores[score]),
         is_best=index == recommendation.best,
+        objection=_objection(recommendation),
         difference=percentage_points(recommendation.not_worse[index]),
         costs=[
             (COSTS[counter], labels.cost(recommended, counter), labels.cost(best, counter)) for counter in labels.costs
@@ -44,13 +45,26 @@ def recommendation_view(
     )
 
 
+def _objection(recommendation: Recommendation) -> str | None:
+    """Say why no configuration can be recommended; None if one is."""
+    if recommendation.recommended is not None:
+        return None
+    if recommendation.questions < recommendation.needed:
+        return (
+            f"Too few questions: {recommendation.questions:,}. At least {recommendation.needed:,} are needed to show "
+            f"that a cheaper configuration is worse than the best one by less than {100 * MARGIN:g} percentage points."
+        )
+    return "No configuration answers a question correctly."
+
+
 def tags(block: Block, by_score: Mapping[str, Sequence[Recommendation]]) -> list[dict[str, str]]:
     """Return, for each configuration and score, whether it is the best or the recommended one."""
     found: list[dict[str, str]] = [{} for _ in block.configurations]
     for score, of_score in by_score.items():
         for each in of_score:
             found[each.best][score] = "best"
-            found[each.recommended][score] = "best, recommended" if each.best == each.recommended else "recommended"
+            if each.recommended is not None:
+                found[each.recommended][score] = "best, recommended" if each.best == each.recommended else "recommended"
     return found
 
 

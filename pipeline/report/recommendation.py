@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.statistics import Estimate, holm, not_worse_p_value, questions_to_show_not_worse
 from pipeline.report.data import ScoreMatrix
 
+MARGIN = 0.02
+"""A score may be lower than the best one by this much to be recommended for its cost: two percentage points."""
 _DECIMALS = 9
 """Means are compared after rounding to this many decimals, because summation order changes the last digits."""
 
@@ -18,13 +20,16 @@ class Recommendation:
 
     best: int
     """The highest score; the cheapest of equal ones."""
-    recommended: int
-    """The cheapest of `not_worse`."""
+    recommended: int | None
+    """The cheapest of `not_worse`; None if there are too few questions, or no configuration answers one."""
     candidates: int
     """Number of configurations to choose from."""
     not_worse: Mapping[int, Estimate]
-    """The configurations not shown to be worse than the best, with the mean difference of their score from the best one
-    over the same questions; its paired interval reaches 0."""
+    """The configurations of the Pareto front that are shown to be worse than the best by less than `MARGIN`, with the
+    mean difference of their score from the best one over the same questions."""
+    questions: int
+    needed: int
+    """The fewest questions with which a cheaper configuration can be shown not to be worse."""
 
 
 def pareto_front(costs: Mapping[int, float], scores: Mapping[int, float]) -> dict[int, list[int]]:
@@ -42,13 +47,38 @@ def pareto_front(costs: Mapping[int, float], scores: Mapping[int, float]) -> dic
     return front
 
 
-def recommend(
-    scores: ScoreMatrix, cost_keys: Mapping[int, tuple[float, float]], *, among: Sequence[int]
-) -> Recommendation:
-    """Find the cheapest configuration `among` these that is not shown to be worse than the best of them."""
-    means = scores.values.mean(axis=0).round(_DECIMALS)
-    best = min(among, key=lambda index: (-means[index], cost_keys[index]))
-    differences = scores.means(scores.values[:, among] - scores.values[:, [best]])
-    not_worse = {index: each for index, each in zip(among, differences, strict=True) if each.high >= 0}
-    cheapest = min(not_worse, key=lambda index: cost_keys[index])
-    return Recommendation(best, cheapest, len(among), not_worse)
+def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, among: Sequence[int]) -> Recommendation:
+    """Find the cheapest configuration `among` these that is hardly worse than the best of them.
+
+    `costs` are the model calls and the tokens per question. Only configurations that no other one beats in score and
+    both costs are considered. The tests are corrected by Holm's procedure, as in `kgqa compare`.
+    """
+    means = {index: round(float(scores.values[:, index].mean()), _DECIMALS) for index in among}
+    front = [index for index in among if not any(_beats(other, index, means, costs) for other in among)]
+    best = min(front, key=lambda index: (-means[index], costs[index]))
+    cheaper = [index for index in front if costs[index] < costs[best]]
+    questions = len(scores.values)
+    confidence = scores.evaluation.confidence
+    needed = questions_to_show_not_worse(MARGIN, comparisons=len(cheaper), confidence=confidence) if cheaper else 0
+    p_values = [
+        not_worse_p_value(scores.values[:, each] - scores.values[:, best], MARGIN, clusters=scores.sources)
+        for each in cheaper
+    ]
+    shown = [index for index, p in zip(cheaper, holm(p_values), strict=True) if p <= 1 - confidence]
+    not_worse = [best, *shown]
+    differences = scores.means(scores.values[:, not_worse] - scores.values[:, [best]])
+    is_sound = means[best] > 0 and questions >= needed
+    return Recommendation(
+        best=best,
+        recommended=min(not_worse, key=lambda index: costs[index]) if is_sound else None,
+        candidates=len(among),
+        not_worse=dict(zip(not_worse, differences, strict=True)),
+        questions=questions,
+        needed=needed,
+    )
+
+
+def _beats(one: int, other: int, means: Mapping[int, float], costs: Mapping[int, tuple[float, float]]) -> bool:
+    """Whether a configuration is at least as good as another one in score and both costs, and better in one."""
+    first, second = ((means[index], *(-cost for cost in costs[index])) for index in (one, other))
+    return first != second and all(a >= b for a, b in zip(first, second, strict=True))

@@ -21,12 +21,14 @@ class RecommendationView:
     best_score: Figure
     is_best: bool
     """Whether the recommended configuration is the best one."""
+    objection: str | None
+    """Why no configuration can be recommended; the best one is shown then."""
     difference: Figure
     """Score of the recommended configuration minus score of the best one."""
     costs: Sequence[tuple[str, str, str]]
     """Name of the cost, value for the recommended configuration, value for the best one."""
     not_worse: int
-    """Number of configurations not shown to be worse than the best."""
+    """Number of configurations that are worse than the best by less than the margin."""
     candidates: int
     command: str
 

@@ -42,13 +42,13 @@ def test_a_score_is_printed_with_its_interval() -> None:
     text = printed(score_table([summary()]))
     assert "50.0" in text
     assert "40.1–59.9" in text
-    assert "95 % bootstrap" in text
+    assert "95 % intervals" in text
 
 
-def test_the_papers_metric_comes_before_the_standard_one_with_its_name() -> None:
+def test_the_papers_metric_comes_after_the_standard_one_with_its_name() -> None:
     text = printed(score_table([summary()]))
     assert "readi_hit" in text
-    assert text.index("75.0") < text.index("50.0")
+    assert text.index("50.0") < text.index("75.0")
 
 
 def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
