@@ -77,13 +77,20 @@ def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
     try:
         target = import_target(name)
     except (ImportError, AttributeError, SyntaxError, ValueError) as error:
-        raise UserError(f"{path}._target_={name} cannot be imported: {error}") from None
+        raise UserError(f"{path}._target_={name} cannot be imported: {error}{_import_remedy(error, name)}") from None
     try:
         return target(**arguments)
     except ValidationError as error:
         raise UserError(_wrong_value(error, path, arguments)) from None
     except TypeError as error:
         raise UserError(f"the keys of {path} are not those of its _target_ {name}: {error}") from None
+
+
+def _import_remedy(error: Exception, target: str) -> str:
+    """Say what to do about a module that Python does not find; an empty string for any other error."""
+    if isinstance(error, ModuleNotFoundError) and error.name == target.partition(".")[0]:
+        return f"; put the folder of {error.name} on PYTHONPATH"
+    return ""
 
 
 def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) -> str:
