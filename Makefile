@@ -1,4 +1,5 @@
-# Every target installs its requirements in a fresh checkout. Needs Python 3.11 or newer, GNU make and a C toolchain.
+# Every target installs its requirements in a fresh checkout. Needs Python 3.11 or newer and GNU make. The targets that
+# install the test requirements need a C toolchain too.
 PYTHON ?= python3
 BIN := .venv/bin
 # pip, not uv: uv resolves differently and does not find local wheels.

@@ -169,6 +169,15 @@ def test_the_page_lists_the_files_of_the_example() -> None:
     assert sorted(listed) == sorted(str(file) for file in files if file.suffix in (".py", ".yaml"))
 
 
+def test_the_tutorial_shows_the_prompt_as_it_is() -> None:
+    tutorial = (DOCS / "tutorials" / "your-method.md").read_text(encoding="utf-8")
+    shown = re.search(r"```\n(@dataclass.*?)```", tutorial, re.DOTALL)
+    assert shown is not None
+    lines = [line.partition("#")[0].rstrip() for line in shown[1].splitlines()]
+    code = [line.partition("#")[0].rstrip() for line in (CODE / "neighbour.py").read_text("utf-8").splitlines()]
+    assert set(lines) - set(code) == {"        …"}
+
+
 def test_the_page_shows_the_yaml_file_without_its_comments() -> None:
     shown = re.search(r"```yaml\n# conf/method/neighbour.yaml\n(.*?)```", TEXT, re.DOTALL)
     assert shown is not None

@@ -116,7 +116,10 @@ def _unknown_choice(error: MissingConfigException) -> str:
     missing = (error.missing_cfg_file or "").removesuffix(".yaml")
     group, _, choice = missing.rpartition("/")
     options = sorted(error.options or [])
-    return f"there is no {group}={choice}.{nearest(choice, options)} Known: {', '.join(options)}"
+    return (
+        f"there is no {group}={choice}.{nearest(choice, options)} Known: {', '.join(options)}; "
+        "choices of your own need hydra.searchpath=[file://FOLDER]"
+    )
 
 
 def _unknown_key(overrides: Sequence[str], name: str) -> str | None:

@@ -85,7 +85,7 @@ def _construct(section: Mapping[str, Any], kind: str, path: str) -> Any:
     try:
         component = import_target(name)
     except (ImportError, AttributeError, SyntaxError, ValueError) as error:
-        raise UserError(f"{path}._target_={name} cannot be imported: {error}") from None
+        raise UserError(f"{path}._target_={name} cannot be imported: {error}{_import_remedy(error, name)}") from None
     try:
         return _call(component, {key: value for key, value in section.items() if key != "_target_"}, kind, path)
     except TypeError as error:
@@ -106,11 +106,20 @@ def _call(component: Callable[..., T], keys: Mapping[str, Any], kind: str, path:
         raise UserError(_wrong_value(error, path, arguments)) from None
 
 
+def _import_remedy(error: Exception, target: str) -> str:
+    """Say what to do about a module that Python does not find; an empty string for any other error."""
+    if isinstance(error, ModuleNotFoundError) and error.name == target.partition(".")[0]:
+        return f"; put the folder of {error.name} on PYTHONPATH"
+    return ""
+
+
 def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) -> str:
     """Return the sentence about the first wrong key."""
     first = error.errors()[0]
     key = _dotted_key(first, path, given)
     match first["type"]:
+        case "value_error" if not first["loc"]:  # about several keys together
+            return f"{path}: {first['ctx']['error']}"
         case "unexpected_keyword_argument" | "extra_forbidden":
             return f"unknown key '{key}'."
         case "missing" | "missing_argument" | "missing_keyword_only_argument":

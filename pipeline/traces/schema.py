@@ -1,7 +1,7 @@
 """The Parquet layout of a run's traces: one row per configuration and question, with its steps.
 
-Only this package knows the layout. The README documents the columns. `SCHEMA_VERSION` is increased when a column
-changes its meaning, and is stored in the metadata of every file.
+Only this package knows the layout. `docs/reference/traces.md` documents the columns. `SCHEMA_VERSION` is increased when
+a column changes its meaning, and is stored in the metadata of every file.
 """
 
 from __future__ import annotations

@@ -68,7 +68,10 @@ def test_a_method_that_fails_on_some_questions_does_not_end_the_run(
 def test_a_wrong_choice_lists_user_defined_ones(outside: list[str], evaluate: Kgqa) -> None:
     said = evaluate(outside[0], "method=mien").sentence
     known = sorted(["mine", *(file.stem for file in (conf_dir() / "method").glob("*.yaml"))])
-    assert said == f"there is no method=mien. Did you mean 'mine'? Known: {', '.join(known)}"
+    assert said == (
+        f"there is no method=mien. Did you mean 'mine'? Known: {', '.join(known)}; "
+        "choices of your own need hydra.searchpath=[file://FOLDER]"
+    )
     assert evaluate(*outside, "method.wrod=x").sentence == "unknown key 'method.wrod'. Did you mean 'method.word'?"
 
 

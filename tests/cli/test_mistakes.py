@@ -78,7 +78,8 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("llm=endpoint llm.base_urls=[gpu1]", "'gpu1' is not a URL; write it as http://HOST:PORT/v1"),
         (
             "method._target_=nowhere.Method",
-            "method._target_=nowhere.Method cannot be imported: No module named 'nowhere'",
+            "method._target_=nowhere.Method cannot be imported: No module named 'nowhere'; put the folder of nowhere "
+            "on PYTHONPATH",
         ),
         ("method._target_=Method", "method._target_=Method cannot be imported"),
         ("method._target_=pipeline.methods.srp.Nothing", "has no attribute 'Nothing'"),

@@ -96,7 +96,7 @@ def test_every_command_reads_it_and_the_next_run_reuses_it(local: Path, stored: 
     shown = kgqa("evaluate", stored / "run.yaml")
     assert kgqa("score", stored) == shown, "finished: nothing was run again"
     kgqa("report", stored)
-    assert "srp on sample" in (stored / "report.html").read_text()
+    assert "srp on synthetic" in (stored / "report.html").read_text()
     compared = json.loads(kgqa("compare", local, stored, "json=true"))
     assert [point["verdict"] for point in compared["points"]] == ["same"]
     evaluate(tmp_path / "again", f"run.reuse=[{stored}]")
