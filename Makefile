@@ -18,9 +18,8 @@ test: .venv/installed-test system-packages lint
 	$(BIN)/pytest -m "not exhaustive" -n 2 --dist loadgroup --durations=15
 
 # All tests. The unit tests run in parallel. The integration tests start their own servers and run one by one.
-test-all: .venv/installed-test system-packages lint golden
-	$(BIN)/pytest -n 2 --dist loadgroup --durations=15 --ignore=tests/integration
-	$(BIN)/pytest --durations=30 tests/integration
+test-all: .venv/installed-test system-packages lint
+	$(BIN)/pytest -n 2 --dist loadgroup --durations=30
 
 system-packages:
 	infra/install-virtuoso.sh

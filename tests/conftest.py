@@ -27,11 +27,11 @@ _MARKER_OF_FIXTURE = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by the servers that its fixtures start, for `pytest -m "not needs_vllm"`.
 
-    The integration tests of one module run in one process, because they share servers.
+    The integration tests run in one process, one by one: they share servers, and some stop every Ray of the machine.
     """
     for item in items:
         if "integration" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group("integration"))
         for fixture in getattr(item, "fixturenames", ()):
             if marker := _MARKER_OF_FIXTURE.get(fixture):
                 item.add_marker(marker)

@@ -100,7 +100,7 @@ async def test_the_same_probabilities_of_choices(embedded: EmbeddedModel, served
 
 async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> None:
     assert embedded.context_length == served.context_length == CONTEXT
-    words = CONTEXT - len(embedded._chat.prompt([Message("user", "")]))
+    words = CONTEXT - len(embedded._chat.prompt_ids([Message("user", "")]))
     almost = call([Message("user", " who" * (words - 3))])
     ours = await embedded.complete(almost)
     assert 0 < CONTEXT - ours.prompt_tokens == ours.completion_tokens < 4
