@@ -48,7 +48,7 @@ def comparison_table(
             _description(each.configuration, configurations).append(
                 "" if common else f"\n{each.questions:,} common questions", "dim"
             ),
-            f"{100 * each.base:.1f} → {100 * each.changed:.1f}",
+            f"{100 * each.base:.1f} → {100 * each.other:.1f}",
             Text(f"{100 * change.mean:+.1f}").append(f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}", "dim"),
             Text(f"+{len(each.won)}\n-{len(each.lost)}"),
             Text(_p(each.p_value), "dim").append(f"\n{_p(each.corrected_p)}", "not dim"),
@@ -93,7 +93,7 @@ def flip_tables(
             for flip in part:
                 question = Text(_one_line(flip.question, _LONGEST_QUESTION))
                 question.append(f"\n{flip.question_id}\nbetter: {winner.name}", "dim")
-                table.add_row(question, *map(_answers, (flip.base, flip.changed, flip.gold)))
+                table.add_row(question, *map(_answers, (flip.base, flip.other, flip.gold)))
             table.add_section()
         yield table
 

@@ -81,5 +81,5 @@ def group_equal(configs: Sequence[Mapping[str, Any]]) -> list[dict[int, Mapping[
     """Group configurations that differ only in the name of their method, each under its number."""
     groups: dict[str, dict[int, Mapping[str, Any]]] = {}
     for number, each in enumerate(configs):
-        groups.setdefault(config.computation(each), {})[number] = each
+        groups.setdefault(config.key_without_name(each), {})[number] = each
     return list(groups.values())

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import QuestionDigest, ShardOrigin
 from pipeline.traces.reader import read_shards

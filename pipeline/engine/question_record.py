@@ -19,7 +19,7 @@ class Budget:
 
     max_llm_calls: PositiveInt
     max_kg_queries: NonNegativeInt
-    """Batched lookups."""
+    """Lookups that the method makes. Many nodes in one lookup count once, however many queries the server receives."""
     max_wall_s: PositiveFloat
     grace_s: NonNegativeFloat
     """Seconds after `max_wall_s` at which a question without an answer becomes a failed row."""

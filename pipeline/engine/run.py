@@ -121,7 +121,7 @@ def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
     if configs[0]["run"]["dir"]:
         return storage_path(configs[0]["run"]["dir"]).absolute()
     choices = [dict.fromkeys(each["choices"][group] for each in configs) for group in ("dataset", "method", "llm")]
-    return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.digest(*configs)])
+    return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.identity_hash(*configs)])
 
 
 class _RunDescription:

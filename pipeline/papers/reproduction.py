@@ -11,7 +11,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, bootstrap_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table

@@ -47,15 +47,15 @@ def recommendation_view(
 def tags(block: Block, by_score: Mapping[str, Sequence[Recommendation]]) -> list[dict[str, str]]:
     """Return, for each configuration and score, whether it is the best or the recommended one."""
     found: list[dict[str, str]] = [{} for _ in block.configurations]
-    for score, of_score in by_score.items():
-        for each in of_score:
-            found[each.best][score] = "best"
-            found[each.recommended][score] = "best, recommended" if each.best == each.recommended else "recommended"
+    for score, recommendations_for_score in by_score.items():
+        for one in recommendations_for_score:
+            found[one.best][score] = "best"
+            found[one.recommended][score] = "best, recommended" if one.best == one.recommended else "recommended"
     return found
 
 
 def front_view(
-    block: Block, labels: BlockLabels, score: str, counter: str, recommended: Sequence[Recommendation]
+    block: Block, labels: BlockLabels, score: str, counter: str, recommendations: Sequence[Recommendation]
 ) -> FrontView:
     """Build the chart of a score against a cost, with the Pareto front of each label."""
     costs = {i: cost for i in block.comparable if (cost := block.configurations[i].cost(counter)) is not None}
@@ -67,7 +67,7 @@ def front_view(
     ]
     equals = {i: others for front in fronts for i, others in front.items()}
     ranks = {i: rank for rank, i in enumerate(equals, start=1)}
-    marked = {each.recommended for each in recommended}
+    marked = {recommendation.recommended for recommendation in recommendations}
 
     def data_point(index: int) -> DataPoint:
         configuration = block.configurations[index]

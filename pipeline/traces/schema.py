@@ -1,7 +1,7 @@
 """The Parquet layout of a run's traces: one row per configuration and question, with its steps.
 
-Only this package knows the layout. The README documents the columns. `SCHEMA_VERSION` is increased when a column
-changes its meaning, and is stored in the metadata of every file.
+Only this package knows the layout. `docs/reference/traces.md` documents the columns. `SCHEMA_VERSION` is increased when
+a column changes its meaning, and is stored in the metadata of every file.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Step:
     logprobs: str | None = None
     """JSON array: log-probabilities per generated token."""
     query: str | None = None
-    """The first few arguments of the lookup."""
+    """The arguments of the lookup; only the first few if there are many."""
     rows: int | None = None
-    """Values that a lookup returned."""
+    """Number of values that the lookup returned."""
     queries: int | None = None
-    """Physical queries that a lookup caused."""
+    """Number of queries that the graph server received for this lookup."""
     endpoint: str | None = None
     truncated: bool | None = None
     error: str | None = None

@@ -41,7 +41,7 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
     [
         ("method.temperature=0.9", "sampling.temperature"),
         ("run.seed=5", "the seed"),
-        ("method.relation_top_k=2", "input 'top_k'"),
+        ("method.relation_top_k=2", "the input top_k"),
         (
             "llm.error_rate=0.001",
             "the model (oracle(error_rate=0,malformed_rate=0), now oracle(error_rate=0.001,malformed_rate=0))",
