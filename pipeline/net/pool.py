@@ -207,7 +207,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         raise ServiceError(f"no {self.kind} server answered (rounds: {round + 1}); last failure: {problem}")
 
     def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:
-        """From now on, check servers that recover. All but those that are `checked` have to recover first."""
+        """Run `check` on every server that recovers. Servers that are not in `checked` become unhealthy now."""
         self._admission_check = check
         for server in self.servers:
             if server not in checked:

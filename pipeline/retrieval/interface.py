@@ -17,11 +17,11 @@ Vectors = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Encodes texts as unit vectors. Slow encoders run in a thread and batch concurrent texts."""
+    """Encodes texts as unit vectors."""
 
     @property
     def name(self) -> str:
-        """Identifies the vectors. Key of stored vectors."""
+        """The key of stored vectors: encoders with the same name give the same vectors."""
         ...
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
