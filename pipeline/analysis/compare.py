@@ -161,7 +161,7 @@ def compare(
 def read_flips(
     base: RunConfiguration, comparisons: Sequence[Comparison], count: int
 ) -> list[tuple[list[Flip], list[Flip]]]:
-    """Read, per comparison, the first `count` questions with a lower score than the base, and with a higher one."""
+    """Read, per comparison, the first `count` questions of `lost` and of `won`."""
     ids = {id for each in comparisons for id in (*each.lost[:count], *each.won[:count])}
     folders = dict.fromkeys(each.folder for each in (base, *(comparison.configuration for comparison in comparisons)))
     rows = {folder: read_rows(folder, ["question", "answers", "gold"], questions=ids) for folder in folders}

@@ -76,7 +76,7 @@ def cost_table(comparisons: Sequence[Comparison]) -> Table:
 def flip_tables(
     base: RunConfiguration, comparisons: Sequence[Comparison], flips: Sequence[tuple[list[Flip], list[Flip]]]
 ) -> Iterator[Table]:
-    """Yield a table per configuration: the first questions that the base scores higher, then those that it does."""
+    """Yield a table per configuration: questions that the base answers better, then those that the other does."""
     for each, (lost, won) in zip(comparisons, flips, strict=True):
         if not (lost or won):
             continue

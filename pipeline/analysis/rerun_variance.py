@@ -19,7 +19,7 @@ class RerunVariance:
     """The differences between two runs of one configuration, over a sample of the questions."""
 
     differences: Values
-    """Of the score, second - first, per question."""
+    """The score in the second run minus the score in the first, of each question."""
     net: Difference
     """The mean of `differences`, with its interval."""
     repeated: int

@@ -18,7 +18,7 @@ from pipeline.types import RUNTIME_ONLY
 
 
 def canonical(value: object) -> str:
-    """Return the same text for equal values, independent of the order of keys."""
+    """Return a value as JSON text. Equal values give the same text, whatever the order of their keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 

@@ -19,7 +19,7 @@ class Backends:
 
     model: str
     label: str | None
-    """Set when the answers are not a language model's: printed in every table."""
+    """The name of the simulated model, printed in every table; None if a language model answers."""
     graph: str
     roles: Mapping[str, str] = field(default_factory=dict)
     """The models of the roles that have one of their own."""

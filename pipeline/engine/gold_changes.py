@@ -1,4 +1,4 @@
-"""Scores a finished shard again after the gold answers of some questions have changed, without a call."""
+"""Scores a finished shard again, without a model call, after gold answers have changed."""
 
 from __future__ import annotations
 

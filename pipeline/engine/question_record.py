@@ -30,7 +30,7 @@ class Budget:
 
 
 class QuestionRecord:
-    """The steps and counters of one (configuration, question)."""
+    """The steps and counters of one question in one configuration."""
 
     def __init__(self, budget: Budget) -> None:
         """Start the clock."""

@@ -43,7 +43,7 @@ class _ShardRun:
     shard: Shard
     journal: Journal
     retried: Mapping[str, Mapping[str, Completion]]
-    """The calls of an earlier run of the shard whose failed questions are run again, by question."""
+    """If failed questions are run again: the calls that the shard made earlier, by question."""
     on_row: Callable[[Progress], None]
 
     def cache(self, question_id: str, configuration: int | None, reused: Mapping[str, Completion]) -> CallCache:

@@ -16,7 +16,7 @@ class Evidence:
 
     ids: Collection[EntityId]
     names: Collection[str]
-    """Normalised by `normalise`. An unnamed entity is represented by its id, a literal by its text."""
+    """The names, normalised by `normalise`. An unnamed entity is represented by its id, a literal by its text."""
 
     def contains(self, candidate: AnswerCandidate) -> bool:
         """Return whether a predicted answer is in the evidence, by id or by name."""

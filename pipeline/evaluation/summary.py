@@ -46,7 +46,7 @@ class RequestedConfiguration:
     overrides: tuple[str, ...] = ()
     """The Hydra overrides of the configuration."""
     label: str | None = None
-    """Printed wherever its scores are: `oracle` or `similarity`; None if a language model answers."""
+    """The simulated model, `oracle` or `similarity`, printed with its scores; None for a language model."""
     questions: int | None = None
     """Questions requested; None for the number of rows."""
 
@@ -79,7 +79,7 @@ class ConfigurationSummary:
     """Questions without a gold answer; scores exclude them unless `empty_gold` is `strict_empty`."""
     statuses: Mapping[str, int]
     scores: Mapping[str, Estimate]
-    """By column name; without the scores that no question has."""
+    """The scores by column name, without those that no question has."""
     confidence: float
     """Coverage of the intervals."""
     counters: Mapping[str, float]

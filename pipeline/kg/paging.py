@@ -60,7 +60,7 @@ class ResultReader:
         return list(found)
 
     async def complete(self, build: Callable[[Sequence[T]], Query], items: Sequence[T], cost: LookupCost) -> list[Row]:
-        """Return all rows of the query about some items. An incomplete result is asked for in halves, then in pages."""
+        """Return all rows of a query about items. An incomplete result is asked for in halves, then in pages."""
         if not items:
             return []
         query = build(items)

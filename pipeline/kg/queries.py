@@ -195,7 +195,7 @@ class Queries:
 
 
 def node_cells(cells: Sequence[str]) -> NodeCandidate:
-    """Return the node of four columns: text, is literal, datatype, language."""
+    """Return the node that four columns describe: text, is literal, datatype, language."""
     text, is_literal, datatype, lang = cells
     return NodeCandidate.from_literal(text, datatype, lang) if is_literal in TRUE else NodeCandidate(False, text)
 

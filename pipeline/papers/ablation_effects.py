@@ -20,7 +20,7 @@ from pipeline.papers.published import Figure, published_figures
 from pipeline.traces.folder import RunFolder
 
 STRICT = "hits_at_1"
-"""Compared for every ablation, in addition to the paper's own score."""
+"""The score that is compared for every ablation, in addition to the paper's own score."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Mark:
     low: float
     high: float
     group: int
-    """Determines colour and shape."""
+    """The number of the group, which determines colour and shape."""
     text: str
     """The tooltip."""
     rank: int | None = None

@@ -17,9 +17,9 @@ class Recommendation:
     """The recommended configuration and the best one, by index."""
 
     best: int
-    """The highest score; the cheapest of equal ones."""
+    """The configuration with the highest score; of several, the cheapest."""
     recommended: int
-    """The cheapest of `not_worse`."""
+    """The cheapest configuration of `not_worse`."""
     candidates: int
     """Number of configurations to choose from."""
     not_worse: Mapping[int, Estimate]

@@ -60,12 +60,12 @@ class Retrieval(Protocol):
         ...
 
     async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
-        """Return the k nearest references (§7.1), or k random ones seeded by the question, never itself."""
+        """Return the k nearest references (§7.1), or k random ones seeded by the question; never itself."""
         ...
 
 
 class RetrievalBackend(Protocol):
-    """A retrieval backend, as `retrieval=…` configures it: opened once per worker, gives the search of each graph."""
+    """A retrieval backend, as `retrieval=…` configures it. Opened once per worker."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...

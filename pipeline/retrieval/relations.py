@@ -82,7 +82,7 @@ class RelationIndex:
 @dataclass(frozen=True, slots=True)
 class _Built:
     names: list[str]
-    """Sorted."""
+    """The relation names, sorted."""
     vectors: Vectors
     bm25: Bm25
 

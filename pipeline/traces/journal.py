@@ -35,7 +35,7 @@ PERIOD_S = 5.0
 
 
 class Journal:
-    """The calls of one open shard, an asynchronous context manager.
+    """Stores the calls of one open shard. It is an asynchronous context manager.
 
     When `append` returns, the call survives the death of this process; in an object store, `PERIOD_S` seconds later.
     """
