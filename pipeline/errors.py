@@ -6,8 +6,8 @@
 | ParseError      | `Prompt.parse`     | the method's tools       | a retry, then the prompt's fallback; a trace step |
 | BudgetExhausted | the method's tools | the method               | an answer from what is known, `budget_exhausted`  |
 | ContextOverflow | a model            | the method or the engine | a `failed` row if the method does not handle it   |
-| ServiceError    | a model or a graph | the engine               | a `failed` row with the text of the error; before |
-|                 |                    | or the command line      | the first question, as UserError                  |
+| ServiceError    | a model or a graph | the engine               | a `failed` row with the text of the error         |
+|                 |                    | the command line         | one sentence on stderr, if no question is running |
 | StorageError    | the run folder     | the command line         | one sentence on stderr, exit code 2               |
 
 Any other exception from a method is a bug in the method. It also becomes a `failed` row, with the type and text of the

@@ -1,4 +1,4 @@
-"""Translates names of the first edition, so that old commands, run folders and configuration files keep working."""
+"""Translates the names of older versions, so that old commands, run folders and configuration files keep working."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ TARGETS: Mapping[str, str] = {
     "jobs.simulate.Plan": "pipeline.cli.capacity.Plan",
     "pipeline.datasets.sample.SampleWorld": "pipeline.simulation.world.SyntheticWorld",
     "pipeline.engine.ledger.Budget": "pipeline.engine.question_record.Budget",
-    "pipeline.evaluation.settings.Evaluation": "pipeline.evaluation.scoring.ScoringConfig",
+    "pipeline.evaluation.scoring.ScoringConfig": "pipeline.evaluation.config.ScoringConfig",
+    "pipeline.evaluation.settings.Evaluation": "pipeline.evaluation.config.ScoringConfig",
     "pipeline.kg.virtuoso.ServerSettings": "pipeline.kg.virtuoso.VirtuosoConfig",
     "pipeline.llm.replay.Replay": "pipeline.traces.replay.Replay",
     "pipeline.llm.oracle.Oracle": "pipeline.simulation.oracle.Oracle",

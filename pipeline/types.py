@@ -153,9 +153,9 @@ class Scores:
     hits_any: float | None = None
     """Some answer is a gold answer."""
     precision: float | None = None
-    """Size of a maximum one-to-one matching of answers and gold answers, over the number of answers."""
+    """Share of the answers that are correct. Each gold answer makes at most one answer correct."""
     recall: float | None = None
-    """The same over the number of gold answers."""
+    """Share of the gold answers that are found."""
     f1: float | None = None
     exact_match: float | None = None
     """The answers are the gold answers, no more and no less."""
@@ -171,9 +171,9 @@ class Scores:
     grbench_em: float | None = None
     grbench_f1: float | None = None
     answer_in_evidence: float | None = None
-    """Searching success: some gold answer is among the nodes of the evidence."""
+    """Some gold answer is among the nodes of the evidence ("searching success")."""
     answer_supported: float | None = None
-    """Reliable answering: the first answer is among the nodes of the evidence; None unless it is correct."""
+    """The correct first answer is among the nodes of the evidence ("reliable answering"); None if it is wrong."""
     faithfulness: float | None = None
     """Share of the answers, correct or not, among the nodes of the evidence; None without answers."""
     initial_hits_at_1: float | None = None

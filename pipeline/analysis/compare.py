@@ -19,7 +19,7 @@ from pipeline.analysis.paired import (
 )
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError, nearest
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 
 Correction = Literal["holm", "bh"]
@@ -44,9 +44,9 @@ class Comparison:
     sources: int
     """Number of sources of the questions; smaller than `questions` if some share a source."""
     base: float
-    changed: float
+    other: float
     difference: Difference
-    """Of changed - base, with an interval clustered by source."""
+    """Other minus base, with an interval clustered by source."""
     exact_p: float | None
     """P-value of McNemar's test, clustered by source; None unless all scores are 0 or 1."""
     won: Sequence[str]
@@ -90,7 +90,7 @@ class Comparison:
             "questions": self.questions,
             "sources": self.sources,
             "base_score": self.base,
-            "score": self.changed,
+            "score": self.other,
             "difference": self.difference.mean,
             "interval": [self.difference.low, self.difference.high],
             "won": len(self.won),
@@ -114,7 +114,7 @@ class Flip:
     question: str
     base: Sequence[str]
     """The base's answers."""
-    changed: Sequence[str]
+    other: Sequence[str]
     """The other configuration's answers."""
     gold: Sequence[str]
 
@@ -161,7 +161,7 @@ def compare(
 def read_flips(
     base: RunConfiguration, comparisons: Sequence[Comparison], count: int
 ) -> list[tuple[list[Flip], list[Flip]]]:
-    """Read, per comparison, the first `count` questions with a lower score than the base, and with a higher one."""
+    """Read, per comparison, the first `count` questions of `lost` and of `won`."""
     ids = {id for each in comparisons for id in (*each.lost[:count], *each.won[:count])}
     folders = dict.fromkeys(each.folder for each in (base, *(comparison.configuration for comparison in comparisons)))
     rows = {folder: read_rows(folder, ["question", "answers", "gold"], questions=ids) for folder in folders}
@@ -188,7 +188,7 @@ def _compare(
     pair = pair_scores(base.rows, other.rows, score)
     if pair.is_empty():
         raise UserError(f"{base.name} and {other.name} have no question in common with the score {score}")
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
+    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
     labels = clusters.of_pair(pair) if clusters else None
     binary = bool(np.isin([before, after], [0, 1]).all())
     return Comparison(
@@ -196,11 +196,11 @@ def _compare(
         questions=pair.height,
         sources=pair.height if labels is None else len(np.unique(labels)),
         base=float(before.mean()),
-        changed=float(after.mean()),
+        other=float(after.mean()),
         difference=difference(pair, clusters, scoring),
         exact_p=mcnemar(after, before, clusters=labels).p_value if binary else None,
-        won=pair.filter(pl.col("changed") > pl.col("base"))["question_id"].to_list(),
-        lost=pair.filter(pl.col("changed") < pl.col("base"))["question_id"].to_list(),
+        won=pair.filter(pl.col("other") > pl.col("base"))["question_id"].to_list(),
+        lost=pair.filter(pl.col("other") < pl.col("base"))["question_id"].to_list(),
         base_cost=_cost(base, pair),
         cost=_cost(other, pair),
         confidence=scoring.confidence,

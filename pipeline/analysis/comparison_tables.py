@@ -48,7 +48,7 @@ def comparison_table(
             _description(each.configuration, configurations).append(
                 "" if common else f"\n{each.questions:,} common questions", "dim"
             ),
-            f"{100 * each.base:.1f} → {100 * each.changed:.1f}",
+            f"{100 * each.base:.1f} → {100 * each.other:.1f}",
             Text(f"{100 * change.mean:+.1f}").append(f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}", "dim"),
             Text(f"+{len(each.won)}\n-{len(each.lost)}"),
             Text(_p(each.p_value), "dim").append(f"\n{_p(each.corrected_p)}", "not dim"),
@@ -76,7 +76,7 @@ def cost_table(comparisons: Sequence[Comparison]) -> Table:
 def flip_tables(
     base: RunConfiguration, comparisons: Sequence[Comparison], flips: Sequence[tuple[list[Flip], list[Flip]]]
 ) -> Iterator[Table]:
-    """Yield a table per configuration: the first questions that the base scores higher, then those that it does."""
+    """Yield a table per configuration: questions that the base answers better, then those that the other does."""
     for each, (lost, won) in zip(comparisons, flips, strict=True):
         if not (lost or won):
             continue
@@ -93,7 +93,7 @@ def flip_tables(
             for flip in part:
                 question = Text(_one_line(flip.question, _LONGEST_QUESTION))
                 question.append(f"\n{flip.question_id}\nbetter: {winner.name}", "dim")
-                table.add_row(question, *map(_answers, (flip.base, flip.changed, flip.gold)))
+                table.add_row(question, *map(_answers, (flip.base, flip.other, flip.gold)))
             table.add_section()
         yield table
 

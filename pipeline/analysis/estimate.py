@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 

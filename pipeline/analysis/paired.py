@@ -13,9 +13,9 @@ import polars as pl
 
 from pipeline import config
 from pipeline.errors import UserError
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
-from pipeline.kg.fingerprint import agree
+from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import StoragePath
@@ -137,15 +137,15 @@ def read_rows(
     return {number: rows for (number,), rows in parts.items()}
 
 
-def pair_scores(base: pl.DataFrame, changed: pl.DataFrame, score: str) -> pl.DataFrame:
-    """Join the questions that both configurations score: `question_id`, `base`, `changed`, sorted by id."""
-    of_base, of_changed = base.select("question_id", base=score), changed.select("question_id", changed=score)
-    return of_base.join(of_changed, on="question_id").drop_nulls().sort("question_id")
+def pair_scores(base: pl.DataFrame, other: pl.DataFrame, score: str) -> pl.DataFrame:
+    """Join the questions that both configurations score: `question_id`, `base`, `other`, sorted by id."""
+    base_scores, other_scores = base.select("question_id", base=score), other.select("question_id", other=score)
+    return base_scores.join(other_scores, on="question_id").drop_nulls().sort("question_id")
 
 
 def difference(pair: pl.DataFrame, clusters: Clusters | None, scoring: ScoringConfig) -> Difference:
-    """Return the mean of changed - base in `pair_scores`, with an interval clustered by source."""
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
+    """Return the mean of other minus base in `pair_scores`, with an interval clustered by source."""
+    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
     labels = None if clusters is None else clusters.of_pair(pair)
     return paired_bootstrap(after, before, clusters=labels, **scoring.bootstrap)
 
@@ -174,7 +174,7 @@ def question_clusters(rows: pl.DataFrame, field: str = "auto") -> Clusters | Non
 def check_comparable(base: RunConfiguration, other: RunConfiguration) -> None:
     """Raise UserError, with the difference, unless both have the same questions, graph and scoring."""
     expected, actual = base.conditions, other.conditions
-    same_graph = agree(base.served["graph"], other.served["graph"])
+    same_graph = may_be_same_graph(base.served["graph"], other.served["graph"])
     differing = [key for key in expected if expected[key] != actual[key] and not (key == "graph" and same_graph)]
     if differing:
         listed = "; ".join(f"{key} is {expected[key]} and {actual[key]}" for key in differing)

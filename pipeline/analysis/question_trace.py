@@ -80,7 +80,7 @@ class QuestionTrace:
     answers: Sequence[str]
     gold: Sequence[str]
     scores: Mapping[str, float]
-    """Without the scores that the question does not have."""
+    """The scores that the question has."""
     row: Mapping[str, Any]
     """All other columns of its trace row, such as `evidence` and the counters."""
     steps: Sequence[StepTrace]

@@ -19,7 +19,7 @@ class RerunVariance:
     """The differences between two runs of one configuration, over a sample of the questions."""
 
     differences: Values
-    """Of the score, second - first, per question."""
+    """The score in the second run minus the score in the first, of each question."""
     net: Difference
     """The mean of `differences`, with its interval."""
     repeated: int
@@ -74,7 +74,7 @@ def measure_rerun_variance(first: RunConfiguration, second: RunConfiguration, sc
             "run its command again to complete it"
         )
     scoring = first.scoring
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "changed"))
+    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
     questions = pair["question_id"].to_list()
     made, again = (read_completions(run.folder, run.number, questions=questions) for run in (first, second))
     calls = made.join(again, on=("question_id", "key"), how="full", coalesce=True, suffix="_again")

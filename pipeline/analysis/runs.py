@@ -14,7 +14,13 @@ from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.summary import COLUMNS, ConfigurationInfo, ConfigurationSummary, aggregate, tally
+from pipeline.evaluation.summary import (
+    SUMMARY_COLUMNS,
+    ConfigurationSummary,
+    RequestedConfiguration,
+    aggregate,
+    group_equal_rows,
+)
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import StoragePath, read_all, storage_path
@@ -136,11 +142,11 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
             f"kgqa score {folder.path} writes it again"
         ) from None
     infos = {
-        number: ConfigurationInfo(tuple(entry["overrides"]), served["label"])
+        number: RequestedConfiguration(tuple(entry["overrides"]), served["label"])
         for number, (entry, served) in enumerate(zip(metadata["points"], metadata["served"], strict=True))
     }
     scoring = config.build("evaluation", metadata["points"][0]["config"])
-    return aggregate(tally(read_shards(folder, COLUMNS)), configurations=infos, scoring=scoring)
+    return aggregate(group_equal_rows(read_shards(folder, SUMMARY_COLUMNS)), configurations=infos, scoring=scoring)
 
 
 def _configuration_row(summary: ConfigurationSummary, served: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _effect_figures(effect: Effect, numbers: Mapping[str, int]) -> dict[str, Any
         "base_point": numbers[ablation.base],
         "score_name": effect.score,
         "base_score": effect.base,
-        "score": effect.changed,
+        "score": effect.other,
         "difference": difference.mean,
         "interval": [difference.low, difference.high],
         "published": list(effect.published),

@@ -100,21 +100,21 @@ class Projection:
     bottleneck: str
     """The busiest part of the cluster."""
     utilisation: float
-    """The share of the time that it is busy, 0 to 1."""
+    """The share of the time in which the bottleneck is busy, 0 to 1."""
 
     def cell(self) -> str:
-        """Return the wall time, the price and the bottleneck."""
+        """Return the text of a table cell: the wall time, the price and the bottleneck."""
         bottleneck = self.bottleneck if self.utilisation > _IDLE else "few questions"
         return f"{_duration(self.wall_s)}, ${self.usd:,.2f}, {bottleneck} {100 * self.utilisation:.0f} %"
 
 
 @plain_dataclass(frozen=True)
 class Limit:
-    """How many busy GPUs saturate one of a part, under the most and the least demanding method."""
+    """How many busy GPUs saturate one server of a part, under the most and the least demanding method."""
 
     part: str
     rate: float
-    """What one of the part handles per second."""
+    """What one server of the part handles per second."""
     unit: str
     gpus: float
     most_demanding: str

@@ -118,5 +118,6 @@ def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return [
-        f"run.reuse: {summary['physical_llm_calls']:,} calls are not in the earlier runs. They differ {shown}{more}"
+        f"run.reuse: {summary['physical_llm_calls']:,} calls had to be made, because they differ from those of the "
+        f"earlier runs: {shown}{more}"
     ]

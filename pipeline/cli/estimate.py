@@ -72,7 +72,7 @@ class Line:
     projection: Projection | None
     """None where an assumption is missing."""
     known: str
-    """Its source: measured, counted or assumed."""
+    """Where the figure comes from: measured, counted or assumed."""
     form: str = "{:,.0f}"
 
 

@@ -97,7 +97,7 @@ def _list_subcommands(words: Sequence[str]) -> int:
 
 
 def _with_current_names(argv: list[str]) -> list[str]:
-    """Translate names of the first edition, and report each one on stderr."""
+    """Translate the names of older versions, and report each one on stderr."""
     command, sentence = current_command(argv)
     overrides = [current_override(word) for word in command]
     for message in filter(None, [sentence, *(message for _, message in overrides)]):

@@ -14,7 +14,7 @@ from pipeline.engine.rejections import Rejections
 from pipeline.engine.summary import rescore_run
 from pipeline.errors import UserError
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.summary import ConfigurationSummary, aggregate, tally
+from pipeline.evaluation.summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
@@ -57,7 +57,7 @@ def _score_predictions(composed: dict[str, Any]) -> Output:
         predictions = read_predictions(file, rejections.add)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, scoring=evaluation)
-    summaries = aggregate(tally([scored.frame]), scoring=evaluation)
+    summaries = aggregate(group_equal_rows([scored.frame]), scoring=evaluation)
     means = compare_rules(scored.lines) if composed["peers"] else []
     rules = [
         {"system": each.rule.system, "metric": each.rule.metric, "mean": each.mean, "counted": each.questions}

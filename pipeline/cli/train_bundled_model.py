@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.cli.main import main
-from pipeline.datasets.files import find
+from pipeline.datasets.files import find_files
 from pipeline.errors import UserError
 from pipeline.training.mixture import Part, write_mixture
 
@@ -178,7 +178,9 @@ def _held_out(metaqa: Path) -> str:
     """Hold out the test questions of all hops, because a few dev questions are also test questions."""
     patterns = [(f"{hops}-hop/qa_test.txt", f"{hops}-hop/vanilla/qa_test.txt") for hops in _HOPS]
     files = [
-        file for pattern in patterns for file in find(metaqa, pattern, what="MetaQA test questions, to be held out,")
+        file
+        for pattern in patterns
+        for file in find_files(metaqa, pattern, what="MetaQA test questions, to be held out,")
     ]
     return f"material.held_out=[{','.join(map(str, files))}]"
 

@@ -6,7 +6,7 @@ keys are the component's arguments. `run.yaml` holds the resolved configuration,
 
 from pipeline.config.composition import complete, compose, conf_dir, describe
 from pipeline.config.construction import build, build_whole, check, default, import_target
-from pipeline.config.identity import canonical, computation, computed, digest, drift
+from pipeline.config.identity import canonical, deciding_keys, drift, identity_hash, key_without_name
 from pipeline.config.keys import SECTIONS, flatten
 from pipeline.config.models import models, prompt_styles
 
@@ -18,15 +18,15 @@ __all__ = [
     "check",
     "complete",
     "compose",
-    "computation",
-    "computed",
     "conf_dir",
+    "deciding_keys",
     "default",
     "describe",
-    "digest",
     "drift",
     "flatten",
+    "identity_hash",
     "import_target",
+    "key_without_name",
     "models",
     "prompt_styles",
 ]

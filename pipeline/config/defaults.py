@@ -46,7 +46,7 @@ def with_defaults(arguments: Mapping[str, Any], component: Callable[..., Any]) -
 
 
 def runner_keys(section: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the runner's own keys of a section, checked. One that a component's section lacks has its default.
+    """Check the runner's own keys of a section, and return them. One that a component's section lacks has its default.
 
     It is the value in the file that the group uses when nothing is chosen. Raises ValidationError.
     """

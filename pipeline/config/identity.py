@@ -1,7 +1,7 @@
 """The identity of a configuration: the keys that decide its results, without those for place and speed.
 
-A key that does not change results has the marker `RUNTIME_ONLY` in its annotation: in the class that the `_target_` of
-the section names, or in the runner's own keys.
+A key that changes only the place or the speed carries the marker `RUNTIME_ONLY` in its annotation. The annotation is in
+the class that the `_target_` of the section names, or in the runner's own keys.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from pipeline.types import RUNTIME_ONLY
 
 
 def canonical(value: object) -> str:
-    """Return the same text for equal values, independent of the order of keys."""
+    """Return a value as JSON text. Equal values give the same text, whatever the order of their keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def digest(*configs: Mapping[str, Any]) -> str:
-    """Return a short hash of the results that configurations compute together, wherever they run."""
-    texts = "\n".join(canonical(computed(config)) for config in configs)
+def identity_hash(*configs: Mapping[str, Any]) -> str:
+    """Return a short hash of the keys that decide the results of the configurations, for the name of a run."""
+    texts = "\n".join(canonical(deciding_keys(config)) for config in configs)
     return hashlib.blake2b(texts.encode(), digest_size=4).hexdigest()
 
 
-def computation(config: Mapping[str, Any]) -> str:
-    """Return one text for all configurations that differ only in the name of their method."""
+def key_without_name(config: Mapping[str, Any]) -> str:
+    """Return a text that is equal for configurations that differ only in the name of their method."""
     axes = {"name", *MethodKeys.model_fields}  # a method's own keys interpolate from the axes
     method = {key: value for key, value in config["method"].items() if key not in axes}
     others = (config[section] for section in SECTIONS if section not in ("run", "engine", "method"))
     return canonical([method, *others, config["run"]["seed"], config["run"]["limit"]])
 
 
-def computed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the leaves that decide the results of a configuration, by dotted key."""
+def deciding_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that decide the results of a configuration, dotted, with their values."""
     deciding = {
-        section: _deciding(keys, section) if isinstance(keys, Mapping) else keys
+        section: _without_runtime_only(keys, section) if isinstance(keys, Mapping) else keys
         for section, keys in config.items()
         if section != "choices"  # the names of files whose contents are in the sections
     }
@@ -51,21 +51,23 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
     A key that only one of them has is no drift if it is null or empty: the key is newer than the other configuration.
     """
-    before, after = computed(old), computed(new)
+    before, after = deciding_keys(old), deciding_keys(new)
     pairs = {key: (before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())}
     return [f"{key}: {a} → {b}" for key, (a, b) in pairs.items() if a != b and not (_is_empty(a) and _is_empty(b))]
 
 
-def _deciding(section: Mapping[str, Any], kind: str, target: str = "") -> dict[str, Any]:
+def _without_runtime_only(section: Mapping[str, Any], kind: str, target: str = "") -> dict[str, Any]:
     """Return a section without its runtime-only keys; `target` is its class where the section does not name it."""
     target = str(section.get("_target_", target))
     dropped = _runtime_only(target) | _marked(RUNNER_KEYS.get(kind))
     deciding = {key: value for key, value in section.items() if key not in dropped}
     for key, value in deciding.items():
         if isinstance(value, Mapping) and "_target_" in value:
-            deciding[key] = _deciding(value, key)
+            deciding[key] = _without_runtime_only(value, key)
     if kind == "llm" and section.get("roles"):
-        deciding["roles"] = {role: _deciding(keys, "llm", target) for role, keys in section["roles"].items()}
+        deciding["roles"] = {
+            role: _without_runtime_only(keys, "llm", target) for role, keys in section["roles"].items()
+        }
     return deciding
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, Row, Text, json_array, locate, read_examples
+from pipeline.datasets.files import BadRow, Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths, query_graph
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
@@ -60,7 +60,7 @@ class CWQ:
         stem = f"ComplexWebQuestions_{self.split}"
         official = (f"{stem}_wans.json", f"{stem}.json")
         patterns = (*official, "cwq.json") if self.split == "test" else official
-        file = locate(self.path, patterns, what="CWQ questions")
+        file = find_file(self.path, patterns, what="CWQ questions")
         return read_examples(file, json_array(file), self._example, reject, what="CWQ questions")
 
     def triples(self) -> Iterator[Triple]:

@@ -37,20 +37,20 @@ class Row(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
 
-def locate(path: Path, patterns: Sequence[str], *, what: str) -> Path:
+def find_file(path: Path, patterns: Sequence[str], *, what: str) -> Path:
     """Return `path` if it is a file, else the first match in that folder. Raises UserError if there is none."""
-    return path if path.is_file() else find(path, patterns, what=what)[0]
+    return path if path.is_file() else find_files(path, patterns, what=what)[0]
 
 
-def find(folder: Path, patterns: Sequence[str], *, what: str) -> list[Path]:
+def find_files(folder: Path, patterns: Sequence[str], *, what: str) -> list[Path]:
     """Return the files that match the first matching pattern, sorted. Raises UserError if no pattern matches."""
-    if files := matching(folder, patterns):
+    if files := files_matching(folder, patterns):
         return files
     state = "holds no" if folder.is_dir() else "is not a folder with"
     raise UserError(f"dataset.path={folder} {state} {what}: looked for {' or '.join(patterns)}, plain or .gz")
 
 
-def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
+def files_matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
     """Return the files that match the first matching glob pattern (plain before `.gz`), sorted; empty if none."""
     globs = (pattern + suffix for pattern in patterns for suffix in ("", ".gz"))
     matches = (sorted(file for file in folder.glob(glob) if file.is_file()) for glob in globs)

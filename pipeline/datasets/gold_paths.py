@@ -69,12 +69,12 @@ class QueryGraph:
         found: list[RelationPath] = []
         queue: deque[tuple[Term, RelationPath, frozenset[Term]]] = deque([(start, (), frozenset({start}))])
         while queue:
-            here, path, seen = queue.popleft()
-            for relation, there in self._steps(here):
-                if there == self.answer:
+            current, path, seen = queue.popleft()
+            for relation, next_term in self._steps(current):
+                if next_term == self.answer:
                     found.append((*path, relation))
-                elif isinstance(there, Variable) and there not in seen:
-                    queue.append((there, (*path, relation), seen | {there}))
+                elif isinstance(next_term, Variable) and next_term not in seen:
+                    queue.append((next_term, (*path, relation), seen | {next_term}))
         return list(dict.fromkeys(found))
 
     def topics(self) -> tuple[EntityId, ...]:
@@ -87,12 +87,13 @@ class QueryGraph:
         )
         return tuple(dict.fromkeys(term for term in terms if isinstance(term, str)))
 
-    def _steps(self, here: Term) -> Iterator[tuple[Relation, Term]]:
-        for subject, relation, object in self.patterns:
-            if subject == here:
-                yield Relation(relation, "out"), object
-            if object == here:
-                yield Relation(relation, "in"), subject
+    def _steps(self, current: Term) -> Iterator[tuple[Relation, Term]]:
+        """Yield each relation that leads away from a term, and the term that it leads to."""
+        for pattern in self.patterns:
+            if pattern.subject == current:
+                yield Relation(pattern.relation, "out"), pattern.object
+            if pattern.object == current:
+                yield Relation(pattern.relation, "in"), pattern.subject
 
 
 class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):

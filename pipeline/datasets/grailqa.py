@@ -19,7 +19,7 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, json_array, locate, read_examples
+from pipeline.datasets.files import Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
@@ -66,7 +66,7 @@ class GrailQA:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
         official = (f"grailqa_v1.0_{self.split}.json", f"GrailQA_v1.0/grailqa_v1.0_{self.split}.json")
         patterns = (*official, "graliqa.json", "grailqa.json") if self.split == "dev" else official
-        file = locate(self.path, patterns, what="GrailQA questions")
+        file = find_file(self.path, patterns, what="GrailQA questions")
         return read_examples(file, json_array(file), self._example, reject, what="GrailQA questions")
 
     def triples(self) -> Iterator[Triple]:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, json_lines, locate, read_examples
+from pipeline.datasets.files import Row, Text, find_file, json_lines, read_examples
 from pipeline.datasets.grbench_file import find_graph, graph_triples
 from pipeline.datasets.interface import Reject
 from pipeline.types import Example, Gold, GoldAnswer, Question, Triple
@@ -53,7 +53,7 @@ class GRBench:
 
     def _file(self) -> Path:
         is_domain = self.path.parts[-len(self._parts) :] == self._parts
-        return locate(self.path, ("data.json",) if is_domain else (f"{self.domain}/data.json",), what=self._what)
+        return find_file(self.path, ("data.json",) if is_domain else (f"{self.domain}/data.json",), what=self._what)
 
     @property
     def _what(self) -> str:

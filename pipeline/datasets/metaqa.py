@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, delimited_triples, find, lines, matching, read_examples
+from pipeline.datasets.files import BadRow, delimited_triples, files_matching, find_files, lines, read_examples
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Triple
@@ -54,7 +54,7 @@ class MetaQA:
         Gold paths are derived from the question types, if that file exists.
         """
         file = self._file()
-        types = next(iter(matching(self.path, (f"{self.hops}-hop/qa_{self.split}_qtype.txt",))), None)
+        types = next(iter(files_matching(self.path, (f"{self.hops}-hop/qa_{self.split}_qtype.txt",))), None)
         return read_examples(file, _rows(file, types), self._example, reject, what=self._what)
 
     def count(self) -> int:
@@ -63,11 +63,11 @@ class MetaQA:
 
     def triples(self) -> Iterator[Triple]:
         """Yield the facts of `kb.txt`, repeated lines included. Raises UserError for a missing file or a bad line."""
-        return delimited_triples(find(self.path, ("kb.txt",), what="MetaQA graph")[0], "|")
+        return delimited_triples(find_files(self.path, ("kb.txt",), what="MetaQA graph")[0], "|")
 
     def _file(self) -> Path:
         patterns = (f"{self.hops}-hop/qa_{self.split}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt")
-        return find(self.path, patterns, what=self._what)[0]
+        return find_files(self.path, patterns, what=self._what)[0]
 
     @property
     def _what(self) -> str:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, find, read_examples
+from pipeline.datasets.files import Row, Text, find_files, read_examples
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
@@ -75,7 +75,7 @@ class RoG:
         if self.path.is_file():
             return (self.path,)
         patterns = (f"*{self.split}*.parquet", f"data/*{self.split}*.parquet")
-        return tuple(find(self.path, patterns, what="RoG questions"))
+        return tuple(find_files(self.path, patterns, what="RoG questions"))
 
     def _example(self, row: _Cells) -> Example:
         question = _Question.model_validate({name: value.as_py() for name, value in row.items()})

@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, json_array, locate, read_examples
+from pipeline.datasets.files import Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
@@ -73,7 +73,7 @@ class WebQSP:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
         official = (f"WebQSP.{self.split}.json", f"data/WebQSP.{self.split}.json")
         patterns = (*official, "WebQSP.json") if self.split == "test" else official
-        file = locate(self.path, patterns, what="WebQSP questions")
+        file = find_file(self.path, patterns, what="WebQSP questions")
         return read_examples(file, json_array(file, key="Questions"), self._example, reject, what="WebQSP questions")
 
     def triples(self) -> Iterator[Triple]:

@@ -1,4 +1,7 @@
-"""Single-flight cache of one question's model calls: identical calls, of one configuration or many, happen once."""
+"""The cache of one question's model calls, in which concurrent equal calls wait for one call.
+
+Equal calls of one configuration or of many are made only once.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ class CallCache:
     def __init__(
         self,
         *,
-        made: Mapping[str, Completion],
-        reused: Mapping[str, Completion],
+        made_in_this_run: Mapping[str, Completion],
+        from_earlier_runs: Mapping[str, Completion],
         on_call: Callable[[str, Completion], None],
     ) -> None:
-        """Start from calls that an earlier worker of this run made, and from calls of earlier runs.
+        """Start from the calls that are known already. Those of earlier runs count as shared.
 
         `on_call` is called with each new completion before any waiter gets it.
         """
-        self._made = dict(made)
-        self._done: dict[str, Completion] = dict(reused)
+        self._made_in_this_run = dict(made_in_this_run)
+        self._done: dict[str, Completion] = dict(from_earlier_runs)
         self._flights: dict[str, asyncio.Future[Completion | None]] = {}
         self._on_call = on_call
 
@@ -32,7 +35,7 @@ class CallCache:
 
         If `call` raises, every waiter gets the exception. Failures are not cached.
         """
-        if (made := self._made.pop(key, None)) is not None:  # this run's own call, not a shared one
+        if (made := self._made_in_this_run.pop(key, None)) is not None:  # this run's own call, not a shared one
             self._done[key] = made
             return made, False
         while key not in self._done:

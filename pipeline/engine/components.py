@@ -19,7 +19,7 @@ class Backends:
 
     model: str
     label: str | None
-    """Set when the answers are not a language model's: printed in every table."""
+    """The name of the simulated model, printed in every table; None if a language model answers."""
     graph: str
     roles: Mapping[str, str] = field(default_factory=dict)
     """The models of the roles that have one of their own."""
@@ -81,5 +81,5 @@ def group_equal(configs: Sequence[Mapping[str, Any]]) -> list[dict[int, Mapping[
     """Group configurations that differ only in the name of their method, each under its number."""
     groups: dict[str, dict[int, Mapping[str, Any]]] = {}
     for number, each in enumerate(configs):
-        groups.setdefault(config.computation(each), {})[number] = each
+        groups.setdefault(config.key_without_name(each), {})[number] = each
     return list(groups.values())

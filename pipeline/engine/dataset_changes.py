@@ -65,7 +65,7 @@ def read_origins(folder: RunFolder, finished: Collection[int], run: str | None) 
 def find_changes(
     origins: Mapping[int, ShardOrigin], shards: Iterable[Shard], *, asked: Mapping[int, int] | None
 ) -> DatasetChanges:
-    """Compare the shards of today with the origins of finished ones.
+    """Compare the shards of today's dataset with the origins of the finished ones.
 
     `asked` is the number of questions of each configuration when the run was complete; None if it never was.
     """

@@ -1,9 +1,9 @@
-"""Early stopping of a sweep's hopeless configurations: successive halving over the questions, with a guarantee.
+"""Drops weak configurations while a sweep runs; the best one is kept with a probability of at least 95 %.
 
 The questions are asked in an order in which every prefix is a fair sample. After the first N questions, after 2N, after
-4N, and so on, configurations of the worse half are dropped if the leader beats them beyond doubt: by the exact sign
-test over the questions that only one of the two answers correctly, at a level so low that, with a probability of at
-least 95 %, the configuration that is best over all questions is never dropped.
+4N, and so on, configurations of the worse half are dropped if the leader is significantly better (successive halving).
+The test is the exact sign test over the questions that only one of the two answers correctly. Its level is so low that
+all tests of a sweep together drop the configuration that is best over all questions with at most 5 % probability.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.engine.shard import Part, Shard
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
-DOUBT = 0.05
+MAX_RISK = 0.05
 """The highest probability that the best configuration of any dataset is dropped."""
 _COLUMNS = ["point", "question_id", "status", "hits_at_1"]
 
@@ -45,7 +45,7 @@ class EarlyStopping:
             examples = stratified_order(list(islice(part.dataset.examples(reject), part.limit)))
             chunks = [tuple(examples[at : at + size]) for at in range(0, len(examples), size)]
             decisions = self._decisions(len(chunks), size)
-            level = DOUBT / (len(parts) * max(1, len(part.configurations) - 1) * max(1, len(decisions)))
+            level = MAX_RISK / (len(parts) * max(1, len(part.configurations) - 1) * max(1, len(decisions)))
             remaining = part.configurations
             committed: list[int] = []
             for begin, end in pairwise([0, *decisions, len(chunks)]):

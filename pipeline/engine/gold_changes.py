@@ -1,4 +1,4 @@
-"""Scores a finished shard again after the gold answers of some questions have changed, without a call."""
+"""Scores a finished shard again, without a model call, after gold answers have changed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import QuestionDigest, ShardOrigin
 from pipeline.traces.reader import read_shards

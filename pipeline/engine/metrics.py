@@ -55,7 +55,7 @@ METRICS = (
 )
 
 Emit = Callable[[Metric, float, tuple[str, ...]], None]
-"""Adds to a counter, sets a gauge or observes in a histogram. The last argument holds the values of the labels."""
+"""Adds to a counter, sets a gauge, or adds a value to a histogram. The last argument holds the values of the labels."""
 
 
 class Recorder:

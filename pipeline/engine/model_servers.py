@@ -16,7 +16,7 @@ from pipeline.traces.storage import StoragePath
 async def model_servers(
     configs: Sequence[Mapping[str, Any]], folder: StoragePath, console: Console
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Serve the models that say `starts_servers`, and yield the configurations with an endpoint in place of each.
+    """Serve each model that has `starts_servers`. Yield the configurations with endpoints in place of these models.
 
     Names of runs and call keys do not depend on the replacement. Raises UserError when a model cannot be served.
     """

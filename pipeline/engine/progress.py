@@ -31,7 +31,7 @@ from pipeline.text import printable
 _LEADING = 8
 """The number of configurations shown while a sweep runs."""
 _RANKING_S = 0.5
-"""Seconds between two rankings of them."""
+"""Seconds between two rankings of the configurations."""
 _LINE_S = 30.0
 """Seconds between two lines if there is no terminal for a bar."""
 

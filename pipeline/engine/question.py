@@ -15,8 +15,8 @@ from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
 from pipeline.engine.tools import QuestionGraph, QuestionModel
 from pipeline.errors import BudgetExhausted, UserError
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Template
 from pipeline.llm.roles import FULL, PromptStyle, RoleRouter

@@ -19,7 +19,7 @@ class Budget:
 
     max_llm_calls: PositiveInt
     max_kg_queries: NonNegativeInt
-    """Batched lookups."""
+    """Lookups that the method makes. Many nodes in one lookup count once, however many queries the server receives."""
     max_wall_s: PositiveFloat
     grace_s: NonNegativeFloat
     """Seconds after `max_wall_s` at which a question without an answer becomes a failed row."""
@@ -30,7 +30,7 @@ class Budget:
 
 
 class QuestionRecord:
-    """The steps and counters of one (configuration, question)."""
+    """The steps and counters of one question in one configuration."""
 
     def __init__(self, budget: Budget) -> None:
         """Start the clock."""

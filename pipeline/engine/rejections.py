@@ -32,7 +32,7 @@ class Rejections:
         self._rows.append(row)
 
     def remarks(self) -> list[str]:
-        """Return the last line of a command's output; none without rejected rows."""
+        """Return a sentence about the rejected rows for the end of a command's output; nothing without such rows."""
         return remarks(self.count, self._path)
 
     def __enter__(self) -> Self:
@@ -46,6 +46,6 @@ class Rejections:
 
 
 def remarks(count: int, path: StoragePath) -> list[str]:
-    """Return the last line of a command's output after `count` rows, listed in `path`, could not be read."""
+    """Return a sentence about `count` rows that could not be read, which `path` lists; nothing without such rows."""
     what = "row" if count == 1 else "rows"
     return [f"{count:,} {what} could not be read: {path} lists them with reasons"] if count else []

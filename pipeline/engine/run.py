@@ -60,9 +60,9 @@ class Configuration:
     """One configuration of a run."""
 
     overrides: tuple[str, ...]
-    """As the user gave them."""
+    """The overrides as the user gave them."""
     config: Mapping[str, Any]
-    """Resolved."""
+    """The resolved configuration."""
 
 
 def compose_configurations(overrides: Iterable[Sequence[str]], console: Console) -> list[Configuration]:
@@ -116,12 +116,12 @@ def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> di
 
 
 def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
-    """Return `run.dir`, or a name made from what the configurations compute: the same command finds the same folder."""
+    """Return `run.dir`, or a name made of the keys that decide results: the same command finds the same folder."""
     configs = [each.config for each in configurations]
     if configs[0]["run"]["dir"]:
         return storage_path(configs[0]["run"]["dir"]).absolute()
     choices = [dict.fromkeys(each["choices"][group] for each in configs) for group in ("dataset", "method", "llm")]
-    return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.digest(*configs)])
+    return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.identity_hash(*configs)])
 
 
 class _RunDescription:

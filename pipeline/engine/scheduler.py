@@ -1,4 +1,7 @@
-"""Leases shards to workers: each once, again when a worker is lost, and a second time when a shard is late."""
+"""Leases shards to workers: each once, again when a worker is lost, and a second time when a shard is late.
+
+A lane is the task that runs one shard after another on a worker; a worker has one lane or several.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ class Lease:
     since: float
     """When the lease began, by the clock of the event loop."""
     on_superseded: Callable[[], object] = lambda: None
-    """Called when another worker has finished the shard first."""
+    """Called when the lease is superseded: another worker has finished the shard first."""
 
 
 class Scheduler:
-    """The one queue that every lane of every worker pulls from: a faster worker gets more shards.
+    """The one queue from which all lanes of all workers take their shards: a faster worker gets more of them.
 
     When no shard is left to lease, a worker without work gets a copy of the shard that has been leased longest, if it
     is late and another worker has it. The first to finish counts. To do a shard twice is harmless.
@@ -40,7 +43,7 @@ class Scheduler:
         self._returned: deque[Shard] = deque()
         self._leased: dict[int, list[Lease]] = {}
         self._superseded = 0
-        """Leases whose shard another worker has finished, and which are not completed yet."""
+        """Number of superseded leases that have not ended yet."""
         self._done = 0
         self._done_s = 0.0
         self.all_done = asyncio.Event()
@@ -83,7 +86,7 @@ class Scheduler:
             return done
 
     async def all_settled(self) -> None:
-        """Wait until the superseded leases have ended, too."""
+        """Wait until no lease is left, not even a superseded one."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._leased and not self._superseded)
 
@@ -104,7 +107,7 @@ class Scheduler:
             self._round = iter(following)
 
     def _slowest_of_others(self, worker: object) -> Lease | None:
-        """Return the oldest lease of another worker whose shard has no copy; None before any shard is done."""
+        """Return the oldest lease of another worker on a shard that no second worker has; None before any is done."""
         single = (leases[0] for leases in self._leased.values() if len(leases) == 1)
         others = [lease for lease in single if lease.worker is not worker]
         return min(others, key=lambda lease: lease.since, default=None) if self._done else None

@@ -10,9 +10,15 @@ import polars as pl
 
 from pipeline import config
 from pipeline.errors import UserError
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
-from pipeline.evaluation.scoring import ScoringConfig
-from pipeline.evaluation.summary import COLUMNS, ConfigurationInfo, ConfigurationSummary, aggregate, tally
+from pipeline.evaluation.summary import (
+    SUMMARY_COLUMNS,
+    ConfigurationSummary,
+    RequestedConfiguration,
+    aggregate,
+    group_equal_rows,
+)
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, read_shards
 
@@ -37,7 +43,7 @@ class RunTotals:
 
 def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary]:
     """Average the rows of a finished run and write `summary.json`."""
-    summaries = _aggregate(folder, tally(read_shards(folder, COLUMNS)), questions=totals.questions)
+    summaries = _aggregate(folder, group_equal_rows(read_shards(folder, SUMMARY_COLUMNS)), questions=totals.questions)
     folder.write_summary(_document(folder, summaries, totals))
     return summaries
 
@@ -50,10 +56,10 @@ def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[Configurat
     saved = folder.read_summary()
     if saved is None:
         raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
-    needed = [name for name in dict.fromkeys((*INPUTS, *COLUMNS)) if name not in SCORES]
+    needed = [name for name in dict.fromkeys((*INPUTS, *SUMMARY_COLUMNS)) if name not in SCORES]
     rows = (rescore(shard, scoring=evaluation) for shard in read_shards(folder, needed))
     questions = [point["questions"] for point in saved["points"]]
-    summaries = _aggregate(folder, tally(rows), questions=questions, evaluation=evaluation)
+    summaries = _aggregate(folder, group_equal_rows(rows), questions=questions, evaluation=evaluation)
     folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
 
@@ -65,7 +71,7 @@ def _aggregate(
     if run is None:
         raise UserError(f"{folder.path} has no run.yaml: it is not a run folder")
     infos = {
-        index: ConfigurationInfo(tuple(point["overrides"]), served["label"], asked)
+        index: RequestedConfiguration(tuple(point["overrides"]), served["label"], asked)
         for index, (point, served, asked) in enumerate(zip(run["points"], run["served"], questions, strict=True))
     }
     scoring = evaluation or config.build("evaluation", run["points"][0]["config"])

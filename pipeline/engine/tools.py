@@ -63,14 +63,14 @@ class QuestionModel:
         self._ordinals: Counter[bytes] = Counter()
 
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
-        """Complete and parse. After a parse error, ask up to `retries` times more, naming the error; then fall back."""
+        """Call the model and parse. After a parse error, ask up to `retries` times more and name it; then fall back."""
         value, _ = await self.read(prompt, sampling, retries=retries, last=last)
         return value
 
     async def read(
         self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
     ) -> tuple[T, Completion]:
-        """Do as `ask`, and return the completion that the value was parsed from too."""
+        """Do the same as `ask`, and also return the completion from which the value was parsed."""
         complaint, parent, completion = None, None, Completion("")
         for _ in range(retries + 1):
             completion, step = await self._call(prompt, sampling, complaint=complaint, parent=parent, last=last)
@@ -84,7 +84,7 @@ class QuestionModel:
         return prompt.fallback(completion.text), completion
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
-        """Complete without parsing."""
+        """Call the model once, without parsing."""
         completion, _ = await self._call(prompt, sampling)
         return completion
 

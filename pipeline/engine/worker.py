@@ -43,14 +43,14 @@ class _ShardRun:
     shard: Shard
     journal: Journal
     retried: Mapping[str, Mapping[str, Completion]]
-    """The calls of an earlier run of the shard whose failed questions are run again, by question."""
+    """If failed questions are run again: the calls that the shard made earlier, by question."""
     on_row: Callable[[Progress], None]
 
     def cache(self, question_id: str, configuration: int | None, reused: Mapping[str, Completion]) -> CallCache:
         """Return a cache for one configuration of a question, or for all of them (None), filled from the journal."""
         made = {**self.retried.get(question_id, {}), **self.journal.calls(question_id, configuration)}
         on_call = partial(self.journal.append, question_id, configuration=configuration)
-        return CallCache(made=made, reused=reused, on_call=on_call)
+        return CallCache(made_in_this_run=made, from_earlier_runs=reused, on_call=on_call)
 
 
 class Worker:
@@ -95,8 +95,10 @@ class Worker:
     @property
     def backends(self) -> list[Backends]:
         """The model and graph of each configuration."""
-        of = {number: Backends.of(runtime) for runtime in self._runtimes for number, _ in runtime.configurations}
-        return [of[number] for number in range(len(self._configs))]
+        backends_by_number = {
+            number: Backends.of(runtime) for runtime in self._runtimes for number, _ in runtime.configurations
+        }
+        return [backends_by_number[number] for number in range(len(self._configs))]
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""

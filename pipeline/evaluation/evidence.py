@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from pipeline.evaluation.matching import Candidate, GoldGroups
+from pipeline.evaluation.matching import AnswerCandidate, GoldGroups
 from pipeline.text import normalise
 from pipeline.types import Answer, EntityId, LiteralNode, Node
 
@@ -16,9 +16,9 @@ class Evidence:
 
     ids: Collection[EntityId]
     names: Collection[str]
-    """Normalised by `normalise`. An unnamed entity is represented by its id, a literal by its text."""
+    """The names, normalised by `normalise`. An unnamed entity is represented by its id, a literal by its text."""
 
-    def contains(self, candidate: Candidate) -> bool:
+    def contains(self, candidate: AnswerCandidate) -> bool:
         """Return whether a predicted answer is in the evidence, by id or by name."""
         return candidate.name in self.names or any(id in self.ids for id in candidate.ids)
 
@@ -26,7 +26,7 @@ class Evidence:
         """Return whether any gold answer is in the evidence ("searching success")."""
         return any(id in self.ids for id in gold.by_id) or any(name in self.names for name in gold.by_name)
 
-    def faithfulness(self, candidates: Sequence[Candidate]) -> float | None:
+    def faithfulness(self, candidates: Sequence[AnswerCandidate]) -> float | None:
         """Return the share of predicted answers in the evidence, correct or not; None without predictions."""
         return sum(map(self.contains, candidates)) / len(candidates) if candidates else None
 

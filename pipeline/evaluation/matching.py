@@ -12,7 +12,7 @@ from pipeline.types import EntityId, Gold, Prediction
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AnswerCandidate:
     """A predicted answer, with duplicates merged into it."""
 
     name: str
@@ -32,7 +32,7 @@ class GoldGroups:
     by_name: Mapping[str, Set[int]]
     by_id: Mapping[EntityId, Set[int]]
 
-    def matched_by(self, candidate: Candidate) -> Set[int]:
+    def matched_by(self, candidate: AnswerCandidate) -> Set[int]:
         """Return the groups that a candidate matches, by name or by id."""
         groups = self.by_name.get(candidate.name, frozenset())
         for id in candidate.ids:
@@ -58,7 +58,7 @@ def group_gold(gold: Gold, *, strip_accents: bool = True) -> GoldGroups:
     return GoldGroups(len(numbers), by_name, by_id)
 
 
-def distinct(predictions: Sequence[Prediction], *, strip_accents: bool = True) -> tuple[Candidate, ...]:
+def distinct(predictions: Sequence[Prediction], *, strip_accents: bool = True) -> tuple[AnswerCandidate, ...]:
     """Return the predictions in rank order, without empty texts and duplicates after normalisation."""
     ids: dict[str, list[EntityId]] = {}
     for prediction in predictions:
@@ -66,7 +66,7 @@ def distinct(predictions: Sequence[Prediction], *, strip_accents: bool = True) -
             ids_of_name = ids.setdefault(name, [])
             if prediction.id is not None:
                 ids_of_name.append(prediction.id)
-    return tuple(Candidate(name, tuple(ids_of_name)) for name, ids_of_name in ids.items())
+    return tuple(AnswerCandidate(name, tuple(ids_of_name)) for name, ids_of_name in ids.items())
 
 
 def matching_size(matches: Sequence[Set[int]]) -> int:

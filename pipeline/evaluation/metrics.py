@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pipeline.evaluation import grbench, paper_metrics
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.evidence import collect_evidence
-from pipeline.evaluation.matching import Candidate, GoldGroups, distinct, group_gold, matching_size
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.matching import AnswerCandidate, GoldGroups, distinct, group_gold, matching_size
 from pipeline.types import Answer, Gold, Scores
 
 
@@ -31,7 +31,7 @@ def score_question(answer: Answer, gold: Gold, *, dataset: str = "", scoring: Sc
     )
 
 
-def _standard(candidates: tuple[Candidate, ...], groups: GoldGroups) -> dict[str, float]:
+def _standard(candidates: tuple[AnswerCandidate, ...], groups: GoldGroups) -> dict[str, float]:
     matches = [groups.matched_by(candidate) for candidate in candidates]
     size = matching_size(matches)
     return {
@@ -71,7 +71,7 @@ def _grbench(answer: Answer, gold: Gold) -> dict[str, float]:
 
 
 def _evidence(
-    answer: Answer, candidates: tuple[Candidate, ...], groups: GoldGroups, scoring: ScoringConfig
+    answer: Answer, candidates: tuple[AnswerCandidate, ...], groups: GoldGroups, scoring: ScoringConfig
 ) -> dict[str, float | None]:
     evidence = collect_evidence(answer, strip_accents=scoring.strip_accents)
     correct = bool(candidates and groups.matched_by(candidates[0]))
@@ -98,7 +98,7 @@ def _reflection(
 
 
 def _without_gold(
-    answer: Answer, candidates: tuple[Candidate, ...], groups: GoldGroups, scoring: ScoringConfig
+    answer: Answer, candidates: tuple[AnswerCandidate, ...], groups: GoldGroups, scoring: ScoringConfig
 ) -> Scores:
     if scoring.empty_gold == "exclude":
         return Scores()

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from pipeline.datasets.files import Row, Text, json_lines
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Example, Prediction, Rejected
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Gold, GoldAnswer, Prediction, Scores, Triple
 
 SCORES = tuple(score.name for score in fields(Scores))

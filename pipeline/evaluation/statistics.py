@@ -33,7 +33,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of first - second over the same questions, with its confidence interval."""
+    """The mean of first minus second over the same questions, with its confidence interval."""
 
     mean: float
     low: float

@@ -12,8 +12,8 @@ import orjson
 import polars as pl
 
 from pipeline.errors import UserError, nearest
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 
 _MOST_GROUPS = 50
@@ -32,21 +32,21 @@ _COUNTERS = (
     "kg_s",
     "wall_s",
 )
-COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
-"""The trace columns that `tally` reads."""
-_TALLY_KEYS = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)
+SUMMARY_COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
+"""The trace columns that `group_equal_rows` reads."""
+_EQUAL_COLUMNS = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)
 _MERGE_SIZE = 20_000
-"""Tallies are merged when they have more rows than this."""
+"""Groups of several parts are merged when there are more of them than this."""
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigurationInfo:
-    """Facts about a configuration that trace rows do not contain."""
+class RequestedConfiguration:
+    """What a run was asked to do for one configuration. Its trace rows do not contain this."""
 
     overrides: tuple[str, ...] = ()
     """The Hydra overrides of the configuration."""
     label: str | None = None
-    """Printed wherever its scores are: `oracle` or `similarity`; None if a language model answers."""
+    """The simulated model, `oracle` or `similarity`, printed with its scores; None for a language model."""
     questions: int | None = None
     """Questions requested; None for the number of rows."""
 
@@ -79,7 +79,7 @@ class ConfigurationSummary:
     """Questions without a gold answer; scores exclude them unless `empty_gold` is `strict_empty`."""
     statuses: Mapping[str, int]
     scores: Mapping[str, Estimate]
-    """By column name; without the scores that no question has."""
+    """The scores by column name, without those that no question has."""
     confidence: float
     """Coverage of the intervals."""
     counters: Mapping[str, float]
@@ -138,53 +138,53 @@ def differing_overrides(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[word for word in words if word not in shared] for words in overrides]
 
 
-def tally(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def group_equal_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Group rows with equal scores, status and `meta`, so that a run of any length needs little memory.
 
-    Each part needs `COLUMNS`; the counters may be missing. The result has one row per group, with the number of
+    Each part needs `SUMMARY_COLUMNS`; the counters may be missing. The result has one row per group, with the number of
     `questions` and the sums of the counters.
     """
-    tallies: list[pl.DataFrame] = []
+    groups: list[pl.DataFrame] = []
     unmerged = 0
     for part in parts:
-        tallies.append(_merge([_as_tally(part)]))
-        unmerged += tallies[-1].height
-        if unmerged > max(_MERGE_SIZE, tallies[0].height):  # the limit grows with the total, so merges stay rare
-            tallies, unmerged = [_merge(tallies)], 0
-    return _merge(tallies)
+        groups.append(_merge([_one_row_per_question(part)]))
+        unmerged += groups[-1].height
+        if unmerged > max(_MERGE_SIZE, groups[0].height):  # the limit grows with the total, so merges stay rare
+            groups, unmerged = [_merge(groups)], 0
+    return _merge(groups)
 
 
-def _as_tally(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of a tally, with one row per question."""
+def _one_row_per_question(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of the groups, with one row per question."""
     counters = [
         pl.col(name).cast(pl.Float64 if name.endswith("_s") else pl.Int64) for name in _COUNTERS if name in rows.columns
     ]
-    keys = [name for name in _TALLY_KEYS if name != "empty_gold"]
+    keys = [name for name in _EQUAL_COLUMNS if name != "empty_gold"]
     return rows.select(*keys, *counters, empty_gold=pl.col("gold").list.len() == 0, questions=1)
 
 
-def _merge(tallies: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(tallies).group_by(_TALLY_KEYS, maintain_order=True).sum()
+def _merge(groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(groups).group_by(_EQUAL_COLUMNS, maintain_order=True).sum()
 
 
 def aggregate(
-    tallied: pl.DataFrame,
+    groups: pl.DataFrame,
     *,
-    configurations: Mapping[int, ConfigurationInfo] | None = None,
+    configurations: Mapping[int, RequestedConfiguration] | None = None,
     scoring: ScoringConfig,
 ) -> list[ConfigurationSummary]:
-    """Average the questions of each configuration, in order of their numbers. `tallied` is the result of `tally`."""
+    """Average the questions of each configuration, in order of the numbers. `groups` is from `group_equal_rows`."""
     known = configurations or {}
-    parts = (tallied.filter(pl.col("point") == number) for number in tallied["point"].unique().sort())
+    parts = (groups.filter(pl.col("point") == number) for number in groups["point"].unique().sort())
 
     def summarise(rows: pl.DataFrame) -> ConfigurationSummary:
-        return _summarise(rows, known.get(rows["point"][0], ConfigurationInfo()), scoring)
+        return _summarise(rows, known.get(rows["point"][0], RequestedConfiguration()), scoring)
 
     with ThreadPoolExecutor() as pool:  # resampling in NumPy releases the interpreter lock
         return list(pool.map(summarise, parts))
 
 
-def _summarise(rows: pl.DataFrame, info: ConfigurationInfo, scoring: ScoringConfig) -> ConfigurationSummary:
+def _summarise(rows: pl.DataFrame, info: RequestedConfiguration, scoring: ScoringConfig) -> ConfigurationSummary:
     first = rows.row(0, named=True)
     statuses = dict(rows.group_by("status").agg(pl.col("questions").sum()).sort("status").iter_rows())
     answered = int(rows["questions"].sum())

@@ -23,7 +23,7 @@ class Fetched(Generic[K, V]):
     """The values that a server returned for a batch of keys."""
 
     values: Mapping[K, V]
-    """Has every key of the batch."""
+    """The value of every key of the batch."""
     queries: int
     endpoint: str | None
 

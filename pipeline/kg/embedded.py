@@ -23,7 +23,7 @@ from pipeline.errors import UserError
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
-from pipeline.kg.node_order import Candidate, keep_first
+from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
@@ -212,10 +212,10 @@ def _open_store(path: Path) -> ox.Store:
         raise UserError(f"kg.store={path} is not an Oxigraph store: {error}") from None
 
 
-def _candidate(term: Any) -> Candidate:
+def _candidate(term: Any) -> NodeCandidate:
     if isinstance(term, ox.Literal):
-        return Candidate.from_literal(term.value, term.datatype.value, term.language)
-    return Candidate(False, term.value)
+        return NodeCandidate.from_literal(term.value, term.datatype.value, term.language)
+    return NodeCandidate(False, term.value)
 
 
 def _literal(node: LiteralNode) -> ox.Literal:

@@ -1,7 +1,7 @@
 """Computes fingerprints of graphs from the number of facts per relation and the facts of the rarest relations.
 
-Replicas of one database have the same fingerprint, and different backends over the same facts have it too. It costs one
-count over the graph. Two loads of the same dump may be different graphs (specification §8.8).
+Replicas of one database have the same fingerprint. Different backends over the same facts have the same one, too. A
+fingerprint costs one count over the graph. Two loads of the same dump may be different graphs (specification §8.8).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def of_every_fact(partial: str, total: int) -> str:
     return f"{partial}-{total % 2**64:016x}"
 
 
-def agree(one: str, other: str) -> bool:
+def may_be_same_graph(one: str, other: str) -> bool:
     """Return whether two fingerprints can belong to one graph: they are equal, or one of them also covers all facts."""
     shorter, longer = sorted((one, other), key=len)
     return shorter == longer or re.sub("-[0-9a-f]{16}$", "", longer) == shorter

@@ -59,7 +59,7 @@ class GRBenchGraph:
         return await self._each(self._store.label, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        """Look up whether each node is a mediator: one without a text that lists neighbours (specification §8.5)."""
+        """Look up whether each node is a mediator: it has no text, but it has neighbours (specification §8.5)."""
         return await self._each(self._store.is_mediator, ids)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:

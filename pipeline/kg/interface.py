@@ -24,7 +24,7 @@ class Batch(dict[K, V], Generic[K, V]):
     """The result of one lookup: a mapping from each argument to its value, and the cost of the lookup."""
 
     queries: int = 0
-    """Physical queries sent for this batch; 0 if everything was cached or shared with another question."""
+    """Queries that the graph received for this batch; 0 if everything was cached or shared with another question."""
     endpoint: str | None = None
     """URL of the server that answered last; None for a graph in this process."""
 

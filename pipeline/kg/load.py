@@ -32,7 +32,7 @@ from pipeline.types import Rejected, Triple
 Target: TypeAlias = Literal["ntriples", "oxigraph", "virtuoso"]
 
 Tick: TypeAlias = Callable[[int], None]
-"""Called regularly with the number of triples that were read since the previous call."""
+"""A function that is called regularly with the number of triples that were read since the previous call."""
 
 _TICK = 5_000
 _BLOCK = 1 << 20

@@ -11,7 +11,7 @@ from pipeline.rdf_terms import Terms, literal_node
 from pipeline.types import LiteralNode, Node
 
 
-class Candidate(NamedTuple):
+class NodeCandidate(NamedTuple):
     """A node that a hop leads to. Candidates sort by bytes, as `ORDER BY isLITERAL(?t) STR(?t) LANG(?t)` does."""
 
     is_literal: bool
@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
         return terms.node(self.text)
 
 
-def keep_first(candidates: Iterable[Candidate], limit: int, terms: Terms) -> Neighbours:
+def keep_first(candidates: Iterable[NodeCandidate], limit: int, terms: Terms) -> Neighbours:
     """Return the first `limit` candidates, as nodes sorted by `node_order`."""
     kept = heapq.nsmallest(limit + 1, set(candidates))
     nodes = {candidate.node(terms) for candidate in kept[:limit]}

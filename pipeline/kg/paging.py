@@ -39,7 +39,7 @@ class ResultReader:
     async def rows(self, query: Query, cost: LookupCost) -> tuple[list[Row], bool]:
         """Return the rows in any order, and whether they are complete."""
         reply, rows = await self._read(query.text(self.row_limit), cost)
-        return rows, len(rows) < self.row_limit and not (reply.cut or reply.interrupted)
+        return rows, len(rows) < self.row_limit and not (reply.row_limit_hit or reply.time_limit_hit)
 
     async def ordered(self, query: Query, cost: LookupCost, at_least: int | None = None) -> list[Row]:
         """Return all distinct rows in byte order, or at least the first `at_least`, page by page.
@@ -51,16 +51,16 @@ class ResultReader:
         while at_least is None or len(found) < at_least:
             size = self.row_limit if at_least is None else min(self.row_limit, at_least - len(found))
             reply, rows = await self._read(query.page(size, offset), cost)
-            if reply.interrupted:
+            if reply.time_limit_hit:
                 raise ServiceError(f"{reply.endpoint} ran out of time sorting a long result")
             found.update(dict.fromkeys(rows))
             offset += len(rows)
-            if not rows or (len(rows) < size and not reply.cut):
+            if not rows or (len(rows) < size and not reply.row_limit_hit):
                 break
         return list(found)
 
     async def complete(self, build: Callable[[Sequence[T]], Query], items: Sequence[T], cost: LookupCost) -> list[Row]:
-        """Return all rows of the query about some items. An incomplete result is asked for in halves, then in pages."""
+        """Return all rows of a query about items. An incomplete result is asked for in halves, then in pages."""
         if not items:
             return []
         query = build(items)

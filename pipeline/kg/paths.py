@@ -16,9 +16,9 @@ from pipeline.text import normalise
 from pipeline.types import Direction, EntityId, GoldAnswer, LiteralNode, Node, Relation, RelationPath
 
 MAX_FRONTIER = 2000
-"""Nodes of a layer that a search, or following a path, goes on from."""
+"""The most nodes of a layer from which a search, or the following of a path, goes on."""
 MAX_NEIGHBOURS = 500
-"""Nodes that one hop contributes when a path is followed."""
+"""The most nodes that one hop contributes when a path is followed."""
 _HUB = 200
 """A search does not follow hops that lead to more nodes than this."""
 _MAX_NAMESAKES = 50

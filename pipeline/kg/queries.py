@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from pipeline.errors import ServiceError
 from pipeline.kg.interface import Hop
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
-from pipeline.kg.node_order import Candidate
+from pipeline.kg.node_order import NodeCandidate
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.rdf_terms import Terms, literal
 from pipeline.types import EntityId, LiteralNode
@@ -194,10 +194,10 @@ class Queries:
         )
 
 
-def node_cells(cells: Sequence[str]) -> Candidate:
-    """Return the node of four columns: text, is literal, datatype, language."""
+def node_cells(cells: Sequence[str]) -> NodeCandidate:
+    """Return the node that four columns describe: text, is literal, datatype, language."""
     text, is_literal, datatype, lang = cells
-    return Candidate.from_literal(text, datatype, lang) if is_literal in TRUE else Candidate(False, text)
+    return NodeCandidate.from_literal(text, datatype, lang) if is_literal in TRUE else NodeCandidate(False, text)
 
 
 def parse_tsv(body: bytes) -> list[Row]:

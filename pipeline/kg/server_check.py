@@ -21,7 +21,7 @@ from pipeline.types import Relation, Triple
 
 Fact: TypeAlias = tuple[str, ...]
 RowSet: TypeAlias = set[Row] | None
-"""The rows of a result; None for an incomplete result, which any rows may be missing from."""
+"""The rows of a result; None if the result is incomplete, so that any rows may be missing."""
 
 _STYLES: tuple[Style, ...] = ("values", "filter_in", "union")
 _SELF_TEST_FACTS = 20
@@ -34,7 +34,7 @@ class ServerCheck:
     """The result of checking the servers: properties of the graph and of the servers."""
 
     queries: Queries
-    """In a style that all servers answer correctly."""
+    """The queries in a style that all servers answer correctly."""
     row_limit: int
     counts: dict[str, int]
     """Facts per relation, of all relations in the graph's namespace."""

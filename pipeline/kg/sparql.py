@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.labels import ALIAS, NAME, LabelCandidate, best_name, find_mediators
-from pipeline.kg.node_order import Candidate, keep_first
+from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import IN, OUT, TRUE, Queries, Row, Style, node_cells
 from pipeline.kg.relation_filter import RelationFilter
@@ -171,7 +171,7 @@ class SparqlGraph:
             {(hop, limit): keep_first(found.get(hop, ()), limit, self._terms) for hop, limit in asked}, cost
         )
 
-    async def _nodes(self, limits: Mapping[Hop, int], cost: LookupCost) -> dict[Hop, list[Candidate]]:
+    async def _nodes(self, limits: Mapping[Hop, int], cost: LookupCost) -> dict[Hop, list[NodeCandidate]]:
         """Return all nodes of each hop, or at least the first `limit + 1` of a large hop."""
         if not limits:
             return {}
@@ -190,14 +190,14 @@ class SparqlGraph:
         ]
         return {hop: nodes for part in await asyncio.gather(*parts) for hop, nodes in part.items()}
 
-    async def _large_hop(self, hop: Hop, limit: int, cost: LookupCost) -> dict[Hop, list[Candidate]]:
+    async def _large_hop(self, hop: Hop, limit: int, cost: LookupCost) -> dict[Hop, list[NodeCandidate]]:
         rows = await self._reader.ordered(self._queries.neighbours([hop]), cost, at_least=limit + 1)
         return self._by_hop([hop], rows)
 
-    def _by_hop(self, hops: Sequence[Hop], rows: Sequence[Row]) -> dict[Hop, list[Candidate]]:
+    def _by_hop(self, hops: Sequence[Hop], rows: Sequence[Row]) -> dict[Hop, list[NodeCandidate]]:
         to_iri = self._terms.to_iri
         key = {(to_iri(id), to_iri(name), direction): (id, Relation(name, direction)) for id, (name, direction) in hops}
-        found: dict[Hop, list[Candidate]] = {hop: [] for hop in hops}
+        found: dict[Hop, list[NodeCandidate]] = {hop: [] for hop in hops}
         for entity, relation, direction, *node in rows:
             candidate = node_cells(node)
             # Literals sort last, so dropping them here loses no entity of an ordered result that was cut.

@@ -20,7 +20,7 @@ _PROBE = "SELECT (1 AS ?x) WHERE {}"
 _PROBE_TIMEOUT_S = 5.0
 _PROBE_INTERVAL_S = 0.5
 _BACKOFF_S = (0.25, 12.0)
-"""The first and the longest pause between two rounds."""
+"""The first and the longest pause between two rounds. In a round, a query is sent to each healthy server in turn."""
 _MAX_FAILURES = 3
 
 _REFUSED = re.compile(r"Virtuoso (?:37000|22\d{3}|42\d{3})\b")
@@ -39,9 +39,9 @@ class Reply:
 
     body: bytes
     endpoint: str
-    cut: bool = False
+    row_limit_hit: bool = False
     """The server reports that it ended the result at its row limit."""
-    interrupted: bool = False
+    time_limit_hit: bool = False
     """The server reports that it ended the query at its time limit: any rows may be missing."""
 
 
@@ -112,7 +112,7 @@ class SparqlClient(ServerPool[str, Reply]):
         try:
             response = await self.exchange(server, server.url, {"query": request})
         except TimeoutError:
-            # Either the query is too slow, which trying again would not change, or the server hangs.
+            # Either the query is too slow, so it is tried only once more, or the server hangs.
             if hangs := await self.probe(server):
                 self.mark_unhealthy(server, hangs)
             message = f"{server.url} did not answer within {self._timeout_s:g} s"

@@ -113,7 +113,7 @@ class QuestionGraph:
     """The graph of one question, read in a thread at the first lookup."""
 
     def __init__(self, fingerprint: str, read: Callable[[], TripleIndex]) -> None:
-        """Nothing is read yet."""
+        """Take the function that reads the facts; nothing is read yet."""
         self.fingerprint = fingerprint
         self._read = read
         self._reading: asyncio.Task[TripleIndex] | None = None

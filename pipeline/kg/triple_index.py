@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from pipeline.kg.interface import Hop, Neighbours, node_order
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, LabelCandidate, best_name, is_true
-from pipeline.kg.node_order import Candidate, keep_first
+from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.rdf_terms import Terms, literal_node
 from pipeline.types import Direction, EntityId, LiteralNode, Node, Relation, Triple
@@ -95,7 +95,7 @@ class TripleIndex:
     def _nodes(self, node: Node, direction: Direction, relation: str) -> tuple[Node, ...]:
         return self._edges.get((node, direction), {}).get(relation, ())
 
-    def _candidate(self, node: Node) -> Candidate:
+    def _candidate(self, node: Node) -> NodeCandidate:
         if isinstance(node, str):
-            return Candidate(False, self.terms.to_iri(node))
-        return Candidate.from_literal(node.value, node.datatype, node.lang)
+            return NodeCandidate(False, self.terms.to_iri(node))
+        return NodeCandidate.from_literal(node.value, node.datatype, node.lang)

@@ -59,7 +59,7 @@ class Template:
 def inputs_only(role: str, template: Template) -> Template:
     """Return the template for a model that was fine-tuned on the role's calls: the role's name is the system text.
 
-    A template without a system text was written for such a model and is returned unchanged.
+    A template without a system text already has this short form, and is returned unchanged.
     """
     return Template(system=role, user=template.user, assistant=template.assistant) if template.system else template
 
@@ -150,6 +150,6 @@ class Call:
     choices: tuple[str, ...] = ()
     """For `choose`: the possible continuations; empty for a completion."""
     nonce: str = ""
-    """Distinguishes calls of one prompt: the run's seed if something is sampled, the ordinal, a complaint."""
+    """Makes calls of equal prompts different: the run's seed if something is sampled, the ordinal, the complaint."""
     template: Template | None = None
     """The template of the messages, if it can differ from the prompt's."""

@@ -16,7 +16,7 @@ class RoleRouter:
     """Open models: one for each named role, and a default for all others."""
 
     def __init__(self, default: ModelBackend, roles: Mapping[str, ModelBackend]) -> None:
-        """Take the models; `roles` has names such as `parog.plan`."""
+        """Take the model of each role, such as `parog.plan`, and the model of all other roles."""
         self._default = default
         self._roles = roles
 

@@ -57,7 +57,7 @@ class Server:
     """Requests that were sent, or wait for a slot, and have no response yet."""
     consecutive_failures: int = 0
     problem: str = ""
-    """Why the server became unhealthy last."""
+    """Why the server last became unhealthy."""
     next_trial: float = math.inf
     """`time.monotonic()` from which an unhealthy server may get a trial request."""
     software: str = ""
@@ -74,7 +74,7 @@ class Server:
 
 
 AdmissionCheck: TypeAlias = Callable[[Server], Awaitable[str | None]]
-"""Returns why a server that answers must not be used, or None."""
+"""A function that returns why a server that answers must not be used, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class AttemptFailed(Exception):
     """One attempt failed, and another one may succeed."""
 
     def __init__(self, message: str, *, too_slow: bool = False, retry_after_s: float = 0.0) -> None:
-        """`too_slow` blames the request, not the server: it is attempted only twice."""
+        """`too_slow` says that the request is to blame, not the server. Such a request is attempted only twice."""
         super().__init__(message)
         self.too_slow = too_slow
         self.retry_after_s = retry_after_s
@@ -207,7 +207,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         raise ServiceError(f"no {self.kind} server answered (rounds: {round + 1}); last failure: {problem}")
 
     def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:
-        """From now on, check servers that recover. All but those that are `checked` have to recover first."""
+        """Run `check` on every server that recovers. Servers that are not in `checked` become unhealthy now."""
         self._admission_check = check
         for server in self.servers:
             if server not in checked:

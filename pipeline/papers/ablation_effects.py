@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.analysis.paired import difference, pair_scores, question_clusters, read_rows
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Difference
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
@@ -20,7 +20,7 @@ from pipeline.papers.published import Figure, published_figures
 from pipeline.traces.folder import RunFolder
 
 STRICT = "hits_at_1"
-"""Compared for every ablation, in addition to the paper's own score."""
+"""The score that is compared for every ablation, in addition to the paper's own score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Effect:
     ablation: Ablation
     score: str
     base: float
-    changed: float
+    other: float
     difference: Difference
-    """Of changed - base, over the same questions, with an interval clustered by source."""
+    """Other minus base, over the same questions, with an interval clustered by source."""
     published: Sequence[float]
     """The same difference in percentage points, wherever the papers print it.
 
@@ -69,10 +69,12 @@ def measured_effects(
         }
         present = {score: pair for score, pair in pairs.items() if pair.height}
         for score, pair in present.items():
-            of_missing_scores = [value for name, values in known.items() if name not in present for value in values]
-            base, changed = (float(pair[name].to_numpy().mean()) for name in ("base", "changed"))
+            published_other_scores = [
+                value for name, values in known.items() if name not in present for value in values
+            ]
+            base, other = (float(pair[name].to_numpy().mean()) for name in ("base", "other"))
             change = difference(pair, clusters, scoring)
-            effects.append(Effect(ablation, score, base, changed, change, known.get(score, of_missing_scores)))
+            effects.append(Effect(ablation, score, base, other, change, known.get(score, published_other_scores)))
     return effects
 
 
@@ -134,7 +136,7 @@ def _cells(effect: Effect) -> tuple[str | Text, ...]:
     published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
     return (
         effect.score.removeprefix("compat_"),
-        f"{100 * effect.base:.1f} → {100 * effect.changed:.1f}",
+        f"{100 * effect.base:.1f} → {100 * effect.other:.1f}",
         Text(f"{100 * change.mean:+.1f}").append(interval, "dim"),
         Text(published).append(f"\n{effect.verdict}", "dim"),
     )

@@ -79,7 +79,10 @@ def tog(text: str, golds: Collection[str]) -> bool:
 
 
 def pog(text: str, golds: Collection[str]) -> bool:
-    """Apply ToG's rule to the `Answer` of the JSON reply, else to a similar part, else to all. Lists become text."""
+    """Apply ToG's rule to the `Answer` of the JSON reply.
+
+    If the JSON cannot be read, the rule is applied to the text matched by a pattern, else to the whole reply.
+    """
     return _contains_either_way(_pog_answer(text), golds)
 
 
@@ -113,8 +116,9 @@ def subgraphrag_hit1(lines: Sequence[str], golds: Collection[str]) -> bool:
 
 
 def subgraphrag_f1(lines: Sequence[str], golds: Collection[str]) -> float:
-    """Return F1 of golds and lines with `ans:`. Each line matches one gold; long golds choose first, long lines first.
+    """Return F1 of golds and lines with `ans:`. Each line matches one gold.
 
+    Golds choose their lines in order of length, longest first, and each takes the longest line that contains it.
     The code's lenient treatment of "when" and "where" questions is not reproduced.
     """
     free = predicted = sorted(_answer_lines(lines), key=len, reverse=True)

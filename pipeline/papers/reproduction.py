@@ -11,7 +11,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
@@ -20,7 +20,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
 STRICT = "hits_at_1"
-"""Printed next to the paper's own score."""
+"""The score that is printed next to the paper's own."""
 HEADINGS = ("row", "dataset", "metric", "paper", "ours", "strict Hits@1", "gap")
 _ABSENT = "–"
 
@@ -31,7 +31,7 @@ class PlannedFigure:
 
     figure: Figure
     configurations: tuple[tuple[str, ...], ...]
-    """Each as its overrides."""
+    """The overrides of each configuration."""
     reason: str
     """Why there is no configuration; empty if there is one."""
     substituted: bool = False
@@ -44,9 +44,9 @@ class ReproducedFigure:
 
     figure: Figure
     ours: Estimate | None
-    """By the paper's metric."""
+    """Our score by the paper's metric."""
     strict: Estimate | None
-    """Hits@1."""
+    """Our Hits@1."""
     reason: str
     """Why our score is missing; empty if it is not."""
     substituted: bool = False

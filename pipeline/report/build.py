@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.evaluation.summary import ConfigurationSummary, Group
-from pipeline.kg.fingerprint import agree
+from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.curves import find_curves
 from pipeline.report.data import Block, Configuration, RunInfo
 from pipeline.report.labels import SCORES, BlockLabels, inline, with_label
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
-from pipeline.report.responses import responses
+from pipeline.report.response_curves import responses
 from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, Page, RunView, ScoreView
 
@@ -115,7 +115,7 @@ def _warnings(block: Block) -> list[str]:
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     graphs = [each.served["graph"] for each in configurations]
-    same_graph = all(agree(graphs[0], other) for other in graphs)
+    same_graph = all(may_be_same_graph(graphs[0], other) for other in graphs)
     warnings = {
         f"{', '.join(unfinished)}: the run is not complete, and the page shows the questions answered so far. "
         "Run the same command again to complete it.": unfinished,

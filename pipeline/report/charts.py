@@ -52,7 +52,7 @@ class Mark:
     low: float
     high: float
     group: int
-    """Determines colour and shape."""
+    """The number of the group, which determines colour and shape."""
     text: str
     """The tooltip."""
     rank: int | None = None
@@ -131,16 +131,16 @@ def line_chart(
     width: int,
     height: int,
     *,
-    last: float | None,
+    unlimited_value: float | None,
     within: tuple[float, float],
     titled: bool = True,
 ) -> LineChart:
-    """Draw score against value. The value `last` means no limit, and comes after all others."""
-    values = sorted({value for each in series for value in each.scores if value != last})
-    if last is not None and any(last in each.scores for each in series):
-        values.append(last)
-    positions = _positions(values, last, _LEFT + 10, width - _RIGHT - 10)
-    texts = {value: "all" if value == last else f"{value:g}" for value in values}
+    """Draw score against value. `unlimited_value` means no limit, and comes after all others."""
+    values = sorted({value for each in series for value in each.scores if value != unlimited_value})
+    if unlimited_value is not None and any(unlimited_value in each.scores for each in series):
+        values.append(unlimited_value)
+    positions = _positions(values, unlimited_value, _LEFT + 10, width - _RIGHT - 10)
+    texts = {value: "all" if value == unlimited_value else f"{value:g}" for value in values}
     x_ticks = _without_touching([Tick(positions[value], texts[value]) for value in values])
     frame, y = _frame(width, height, x_ticks, within, _TITLED if titled else _BARE)
     lines = []
@@ -227,16 +227,16 @@ def _log_axis(low: float, high: float, left: int, right: int) -> tuple[list[Tick
     return _without_touching([Tick(x(cost), _short(cost)) for cost in round_costs if low <= cost <= high]), x
 
 
-def _positions(values: Sequence[float], last: float | None, left: int, right: int) -> dict[float, float]:
-    """Return the positions of an axis's values: to scale, except that `last` is one step beyond the others."""
-    numbers = [value for value in values if value != last]
+def _positions(values: Sequence[float], unlimited_value: float | None, left: int, right: int) -> dict[float, float]:
+    """Return the positions of values on an axis: to scale, but `unlimited_value` one step beyond the others."""
+    numbers = [value for value in values if value != unlimited_value]
     if not numbers or len(values) == 1:
         return dict.fromkeys(values, (left + right) / 2)
     ends = right if len(numbers) == len(values) else right - (right - left) / len(values)
     log = numbers[0] > 0 and numbers[-1] / numbers[0] > _LOG_FROM
     on = math.log10 if log else float
     scale = _linear(on(numbers[0]), on(numbers[-1]), left, ends)
-    return {value: right if value == last else scale(on(value)) for value in values}
+    return {value: right if value == unlimited_value else scale(on(value)) for value in values}
 
 
 def _linear(low: float, high: float, start: float, end: float) -> Scale:

@@ -32,7 +32,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A method along an axis. All slices have the same values, so their mean compares like with like."""
+    """A method's configurations along an axis. All slices have the same values, so that their mean is a fair one."""
 
     group: Group
     categories: Mapping[str, Any]

@@ -17,8 +17,8 @@ import polars as pl
 from pipeline import config
 from pipeline.analysis.runs import read_summaries
 from pipeline.errors import UserError
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
@@ -231,4 +231,4 @@ def _read_rows(folder: RunFolder) -> dict[int, pl.DataFrame]:
 
 def _parameters(resolved: Mapping[str, Any]) -> dict[str, Any]:
     choices = {group: choice for group, choice in resolved["choices"].items() if group not in _IRRELEVANT_CHOICES}
-    return {**choices, **config.computed(resolved)}
+    return {**choices, **config.deciding_keys(resolved)}

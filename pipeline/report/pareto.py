@@ -69,7 +69,7 @@ def tags(block: Block, by_score: Mapping[str, Sequence[Recommendation]]) -> list
 
 
 def front_view(
-    block: Block, labels: BlockLabels, score: str, counter: str, recommended: Sequence[Recommendation]
+    block: Block, labels: BlockLabels, score: str, counter: str, recommendations: Sequence[Recommendation]
 ) -> FrontView:
     """Build the chart of a score against a cost, with the Pareto front of each label."""
     costs = {i: cost for i in block.comparable if (cost := block.configurations[i].cost(counter)) is not None}
@@ -81,7 +81,7 @@ def front_view(
     ]
     equals = {i: others for front in fronts for i, others in front.items()}
     ranks = {i: rank for rank, i in enumerate(equals, start=1)}
-    marked = {each.recommended for each in recommended}
+    marked = {recommendation.recommended for recommendation in recommendations}
 
     def data_point(index: int) -> DataPoint:
         configuration = block.configurations[index]

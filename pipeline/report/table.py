@@ -45,7 +45,7 @@ class Row:
     """The table row of a configuration."""
 
     group: int
-    """Its number in the legend."""
+    """The number of its group in the legend."""
     name: Name
     remarks: Sequence[str]
     """Numbers of failed, unanswered and unscored questions."""

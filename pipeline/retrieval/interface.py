@@ -17,11 +17,11 @@ Vectors = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Encodes texts as unit vectors. Slow encoders run in a thread and batch concurrent texts."""
+    """Encodes texts as unit vectors."""
 
     @property
     def name(self) -> str:
-        """Identifies the vectors. Key of stored vectors."""
+        """The key of stored vectors: encoders with the same name give the same vectors."""
         ...
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
@@ -60,12 +60,12 @@ class Retrieval(Protocol):
         ...
 
     async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
-        """Return the k nearest references (§7.1), or k random ones seeded by the question, never itself."""
+        """Return the k nearest references (§7.1), or k random ones seeded by the question; never itself."""
         ...
 
 
 class RetrievalBackend(Protocol):
-    """A retrieval backend, as `retrieval=…` configures it: opened once per worker, gives the search of each graph."""
+    """A retrieval backend, as `retrieval=…` configures it. Opened once per worker."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...

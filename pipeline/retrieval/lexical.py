@@ -19,7 +19,7 @@ _MAX_CHARACTERS = 2000
 _MAX_INLINE = 500
 """Largest number of texts that are encoded on the event loop (about 10 ms if none is cached). More use a thread."""
 _STOP_WEIGHT = 0.05
-"""Not zero, so that no text has a zero vector."""
+"""The weight of a stop word; not zero, so that no text has a zero vector."""
 
 _STOP_WORDS = """
 a about an and are as at be been by did do does for from had has have her his how in into is it its of on or that the

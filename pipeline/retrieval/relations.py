@@ -23,7 +23,7 @@ Scores: TypeAlias = Mapping[int, float]
 """Position of a relation → score."""
 
 DEPTH = 10
-"""Relations that each of the two rankings contributes: a search finds at most 10 to 20 (specification §8.7)."""
+"""Relations that each of the two rankings contributes; together they give 10 to 20 (specification §8.7)."""
 _BM25_WEIGHT = 0.1
 _RRF_CONSTANT = 60
 _CACHED_SEARCHES = 10_000
@@ -45,7 +45,7 @@ class RelationIndex:
         self._found: Lru[str, list[str]] = Lru(_CACHED_SEARCHES)
 
     async def search(self, query: str, k: int) -> list[str]:
-        """Return at most k relation names, best first, ties by name. The query may be a relation name."""
+        """Return at most k relation names, best first, equal scores by name. The query may be a relation name."""
         text = as_text(query)
         if (found := self._found.get(text)) is None:
             index = await self._index()
@@ -82,7 +82,7 @@ class RelationIndex:
 @dataclass(frozen=True, slots=True)
 class _Built:
     names: list[str]
-    """Sorted."""
+    """The relation names, sorted."""
     vectors: Vectors
     bm25: Bm25
 

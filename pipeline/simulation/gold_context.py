@@ -36,7 +36,8 @@ class GoldContext:
     topics: tuple[Entity, ...] = ()
     """The nodes that the question mentions, if the dataset names no topic entities (GRBench)."""
     features: frozenset[str] = frozenset()
-    """Names in `paths` that are node features, not edges (GRBench). A path without one leads to a number of nodes."""
+    """Names in `paths` that are node features, not edges (GRBench). A path without a feature leads to nodes, and their
+    number is the answer."""
     legs: _LegsByTopic = field(default_factory=dict)
     """Topic entity → the legs of its best path, with the nodes that each leg reaches."""
 
@@ -72,9 +73,9 @@ class GoldContext:
 async def find_gold_context(example: Example, kg: KnowledgeGraph) -> GoldContext:
     """Look up the gold context of a question in this graph.
 
-    `gold_paths` finds the relation paths from each topic entity to a gold answer. If there are none, the dataset's own
-    paths are trusted if they lead anywhere (`leading_paths`), for example to the nodes that a count counts. GRBench
-    names no topic entities: there `ground` finds topics and paths from the text.
+    `gold_paths` finds the relation paths from each topic entity to a gold answer. If there are none, those of the
+    dataset's own paths are used that reach at least one node (`leading_paths`), such as the nodes that a count counts.
+    GRBench names no topic entities: there `ground` finds topics and paths from the text.
     """
     question, gold = example.question, example.gold
     if not question.topic_entities and isinstance(kg, AttributedGraph):

@@ -37,7 +37,8 @@ class Simulator(Generic[P]):
     """Inputs that do not seed the oracle's errors, such as references. With and without them the oracle errs on the
     same calls, so a comparison measures the effect of the input, not of another random draw."""
     alternatives: ClassVar[Sequence[Sequence[str]]] = ()
-    """Groups of tokens whose probabilities the method reads: the model chooses one of each group."""
+    """Groups of tokens such as `("[Yes]", "[No]")`, whose probabilities the method reads. If a reply has one token of a
+    group, its log-probabilities list the others too."""
 
     def write_as_oracle(self, prompt: P, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Return the reply of a perfect model; with `error_rng`, a well-formed wrong reply drawn from it."""

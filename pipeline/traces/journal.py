@@ -1,8 +1,8 @@
 """The journal of an open shard: each finished model call, stored as soon as it returns.
 
 A worker that takes over a shard reads its journals and repeats only the calls that are not in them. Every worker writes
-a journal of its own, so no two processes write to one file. A torn line is a call that was not made. The journals are
-removed when the shard is committed.
+a journal of its own, so no two processes write to one file. A line that was only partly written is ignored, and
+its call is made again. The journals are removed when the shard is committed.
 
 On a file system a journal is a file in `drafts/`, and each call is appended to it. In an object store, which cannot
 append, a journal is a series of objects, each with the calls of a few seconds.
@@ -35,7 +35,7 @@ PERIOD_S = 5.0
 
 
 class Journal:
-    """The calls of one open shard, an asynchronous context manager.
+    """Stores the calls of one open shard. It is an asynchronous context manager.
 
     When `append` returns, the call survives the death of this process; in an object store, `PERIOD_S` seconds later.
     """
@@ -149,7 +149,7 @@ def _replay(paths: Sequence[StoragePath]) -> dict[tuple[str, int | None], dict[s
         for line in lines:
             try:
                 question_id, *configuration, key, completion = orjson.loads(line)
-            except orjson.JSONDecodeError:  # torn by the death of its writer
+            except orjson.JSONDecodeError:  # its writer died before the line was complete
                 continue
             known[question_id, *(configuration or [None])][key] = Completion(**completion)
     return known

@@ -23,7 +23,7 @@ KEY = b"kgqa_origin"
 
 @dataclass(frozen=True, slots=True)
 class QuestionDigest:
-    """What a question and its gold answers were when it was answered."""
+    """Digests of a question and its gold answers, from the time when it was answered."""
 
     id: str
     question: str

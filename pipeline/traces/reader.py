@@ -127,13 +127,16 @@ def explain_miss(call: RecordedCall, recorded: Sequence[RecordedCall], *, otherw
     """Name the fields in which `call` differs from the nearest recorded call of its role, or return `otherwise`."""
     if not recorded:
         return f"the role: {call.role} was never asked of the question"
-    _, nearest = min((len(fields), fields) for fields in (_differences(call, other) for other in recorded))
-    return ", ".join(nearest) or otherwise
+    _, inputs, others = min(_differences(call, other) for other in recorded)
+    named = [f"the input{'s' if len(inputs) > 1 else ''} {' and '.join(inputs)}"] if inputs else []
+    return " and ".join([*named, *others]) or otherwise
 
 
-def _differences(call: RecordedCall, other: RecordedCall) -> list[str]:
-    inputs, others = orjson.loads(call.inputs), orjson.loads(other.inputs)
-    differing = [f"input '{name}'" for name in inputs.keys() | others.keys() if inputs.get(name) != others.get(name)]
+def _differences(call: RecordedCall, other: RecordedCall) -> tuple[int, list[str], list[str]]:
+    """Return the number of differences, the inputs that differ, and what else differs."""
+    mine, others = orjson.loads(call.inputs), orjson.loads(other.inputs)
+    inputs = sorted(name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name))
+    differing = []
     if call.template != other.template:
         differing.append("the prompt's fixed text")
     now, then = orjson.loads(call.sampling), orjson.loads(other.sampling)
@@ -141,7 +144,7 @@ def _differences(call: RecordedCall, other: RecordedCall) -> list[str]:
     differing += [f"sampling.{name}" for name in sampling if sampling[name] != then["sampling"].get(name)]
     if now["choices"] != then["choices"]:
         differing.append("the choices")
-    return sorted(differing)
+    return len(inputs) + len(differing), inputs, differing
 
 
 def _frames(shards: Sequence[StoragePath]) -> Iterator[pl.LazyFrame]:

@@ -17,10 +17,10 @@ SCHEMA_VERSION = "1"
 
 @dataclass(slots=True)
 class Step:
-    """One model call, graph lookup or decision of a method, in the order in which they started."""
+    """One model call, graph lookup or decision of a method. Steps are in the order in which they started."""
 
     index: int
-    """Monotonically increasing within a configuration and a question."""
+    """The number of the step, from 0, within one question of one configuration."""
     kind: str
     """`llm`, `kg` or `decision`."""
     role: str
@@ -31,7 +31,7 @@ class Step:
     parent: int | None = None
     """For a repeated call: the step whose reply could not be parsed."""
     shared: bool = False
-    """Answered without a call or query of its own: by a cache, another question in flight, or an earlier run."""
+    """Whether the result came from a cache, another question in flight or an earlier run, without a call or query."""
     key: str | None = None
     """Call key of a model call."""
     template: str | None = None
@@ -49,11 +49,11 @@ class Step:
     logprobs: str | None = None
     """JSON array: log-probabilities per generated token."""
     query: str | None = None
-    """The first few arguments of the lookup."""
+    """The arguments of the lookup; only the first few if there are many."""
     rows: int | None = None
-    """Values that a lookup returned."""
+    """Number of values that the lookup returned."""
     queries: int | None = None
-    """Physical queries that a lookup caused."""
+    """Number of queries that the graph server received for this lookup."""
     endpoint: str | None = None
     truncated: bool | None = None
     error: str | None = None
@@ -71,9 +71,9 @@ class Counters:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     kg_lookups: int = 0
-    """Batched lookups that the method made."""
+    """Lookups that the method made. Many nodes in one lookup count once."""
     kg_queries: int = 0
-    """Physical queries that the lookups caused; one per batch for a graph in this process."""
+    """Queries that the graph server received for the lookups; one per batch for a graph in this process."""
     kg_rows: int = 0
     parse_failures: int = 0
     llm_s: float = 0.0

@@ -18,7 +18,7 @@ from pipeline.traces.storage import StoragePath, read_whole, write_whole
 from pipeline.types import Answer, Gold, Node, Triple
 
 _MOST_HOPS = 1 << 31
-"""The limit of the column's type; any other value of the field is only in `meta`."""
+"""The column holds only smaller numbers of hops; any other value is only in `meta`."""
 
 
 def write_shard(path: StoragePath, rows: Sequence[TraceRow], origin: ShardOrigin) -> None:

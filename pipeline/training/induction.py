@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
     from transformers import LlamaForCausalLM
 
-_CONSTANT = 0.5
+_CONSTANT_LENGTH = 0.5
 """Length of the component that all embeddings share, relative to their own part; positions are computed from it."""
-_COPIED = 1.0
+_COPIED_LENGTH = 1.0
 """Length of the output of the first head, on the same scale."""
-_REPEATED = 5.0
+_REPEATED_LENGTH = 5.0
 """Length of the output of the second head."""
-_PREVIOUS = 4.5
+_PREVIOUS_MARGIN = 4.5
 """Logit margin of the previous token over its neighbours, in the first head."""
-_MATCH = 18.0
+_MATCH_MARGIN = 18.0
 """Logit margin of a position that received the current token, in the second head."""
-_MIN_TURN = 0.05
-"""Radians per position: the first head uses only pairs of dimensions that the rotary embedding turns by more."""
-_REACH = 150
+_MIN_TURN_RADIANS = 0.05
+"""Per position: the first head uses only pairs of dimensions that the rotary embedding turns by more."""
+_REACH_TOKENS = 150
 """Range of the second head in tokens. Pairs that turn by more than a radian within it are not used."""
 
 
@@ -55,7 +55,7 @@ def write_induction(model: LlamaForCausalLM, generator: Generator) -> None:
         copied = _orthogonal_to(constant, _orthonormal(config.hidden_size, generator))[:width]
         embeddings = model.model.embed_tokens.weight
         unit = embeddings.norm(dim=1).mean()
-        embeddings.copy_((_orthogonal_to(constant, embeddings) + constant * _CONSTANT) * unit)
+        embeddings.copy_((_orthogonal_to(constant, embeddings) + constant * _CONSTANT_LENGTH) * unit)
         _set_previous_token_head(model, constant, read, copied, unit)
         _set_induction_head(model, read, copied, repeated, unit)
 
@@ -71,15 +71,17 @@ def _set_previous_token_head(
     import torch
 
     attention, width, turns = model.model.layers[0].self_attn, len(read), _turns(model)
-    length = (1 + _CONSTANT**2) ** 0.5
-    seen = model.config.hidden_size**0.5 * _CONSTANT / length  # size of the constant after the layer's normalisation
-    scale = (_PREVIOUS * width**0.5 / (1 - turns.cos()).sum()) ** 0.5 / seen
-    used = (turns > _MIN_TURN) * scale
+    length = (1 + _CONSTANT_LENGTH**2) ** 0.5
+    seen = (
+        model.config.hidden_size**0.5 * _CONSTANT_LENGTH / length
+    )  # size of the constant after the layer's normalisation
+    scale = (_PREVIOUS_MARGIN * width**0.5 / (1 - turns.cos()).sum()) ** 0.5 / seen
+    used = (turns > _MIN_TURN_RADIANS) * scale
     query, key = torch.cat([turns.cos() * used, -turns.sin() * used]), torch.cat([used, torch.zeros_like(used)])
     attention.q_proj.weight[:width] = torch.outer(query, constant)
     attention.k_proj.weight[:width] = torch.outer(key, constant)
     attention.v_proj.weight[:width] = read
-    attention.o_proj.weight[:, :width] = copied.T * _COPIED * unit * length / width**0.5
+    attention.o_proj.weight[:, :width] = copied.T * _COPIED_LENGTH * unit * length / width**0.5
 
 
 def _set_induction_head(model: LlamaForCausalLM, read: Tensor, copied: Tensor, repeated: Tensor, unit: Tensor) -> None:
@@ -87,14 +89,14 @@ def _set_induction_head(model: LlamaForCausalLM, read: Tensor, copied: Tensor, r
     import torch
 
     attention, width, turns = model.model.layers[1].self_attn, len(read), _turns(model)
-    used = (turns * _REACH < 1).repeat(2)
-    length = (1 + _CONSTANT**2 + _COPIED**2) ** 0.5
-    own, before = 1 / length, _COPIED * (model.config.hidden_size / width) ** 0.5 / length  # per direction
-    scale = (_MATCH * width**0.5 / (int(used.sum()) * own * before)) ** 0.5
+    used = (turns * _REACH_TOKENS < 1).repeat(2)
+    length = (1 + _CONSTANT_LENGTH**2 + _COPIED_LENGTH**2) ** 0.5
+    own, before = 1 / length, _COPIED_LENGTH * (model.config.hidden_size / width) ** 0.5 / length  # per direction
+    scale = (_MATCH_MARGIN * width**0.5 / (int(used.sum()) * own * before)) ** 0.5
     attention.q_proj.weight[:width] = torch.where(used[:, None], read * scale, 0.0)
     attention.k_proj.weight[:width] = torch.where(used[:, None], copied * scale, 0.0)
     attention.v_proj.weight[:width] = repeated
-    attention.o_proj.weight[:, :width] = repeated.T * _REPEATED * unit * length / width**0.5
+    attention.o_proj.weight[:, :width] = repeated.T * _REPEATED_LENGTH * unit * length / width**0.5
 
 
 def _turns(model: LlamaForCausalLM) -> Tensor:

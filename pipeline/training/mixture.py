@@ -26,8 +26,8 @@ class Part:
 def write_mixture(parts: Sequence[Part], output: Path) -> Counter[str]:
     """Write the selected rows and return their number by role; rows without a role count as `arg`.
 
-    A hash of each row selects it, so the same collections give the same mixture, and a larger share contains a smaller
-    one. Raises UserError for a part that cannot be read, and StorageError.
+    A row is taken depending on its hash. So the same collections give the same mixture, and a larger share contains
+    a smaller one. Raises UserError for a part that cannot be read, and StorageError.
     """
     taken: Counter[str] = Counter()
     with writing(output) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from rich.console import Console
 from pipeline import config
 from pipeline.analysis.cache_misses import explain_misses
 from pipeline.engine.run import Configuration, execute
+from pipeline.llm.prompt import Completion
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import RecordedCall, explain_miss
 
 WORLD = ("dataset.triples=2000", "run.limit=8", "evaluation.bootstrap_resamples=100", "llm=oracle", "method=srp")
 
@@ -41,7 +44,7 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
     [
         ("method.temperature=0.9", "sampling.temperature"),
         ("run.seed=5", "the seed"),
-        ("method.relation_top_k=2", "input 'top_k'"),
+        ("method.relation_top_k=2", "the input top_k"),
         (
             "llm.error_rate=0.001",
             "the model (oracle(error_rate=0,malformed_rate=0), now oracle(error_rate=0.001,malformed_rate=0))",
@@ -51,3 +54,19 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
 )
 def test_the_differing_field_is_named(words: str, reason: str, tmp_path: Path) -> None:
     assert reason in misses(tmp_path, *words.split())
+
+
+def test_the_nearest_call_is_described_in_words() -> None:
+    def call(template: str, **inputs: str) -> RecordedCall:
+        sampling = '{"sampling": {}, "choices": []}'
+        return RecordedCall("key", "a.role", template, json.dumps(inputs), sampling, Completion(""))
+
+    made = call("new", guidance="b", question="q", scratchpad="d")
+    far, near = (
+        call("old", guidance="a", question="p", scratchpad="c"),
+        call("old", guidance="a", question="q", scratchpad="c"),
+    )
+    assert explain_miss(made, [far, near], otherwise="the seed") == (
+        "the inputs guidance and scratchpad and the prompt's fixed text"
+    )
+    assert explain_miss(made, [made], otherwise="the seed") == "the seed"

@@ -38,7 +38,7 @@ def configuration(name: str, *hits: float | None, calls: float = 2, **changes: o
         "folder": RunFolder(Path("runs/x")),
         "number": 0,
         "overrides": (),
-        "config": {"evaluation": {"_target_": "pipeline.evaluation.scoring.ScoringConfig"}},
+        "config": {"evaluation": {"_target_": "pipeline.evaluation.config.ScoringConfig"}},
         "served": {"model": "m", "label": None, "graph": "g"},
         "rows": rows,
     }
@@ -51,7 +51,7 @@ def comparison(mean: float = -0.1, **changes: object) -> Comparison:
         "questions": 100,
         "sources": 100,
         "base": 0.5,
-        "changed": 0.5 + mean,
+        "other": 0.5 + mean,
         "difference": Difference(mean, mean - 0.05, mean + 0.05, 0.01),
         "exact_p": 0.02,
         "won": ["q1"],
@@ -118,7 +118,7 @@ def compared(base: RunConfiguration, *others: RunConfiguration, clusters: Cluste
 
 def test_only_questions_that_both_score_are_compared() -> None:
     (found,) = compared(configuration("0", 1, 1, None, 0, 1, calls=9), configuration("1", 0, 1, 1, 0))
-    assert (found.questions, found.base, found.changed) == (3, pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert (found.questions, found.base, found.other) == (3, pytest.approx(2 / 3), pytest.approx(1 / 3))
     assert (found.lost, found.won) == (["q0"], [])
     assert (found.base_cost.calls, found.cost.calls, found.cost.tokens) == (9, 2, 110)
     with pytest.raises(UserError, match="0 and 1 have no question in common with the score hits_at_1"):

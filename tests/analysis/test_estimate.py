@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, project
 from pipeline.config import default
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 
 
 def sample(values: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ def run(path: Path, *configurations: Rows) -> list[RunConfiguration]:
     """Write a run folder with these configurations, and read it."""
     folder = RunFolder(path)
     folder.create()
-    evaluation = {"_target_": "pipeline.evaluation.scoring.ScoringConfig"}
+    evaluation = {"_target_": "pipeline.evaluation.config.ScoringConfig"}
     saved = {"points": [{"overrides": [], "config": {"evaluation": evaluation}} for _ in configurations]}
     folder.write_run({**saved, "served": [{"model": "m", "label": None, "graph": "g"} for _ in configurations]})
     rows = [_row(number, id, *of) for number, part in enumerate(configurations) for id, of in part.items()]

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.config import default
 from pipeline.datasets.custom import Custom
-from pipeline.datasets.files import delimited_triples, find, json_array, lines, matching
+from pipeline.datasets.files import delimited_triples, files_matching, find_files, json_array, lines
 from pipeline.datasets.grbench import GRBench
 from pipeline.errors import UserError
 from pipeline.types import Rejected, Triple
@@ -97,16 +97,16 @@ def test_gzip_is_detected_by_content_and_a_truncated_file_is_a_user_error(tmp_pa
 def test_patterns_are_tried_in_order_plain_before_gzip(tmp_path: Path) -> None:
     for name in ("b.txt", "b.txt.gz", "a2.gz", "a1.gz"):
         (tmp_path / name).touch()
-    assert [file.name for file in matching(tmp_path, ("none", "a*", "b.txt"))] == ["a1.gz", "a2.gz"]
-    assert [file.name for file in matching(tmp_path, ("b.txt", "a*"))] == ["b.txt"]
-    assert matching(tmp_path, ("none",)) == []
+    assert [file.name for file in files_matching(tmp_path, ("none", "a*", "b.txt"))] == ["a1.gz", "a2.gz"]
+    assert [file.name for file in files_matching(tmp_path, ("b.txt", "a*"))] == ["b.txt"]
+    assert files_matching(tmp_path, ("none",)) == []
 
 
 def test_errors_for_missing_files_name_the_patterns(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"dataset.path=/nowhere is not a folder with fish: looked for a.txt or b.txt"):
-        find(Path("/nowhere"), ("a.txt", "b.txt"), what="fish")
+        find_files(Path("/nowhere"), ("a.txt", "b.txt"), what="fish")
     with pytest.raises(UserError, match=f"dataset.path={tmp_path} holds no fish"):
-        find(tmp_path, ("a.txt",), what="fish")
+        find_files(tmp_path, ("a.txt",), what="fish")
 
 
 def test_json_arrays_are_read_plain_or_under_a_key(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ class Source:
 
 def new_cache(made=None, reused=None, log=None) -> CallCache:
     return CallCache(
-        made=made or {}, reused=reused or {}, on_call=lambda key, _: log.append(key) if log is not None else None
+        made_in_this_run=made or {},
+        from_earlier_runs=reused or {},
+        on_call=lambda key, _: log.append(key) if log is not None else None,
     )
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.config import default
-from pipeline.engine.early_stopping import DOUBT, stratified_order, survivors
+from pipeline.engine.early_stopping import MAX_RISK, stratified_order, survivors
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
@@ -96,7 +96,7 @@ class TestGuarantee:
             order = rng.permutation(self.QUESTIONS)
             alive = list(range(len(right)))
             for rung in self.RUNGS:
-                level = DOUBT / ((len(right) - 1) * len(self.RUNGS))
+                level = MAX_RISK / ((len(right) - 1) * len(self.RUNGS))
                 alive = survivors({number: right[number, order[:rung]] for number in alive}, level=level)
             lost += best not in alive
         return lost / sweeps
@@ -105,20 +105,20 @@ class TestGuarantee:
         rng = np.random.default_rng(1)
         right = rng.random((12, self.QUESTIONS)) < 0.5
         right[3, :40] = True  # the best, by a little
-        assert self.sweeps_that_lose_the_best(right, 400) <= DOUBT
+        assert self.sweeps_that_lose_the_best(right, 400) <= MAX_RISK
 
     def test_the_best_is_hardly_ever_dropped_if_it_answers_other_questions(self) -> None:
         right = np.zeros((12, self.QUESTIONS), dtype=bool)
         for number in range(11):
             right[number, :200] = True
         right[11, 199:] = True  # one question more than each of the others
-        assert self.sweeps_that_lose_the_best(right, 400) <= DOUBT
+        assert self.sweeps_that_lose_the_best(right, 400) <= MAX_RISK
 
     def test_configurations_far_behind_are_dropped_at_once(self) -> None:
         rng = np.random.default_rng(2)
         shares = [0.9, 0.85, 0.8, 0.75, 0.3, 0.2, 0.1, 0.0]
         hits = {number: rng.random(64) < share for number, share in enumerate(shares)}
-        assert survivors(hits, level=DOUBT / 28) == [0, 1, 2, 3]
+        assert survivors(hits, level=MAX_RISK / 28) == [0, 1, 2, 3]
 
     def test_at_most_half_are_dropped_and_none_that_is_equal_to_the_leader(self) -> None:
         worst = {number: np.zeros(500, dtype=bool) for number in range(9)}

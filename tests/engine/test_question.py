@@ -12,7 +12,7 @@ from pipeline.config import default
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.engine.question_record import Budget
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Completion
@@ -75,7 +75,10 @@ async def run(method: Any, gold: str) -> TraceRow:
             seed=0,
         )
         return await run_question(
-            example, runtime, CallCache(made={}, reused={}, on_call=lambda *_: None), lambda *_: None
+            example,
+            runtime,
+            CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=lambda *_: None),
+            lambda *_: None,
         )
 
 

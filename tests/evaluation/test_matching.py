@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.evaluation.matching import Candidate, distinct, group_gold, matching_size
+from pipeline.evaluation.matching import AnswerCandidate, distinct, group_gold, matching_size
 from pipeline.types import Gold, GoldAnswer, Prediction
 
 
@@ -17,15 +17,19 @@ def gold(*answers: GoldAnswer) -> Gold:
 
 def test_duplicates_and_empty_texts_are_dropped() -> None:
     predictions = [Prediction("The Beatles"), Prediction(" "), Prediction("beatles!", "m.1"), Prediction("Queen")]
-    assert distinct(predictions) == (Candidate("beatles", ("m.1",)), Candidate("queen", ()))
+    assert distinct(predictions) == (AnswerCandidate("beatles", ("m.1",)), AnswerCandidate("queen", ()))
 
 
 def test_a_name_an_alias_and_an_id_match() -> None:
     groups = group_gold(gold(GoldAnswer("New York City", "m.02_286", ("NYC", "Big Apple"))))
-    for candidate in (Candidate("new york city", ()), Candidate("nyc", ()), Candidate("x", ("m.0", "m.02_286"))):
+    for candidate in (
+        AnswerCandidate("new york city", ()),
+        AnswerCandidate("nyc", ()),
+        AnswerCandidate("x", ("m.0", "m.02_286")),
+    ):
         assert groups.matched_by(candidate) == {0}
-    assert not groups.matched_by(Candidate("york", ()))
-    assert not groups.matched_by(Candidate("x", ("m.0",)))
+    assert not groups.matched_by(AnswerCandidate("york", ()))
+    assert not groups.matched_by(AnswerCandidate("x", ("m.0",)))
 
 
 def test_gold_answers_with_one_name_are_one_group() -> None:
@@ -33,7 +37,7 @@ def test_gold_answers_with_one_name_are_one_group() -> None:
         gold(GoldAnswer("Tempest", "m.1"), GoldAnswer("The Tempest", "m.2"), GoldAnswer("Hamlet", "m.3"))
     )
     assert groups.count == 2
-    assert groups.matched_by(Candidate("x", ("m.2",))) == groups.matched_by(Candidate("tempest", ())) == {0}
+    assert groups.matched_by(AnswerCandidate("x", ("m.2",))) == groups.matched_by(AnswerCandidate("tempest", ())) == {0}
 
 
 def test_an_unnamed_gold_answer_is_matched_by_its_id() -> None:
@@ -42,7 +46,10 @@ def test_an_unnamed_gold_answer_is_matched_by_its_id() -> None:
 
 def test_a_shared_alias_matches_one_gold_answer_at_a_time() -> None:
     groups = group_gold(gold(GoldAnswer("Georgia (state)", aliases=("Georgia",)), GoldAnswer("Georgia")))
-    georgia, state = groups.matched_by(Candidate("georgia", ())), groups.matched_by(Candidate("georgia state", ()))
+    georgia, state = (
+        groups.matched_by(AnswerCandidate("georgia", ())),
+        groups.matched_by(AnswerCandidate("georgia state", ())),
+    )
     assert georgia == {0, 1}
     assert matching_size([georgia]) == 1
     assert matching_size([georgia, state]) == 2

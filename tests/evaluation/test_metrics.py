@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config import default
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.types import Answer, Gold, GoldAnswer, LiteralNode, Prediction, Scores, Triple
 
 score = partial(score_question, scoring=default(ScoringConfig))

@@ -11,9 +11,9 @@ import pytest
 from pipeline.config import default
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.scoring import ScoringConfig
-from pipeline.evaluation.summary import aggregate, tally
+from pipeline.evaluation.summary import aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules
 from pipeline.types import Example, Gold, GoldAnswer, Question, Rejected
 
@@ -47,7 +47,7 @@ def test_predictions_have_scores_and_a_table_row(tmp_path: Path) -> None:
         {"id": "q3", "answers": [7]},
     )
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="somebody", scoring=QUICK)
-    (summary,) = aggregate(tally([scored.frame]), scoring=QUICK)
+    (summary,) = aggregate(group_equal_rows([scored.frame]), scoring=QUICK)
     assert (summary.method, summary.questions, summary.failed, summary.empty_gold) == ("somebody", 4, 1, 1)
     assert summary.scores["hits_at_1"].mean == 1
     assert summary.scores["f1"].mean == pytest.approx((1 + 0.5 + 1) / 3)
@@ -159,7 +159,7 @@ def test_the_gold_answers_of_webqsp_score_100_percent(tmp_path: Path, shared_dat
     ]
     file = write(tmp_path, *({"id": row["id"], "answers": row["answers"][::-1]} for row in rows))
     scored = score_predictions(read_predictions(file, rejecting()), examples, method="gold", scoring=QUICK)
-    (summary,) = aggregate(tally([scored.frame]), scoring=QUICK)
+    (summary,) = aggregate(group_equal_rows([scored.frame]), scoring=QUICK)
     assert (summary.questions, summary.empty_gold, summary.failed) == (820, 6, 0)
     assert {summary.scores[name].mean for name in ("hits_at_1", "f1", "exact_match", "compat_arg_f1")} == {1}
     assert summary.scores["hits_at_1"].questions == 814

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from pipeline.config import default
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.rescore import SCORES, rescore
-from pipeline.evaluation.scoring import ScoringConfig
 from pipeline.traces.schema import Counters, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple

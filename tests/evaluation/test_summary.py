@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from pipeline.config import default
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES, rescore
-from pipeline.evaluation.scoring import ScoringConfig
-from pipeline.evaluation.summary import ConfigurationInfo, ConfigurationSummary, aggregate, tally
+from pipeline.evaluation.summary import ConfigurationSummary, RequestedConfiguration, aggregate, group_equal_rows
 
 QUICK = default(ScoringConfig, bootstrap_resamples=500)
 
@@ -58,7 +58,7 @@ NO_GOLD = {"gold": [], "answers": ["Lyon"]}
 
 
 def only(rows: pl.DataFrame, **options: object) -> ConfigurationSummary:
-    (summary,) = aggregate(tally([rows]), scoring=QUICK, **options)  # type: ignore[arg-type]
+    (summary,) = aggregate(group_equal_rows([rows]), scoring=QUICK, **options)  # type: ignore[arg-type]
     return summary
 
 
@@ -71,7 +71,7 @@ def test_a_failed_question_is_wrong_and_one_without_gold_is_left_out() -> None:
 
 
 def test_questions_that_were_not_run_are_counted_separately() -> None:
-    summary = only(frame(RIGHT, WRONG), configurations={0: ConfigurationInfo(questions=10)})
+    summary = only(frame(RIGHT, WRONG), configurations={0: RequestedConfiguration(questions=10)})
     assert (summary.questions, summary.not_run, summary.scores["hits_at_1"].mean) == (10, 8, 0.5)
 
 
@@ -101,13 +101,15 @@ def test_the_order_of_rows_changes_nothing() -> None:
     rows = frame(
         *[{**RIGHT, "meta": {"hops": n % 3}} for n in range(20)], *[{**WRONG, "meta": {"hops": 2}}] * 9, FAILED
     )
-    assert aggregate(tally([rows]), scoring=QUICK) == aggregate(tally([rows.reverse()]), scoring=QUICK)
+    assert aggregate(group_equal_rows([rows]), scoring=QUICK) == aggregate(
+        group_equal_rows([rows.reverse()]), scoring=QUICK
+    )
 
 
 def test_configurations_are_sorted_and_have_the_facts_of_the_run() -> None:
     rows = frame({**WRONG, "point": 2}, {**RIGHT, "point": 0, "method": "cot"}, {**RIGHT, "point": 2})
-    known = {2: ConfigurationInfo(("method.depth=3",), "oracle"), 0: ConfigurationInfo(label="similarity")}
-    first, second = aggregate(tally([rows]), configurations=known, scoring=QUICK)
+    known = {2: RequestedConfiguration(("method.depth=3",), "oracle"), 0: RequestedConfiguration(label="similarity")}
+    first, second = aggregate(group_equal_rows([rows]), configurations=known, scoring=QUICK)
     assert (first.number, first.method, first.label, first.overrides) == (0, "cot", "similarity", ())
     assert (second.number, second.method, second.label, second.overrides) == (2, "srp", "oracle", ("method.depth=3",))
     assert second.scores["hits_at_1"].mean == 0.5
@@ -165,14 +167,17 @@ def test_the_summary_is_json_with_every_score_under_its_name() -> None:
 
 def test_a_tally_of_parts_equals_the_tally_of_the_whole() -> None:
     rows = frame(*[RIGHT, WRONG, FAILED, NO_GOLD, {**RIGHT, "meta": {"hops": 2}}] * 40)
-    whole, parts = tally([rows]), tally(rows.slice(start, 3) for start in range(0, rows.height, 3))
+    whole, parts = (
+        group_equal_rows([rows]),
+        group_equal_rows(rows.slice(start, 3) for start in range(0, rows.height, 3)),
+    )
     assert whole.height == 5
     assert aggregate(parts, scoring=QUICK) == aggregate(whole, scoring=QUICK)
 
 
 def test_a_summary_can_be_read_back() -> None:
     rows = frame(*({"meta": {"hops": n % 2}, **(RIGHT if n % 3 else WRONG)} for n in range(12)), NO_GOLD, FAILED)
-    summary = only(rows, configurations={0: ConfigurationInfo(("method=srp",), "oracle", 20)})
+    summary = only(rows, configurations={0: RequestedConfiguration(("method=srp",), "oracle", 20)})
     read = ConfigurationSummary.from_dict(json.loads(json.dumps(summary.to_dict())))
     assert read.to_dict() == summary.to_dict()
     assert read.scores == summary.scores

@@ -266,7 +266,7 @@ async def test_headers_of_incomplete_results_are_read() -> None:
     app.router.add_post("/sparql", answer)
     async with TestServer(app) as server, pool(str(server.make_url("/sparql"))) as alone:
         cut, late, whole = [await alone.ask(query) for query in ("X-SPARQL-MaxRows", "X-SQL-State", "q")]
-    assert [(reply.cut, reply.interrupted) for reply in (cut, late, whole)] == [
+    assert [(reply.row_limit_hit, reply.time_limit_hit) for reply in (cut, late, whole)] == [
         (True, False),
         (False, True),
         (False, False),

@@ -27,7 +27,7 @@ from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.engine.question_record import Budget
 from pipeline.errors import UserError
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model
@@ -220,7 +220,7 @@ async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> t
                 [(0, method.name)], method, recording, graph, retrieval, default(ScoringConfig), budget, seed=0
             )
             for example in examples:
-                cache = CallCache(made={}, reused={}, on_call=lambda key, completion: None)
+                cache = CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=lambda key, completion: None)
                 rows.append(await run_question(example, configuration, cache, lambda role, template: None))
     return recording, rows
 

@@ -6,7 +6,7 @@ from math import exp, log
 
 import pytest
 
-from pipeline.methods.arg.scores import aggregate, rationality, relevance, sequence, utility
+from pipeline.methods.arg.scores import aggregate, graded_score, sequence, utility
 from pipeline.methods.arg.tokens import CLASSES, find_tokens, hard_weights, reported_weights
 
 FULLY, PARTIALLY, NOT = CLASSES["relevance"]
@@ -80,15 +80,15 @@ def test_without_reported_alternatives_the_written_token_gets_all_weight(logprob
 
 
 def test_hard_scores_come_from_the_written_token_alone() -> None:
-    assert [relevance(hard_weights(find_tokens(token)[0])) for token in (FULLY, PARTIALLY, NOT)] == [1, 0.5, 0]
-    assert [rationality(hard_weights(find_tokens(token)[0])) for token in CLASSES["rationality"]] == [1, 0.5, 0]
+    assert [graded_score(hard_weights(find_tokens(token)[0])) for token in (FULLY, PARTIALLY, NOT)] == [1, 0.5, 0]
+    assert [graded_score(hard_weights(find_tokens(token)[0])) for token in CLASSES["rationality"]] == [1, 0.5, 0]
     levels = [utility(hard_weights(find_tokens(token)[0]), "linear") for token in CLASSES["utility"]]
     assert levels == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert (relevance(None), utility(None, "shifted")) == (0, 0)
+    assert (graded_score(None), utility(None, "shifted")) == (0, 0)
 
 
 def test_relevance_and_utility_are_expected_values() -> None:
-    assert relevance({FULLY: 0.6, PARTIALLY: 0.3, NOT: 0.1}) == pytest.approx(0.75)
+    assert graded_score({FULLY: 0.6, PARTIALLY: 0.3, NOT: 0.1}) == pytest.approx(0.75)
     by_level = dict(zip(CLASSES["utility"], (0.1, 0.2, 0.3, 0.0, 0.4), strict=True))
     u = -1 * 0.1 - 0.5 * 0.2 + 0.5 * 0.0 + 1 * 0.4
     assert utility(by_level, "shifted") == pytest.approx(1 + u)

@@ -13,7 +13,7 @@ from pipeline.datasets.gold_paths import query_operation
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.aggregate import Aggregate
-from pipeline.methods.parog.entities import Candidates, SelectEntities
+from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
 from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal, whole_question
 from pipeline.methods.parog.planning import MakePlan
@@ -49,7 +49,7 @@ PROMPTS: list[Prompt[Any]] = [
     MakePlan(ASKED),
     AnswerTentatively(ASKED, GOAL, (RESULT,), LABELS),
     SelectRelations(ASKED, GOAL, whole_question(ASKED), OFFERS, LABELS.names),
-    SelectEntities(ASKED, GOAL, (Candidates("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER))),)),
+    SelectEntities(ASKED, GOAL, (CandidateGroup("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER))),)),
     Refine(*INPUTS),
     Align(*INPUTS),
     Correct(*INPUTS),

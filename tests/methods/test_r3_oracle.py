@@ -19,7 +19,7 @@ from pipeline.datasets.metaqa import MetaQA
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.engine.question_record import Budget
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.grbench import GRBenchGraph
 from pipeline.methods.r3 import R3
@@ -53,7 +53,7 @@ async def run(
     )
 
     async def one(example: Example) -> TraceRow:
-        cache = CallCache(made={}, reused={}, on_call=lambda *_: None)
+        cache = CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=lambda *_: None)
         return await run_question(example, runtime, cache, lambda *_: None)
 
     return await asyncio.gather(*map(one, examples))

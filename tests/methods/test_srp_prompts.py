@@ -190,7 +190,7 @@ Retained sequences:
 def test_a_retained_item_that_is_not_a_prefix_is_dropped_and_recorded(item: str) -> None:
     verdict = JUDGED.parse(f"<HAVE_ANSWER>\nRetained sequences:\n{item}\n3. [('Ann', 'born_in', 'Oslo')]")
     assert verdict.retained == (TO_OSLO,)
-    assert verdict.hallucinated == (int(item[0]),)
+    assert verdict.invalid_items == (int(item[0]),)
 
 
 def test_retained_items_may_have_curly_quotes_and_unquoted_numbers() -> None:

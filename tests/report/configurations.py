@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from pipeline.config import default
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import bootstrap_mean
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.report.data import CHARTED, Configuration, RunInfo

@@ -34,7 +34,7 @@ def test_the_range_contains_every_interval_and_ends_at_round_numbers(
 
 def lines(*series: dict[float, float], last: float | None = None) -> list[list[tuple[float, float]]]:
     drawn = [Series(0, 0, {x: exactly(y) for x, y in each.items()}, {}) for each in series]
-    chart = line_chart(drawn, 440, 290, last=last, within=(0.0, 1.0))
+    chart = line_chart(drawn, 440, 290, unlimited_value=last, within=(0.0, 1.0))
     return [[(mark.x, mark.y) for mark in line.marks] for line in chart.lines]
 
 

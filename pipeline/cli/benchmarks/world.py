@@ -31,5 +31,5 @@ def served_world(triples: int, count: int) -> Iterator[tuple[Sequence[VirtuosoSe
 
 
 def refuse(row: Rejected) -> None:
-    """For the synthetic world, every row of which can be read."""
+    """Fail at a rejected row: every row of the synthetic world can be read."""
     raise AssertionError(f"the synthetic world has no row that cannot be read: {row}")

@@ -33,7 +33,7 @@ _PACKAGES = (
 )
 """The packages that a run depends on."""
 _OF_TORCH = ("torchvision", "torchaudio")
-"""Compiled for one build of torch. `transformers` imports them if they are installed."""
+"""Packages that are compiled for one build of torch. `transformers` imports them if they are installed."""
 
 _LITTLE_BYTES, _FULL_BYTES = 2 << 30, 64 << 20
 """Free space below which there is a warning, and below which there is a problem. A call takes half a kilobyte."""

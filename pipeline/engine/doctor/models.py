@@ -27,7 +27,7 @@ _Real: TypeAlias = EndpointModel | EmbeddedModel
 _TIMEOUT_S = 30.0
 _TEMPLATE = Template(system="You answer with one letter.", user="{{question}}")
 CHOICES = ("A", "B")
-"""One token each in every vocabulary."""
+"""Choices that are one token each in every vocabulary."""
 _SHOWN = 3
 _UNHIDE = "Set llm.extra_body={skip_special_tokens: false}."
 _REMEDY = "Serve a model that was trained on these tokens, or set method.generator=prompted."

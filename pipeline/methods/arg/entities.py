@@ -1,4 +1,4 @@
-"""`arg.entities`: judge the tails of one relation and the path, then choose the next hop or the answer.
+"""The prompt `arg.entities`: judges the tails of one relation, then the path, then asks for a hop or answers.
 
 See specification §4.5.3.
 """
@@ -88,7 +88,7 @@ class EntitySegment(Segment[TailJudgement]):
             by_name.setdefault(one_line(self._printer.node(tail.end)), []).append(tail)
         return by_name
 
-    def written(self, labels: Mapping[str, str], rationality: str, answers: str | None) -> str:
+    def render(self, labels: Mapping[str, str], rationality: str, answers: str | None) -> str:
         """Render the segment that labels the shown tails and the path; without answers it asks for more relations."""
         labelled = write_labelled((name, labels[name]) for name in self.shown_tails)
         end = RETRIEVE_RELATION if answers is None else f"{NO_RETRIEVAL}Answer: {answers}"

@@ -32,8 +32,7 @@ from pipeline.methods.arg.scores import (
     Terms,
     UtilityWeights,
     aggregate,
-    rationality,
-    relevance,
+    graded_score,
     sequence,
     utility,
 )
@@ -197,7 +196,9 @@ class ArG:
 
     def _relation_node(self, node: Node, segment: GeneratedSegment[tuple[Labelled, ...]]) -> Node:
         relevant = {
-            pair.name: relevance(segment.weights(pair.token)) for pair in segment.value if pair.token.text != UNRELEVANT
+            pair.name: graded_score(segment.weights(pair.token))
+            for pair in segment.value
+            if pair.token.text != UNRELEVANT
         }
         return replace(node, transcript=segment.transcript_ending_with(RETRIEVE_ENTITY), relations=relevant)
 
@@ -311,13 +312,13 @@ class ArG:
 
     def _hop_score(self, expansion: Expansion, segment: GeneratedSegment[TailJudgement]) -> float:
         judgement = segment.value
-        s_rel = s_rat = 1.0
+        relevance = rationality = 1.0
         if self.score.relevance:
-            best_tail = max((relevance(segment.weights(token)) for token in judgement.relevance), default=0.0)
-            s_rel = expansion.node.relations[expansion.relation] * best_tail
+            best_tail = max((graded_score(segment.weights(token)) for token in judgement.relevance), default=0.0)
+            relevance = expansion.node.relations[expansion.relation] * best_tail
         if self.score.rationality:
-            s_rat = rationality(segment.weights(judgement.rationality))
-        return self.k1 * s_rel * s_rat
+            rationality = graded_score(segment.weights(judgement.rationality))
+        return self.k1 * relevance * rationality
 
     def _leaf_terms(
         self,
@@ -325,10 +326,10 @@ class ArG:
         level: ReflectionToken | None,
     ) -> float:
         """Return the terms that only a leaf has: the probability of its last segment, and its utility."""
-        s_seq = sequence(segment.logprobs, self.seq_score) if self.score.sequence else 0.0
+        confidence = sequence(segment.logprobs, self.seq_score) if self.score.sequence else 0.0
         worth = "linear" if self.probabilities == "hard" else self.utility_weights
-        s_uti = utility(segment.weights(level), worth) if self.score.utility else 0.0
-        return s_seq + self.k2 * s_uti
+        usefulness = utility(segment.weights(level), worth) if self.score.utility else 0.0
+        return confidence + self.k2 * usefulness
 
     # Answers (specification §4.5.4, §4.7)
 

@@ -71,7 +71,7 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
     def text_so_far(self) -> str:
         return self.transcript + paragraph(self.group)
 
-    def written(self, labels: Mapping[str, str]) -> str:
+    def render(self, labels: Mapping[str, str]) -> str:
         """Render the segment that labels each relation of the group."""
         return write_relations((relation, labels[relation]) for relation in self.group)
 

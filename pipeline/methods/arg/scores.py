@@ -33,15 +33,15 @@ class Terms:
     sequence: bool = True
 
 
-def relevance(weights: Weights | None) -> float:
-    """Return s(Fully Relevant) + 0.5 s(Partially Relevant), or 0 without weights. Also the score of rationality."""
+def graded_score(weights: Weights | None) -> float:
+    """Return the score of a relevance or rationality token; 0 without weights.
+
+    It is the weight of the best token of the class (`[Fully Relevant]`), plus half the weight of the second one.
+    """
     if weights is None:
         return 0.0
     fully, partially, _ = weights.values()
     return fully + 0.5 * partially
-
-
-rationality = relevance
 
 
 def utility(weights: Weights | None, worth: UtilityWeights) -> float:
@@ -61,7 +61,7 @@ def sequence(logprobs: Logprobs | None, how: SeqScore) -> float:
 
 
 def aggregate(hops: Sequence[float], how: Aggregate) -> float:
-    """Combine the hop scores k1 · S_rel · S_rat of a path into its score."""
+    """Combine the hop scores of a path into its score. `code` does it as the authors' published code."""
     if how == "code":
         score = 0.0
         for level, hop in enumerate(hops, start=1):

@@ -52,7 +52,7 @@ class TokenChoice(Prompt[str]):
     role = "arg.token"
 
     segment: Segment[object]
-    written: str
+    prefix: str
     """The segment up to the token."""
     token: ReflectionToken
 
@@ -61,7 +61,7 @@ class TokenChoice(Prompt[str]):
         return self.segment.template
 
     def inputs(self) -> dict[str, str]:
-        return self.segment.inputs() | {"text": self.segment.text_so_far + self.written}
+        return self.segment.inputs() | {"text": self.segment.text_so_far + self.prefix}
 
     def parse(self, text: str) -> str:
         return text

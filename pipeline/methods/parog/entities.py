@@ -41,8 +41,8 @@ Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The nodes to choose from that one entity leads to over one relation, or two over mediators."""
+class CandidateGroup:
+    """Nodes to choose from: those that one entity reaches over one relation, or over two with a mediator between."""
 
     source: str
     """The label of the entity."""
@@ -67,7 +67,7 @@ class SelectEntities(Prompt[tuple[GroundedPath, ...] | None]):
 
     question: Question
     subgoal: SubGoal
-    groups: tuple[Candidates, ...]
+    groups: tuple[CandidateGroup, ...]
 
     @property
     def template(self) -> Template:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import BudgetExhausted
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parog.entities import Candidates, SelectEntities
+from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
 from pipeline.methods.parog.exploration import MAX_TAILS, Group, reach
 from pipeline.methods.parog.node_labels import path_label, relation_label
 from pipeline.methods.parog.plan import SubGoal, under_set_operations
@@ -44,7 +44,7 @@ class SubgoalSearch:
         self._labels = state.node_labels(dependencies)
         is_unlimited = not options.width or subgoal.id in under_set_operations(state.plan)
         self._width = None if is_unlimited else options.width
-        """Entities to explore further; None for all: a set operation on half of the answers would be wrong."""
+        """Number of entities to explore further; None for all, because a set operation needs all answers."""
         self._tentative: tuple[str, ...] = ()
         self._answers: tuple[SubgoalAnswer, ...] = ()
         self._facts: dict[GroundedPath, None] = {}
@@ -208,7 +208,7 @@ class SubgoalSearch:
     async def _select_facts(self, groups: Sequence[Group], number: int) -> list[GroundedPath]:
         """Return the facts whose ends are worth keeping. The model is asked only where there is a choice."""
         kept: list[GroundedPath] = []
-        undecided: list[Candidates] = []
+        undecided: list[CandidateGroup] = []
         rng = self._tools.rng(f"parog.entities.{self._subgoal.id}", number)
         for group in groups:
             if all(self._labels.name(fact.end) is None for fact in group.facts):
@@ -232,16 +232,16 @@ class SubgoalSearch:
         )
         return [*kept, *selected]
 
-    async def _candidates(self, group: Group) -> Candidates:
+    async def _candidates(self, group: Group) -> CandidateGroup:
         """Return the group as the model is shown it; of many facts, those whose ends are most like the sub-goal."""
         self._labels.add([*(fact.end for fact in group.facts), group.source])
         facts = [(self._labels.label(fact.end), fact) for fact in group.facts]
         if len(facts) > self._options.entity_prefilter:
             ranking = await self._rank([text for text, _ in facts])
             facts = [facts[index] for index in sorted(ranking[: self._options.entity_prefilter])]
-        return Candidates(self._labels.label(group.source), path_label(group.path), tuple(facts))
+        return CandidateGroup(self._labels.label(group.source), path_label(group.path), tuple(facts))
 
-    async def _most_similar_facts(self, groups: Iterable[Candidates]) -> list[GroundedPath]:
+    async def _most_similar_facts(self, groups: Iterable[CandidateGroup]) -> list[GroundedPath]:
         """Return the `width` facts of all groups whose ends are most like the sub-goal; all without a width."""
         facts = [fact for group in groups for fact in group.facts]
         ranking = await self._rank([text for text, _ in facts])

@@ -77,8 +77,8 @@ class Verdict:
     """The parts to keep, each a prefix of its sequence."""
     message: str = ""
     """The reasoning, without the verdict."""
-    hallucinated: tuple[int, ...] = ()
-    """Numbers of the retained items that are not a prefix of the sequence with that number."""
+    invalid_items: tuple[int, ...] = ()
+    """Numbers of the items that the judge retained although they do not begin the sequence with that number."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ class Judge(Prompt[Verdict]):
         tokens = list(_VERDICT.finditer(text))
         if not tokens:
             raise ParseError(f"there is neither {HAVE_ANSWER} nor {NO_ANSWER}")
-        retained, hallucinated = self._read_retained(text)
+        retained, invalid_items = self._read_retained(text)
         return Verdict(
             have=all(token[1].upper() == "HAVE" for token in tokens),
             retained=retained,
             message=_THINKING.sub("", text[: tokens[0].start()]).strip(),
-            hallucinated=hallucinated,
+            invalid_items=invalid_items,
         )
 
     def fallback(self, text: str) -> Verdict:
@@ -126,14 +126,14 @@ class Judge(Prompt[Verdict]):
 
     def _read_retained(self, text: str) -> tuple[tuple[GroundedPath, ...], tuple[int, ...]]:
         retained: dict[GroundedPath, None] = {}
-        hallucinated: list[int] = []
+        invalid_items: list[int] = []
         for number, item in numbered(_after_retained(text)):
             facts = _read_facts(item)
             if facts and 1 <= number <= len(self.facts) and _begins_with(self.facts[number - 1], facts):
                 retained[self.sequences[number - 1].first(len(facts))] = None
             elif facts != ():
-                hallucinated.append(number)
-        return tuple(retained), tuple(hallucinated)
+                invalid_items.append(number)
+        return tuple(retained), tuple(invalid_items)
 
 
 def print_sequences(sequences: Iterable[Iterable[Fact]]) -> str:

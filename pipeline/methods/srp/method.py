@@ -230,7 +230,7 @@ class SRP:
             have=verdict.have,
             shown=len(shown),
             retained=len(verdict.retained),
-            hallucinated=verdict.hallucinated,
+            hallucinated=verdict.invalid_items,
             findings=findings,
         )
         return replace(verdict, message=" ".join(filter(None, (verdict.message, *findings))))

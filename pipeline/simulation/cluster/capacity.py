@@ -79,7 +79,7 @@ class Station:
         self.busy_s = 0.0
 
     def serve(self, seconds: float, first: Process | None = None) -> Process:
-        """Wait for a server and occupy it for some seconds, and before that for the whole process `first`, if given."""
+        """Wait for a server. Occupy it during the process `first`, if one is given, and then for `seconds`."""
         with self._line.request() as request:
             yield request
             began = self._env.now

@@ -79,7 +79,7 @@ class RelationSegmentSimulator(SegmentSimulator[RelationSegment]):
 
 
 def _label_relations(prompt: RelationSegment, fully: Collection[str], partially: Collection[str] = ()) -> str:
-    return prompt.written(label_relevance(prompt.group, fully, partially))
+    return prompt.render(label_relevance(prompt.group, fully, partially))
 
 
 def label_relevance(names: Iterable[str], fully: Collection[str], partially: Collection[str] = ()) -> dict[str, str]:
@@ -97,7 +97,7 @@ class EntitySegmentSimulator(SegmentSimulator[EntitySegment]):
     def write_as_oracle(self, prompt: EntitySegment, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Label the tails from which gold paths go on; if there is none, label the sought tails and answer.
 
-        As an error, label a wrong tail. If no shown tail is wrong, call the path unreasonable and end it.
+        With `error_rng`, label a wrong tail. If no shown tail is wrong, call the path unreasonable and end it.
         """
         leading_on = tails_leading_on(prompt, gold_context)
         relevant = leading_on or sought_tails(prompt, gold_context)
@@ -125,7 +125,7 @@ def _named_tails(prompt: EntitySegment) -> dict[Node, str]:
 
 
 def _write_tails(prompt: EntitySegment, relevant: Collection[str], rationality: str, answers: str | None) -> str:
-    return prompt.written(label_relevance(prompt.shown_tails, relevant), rationality, answers)
+    return prompt.render(label_relevance(prompt.shown_tails, relevant), rationality, answers)
 
 
 def _write_wrong_tails(prompt: EntitySegment, right: Collection[str], error_rng: Random) -> str:

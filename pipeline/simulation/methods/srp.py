@@ -35,7 +35,7 @@ class RelationCheckSimulator(Simulator[RelationCheck]):
     seed_excluded_inputs: ClassVar[frozenset[str]] = frozenset({"references"})
 
     def write_as_oracle(self, prompt: RelationCheck, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Write the first relations of gold paths. As an error, write those of the references, then wrong ones."""
+        """Write the first relations of gold paths. With `error_rng`: those of the references, then wrong ones."""
         good = {path[0] for path in gold_paths(gold_context, prompt.entity.id)}
         if error_rng:
             imitated = [path[0] for path in _reference_paths(prompt.references) if path[0] in prompt.relations]
@@ -63,7 +63,7 @@ class PathGenerationSimulator(Simulator[PathGeneration]):
     seed_excluded_inputs: ClassVar[frozenset[str]] = frozenset({"references"})
 
     def write_as_oracle(self, prompt: PathGeneration, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Write the gold paths that begin with an offered relation. As an error, corrupt the best one."""
+        """Write the gold paths that begin with an offered relation. With `error_rng`: the best one, corrupted."""
         gold = {entity.id: gold_paths(gold_context, entity.id) for entity in prompt.question.topic_entities}
         pool = {relation for paths in gold.values() for path in paths for relation in path}
         pool.update(*prompt.offered_relations)
@@ -98,7 +98,7 @@ class JudgeSimulator(Simulator[Judge]):
     def write_as_oracle(self, prompt: Judge, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Write HAVE and the parts that lead to gold answers, else NO and the parts on gold paths.
 
-        As an error, write the opposite verdict.
+        With `error_rng`, write the opposite verdict.
         """
         answering = [hops_to_answer(sequence, prompt.names, gold_context) for sequence in prompt.sequences]
         have = any(answering)
@@ -136,7 +136,7 @@ class EditSimulator(Simulator[Edit]):
     def write_as_oracle(self, prompt: Edit, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Write a gold path that was not tried; if there is none, the current path, which the parser rejects.
 
-        As an error, write the path of a reference; if all were tried, a wrong extension that is offered.
+        With `error_rng`, write the path of a reference; if all were tried, a wrong extension that is offered.
         """
         gold = gold_paths(gold_context, prompt.entity.id)
         if error_rng:

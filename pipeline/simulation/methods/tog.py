@@ -27,7 +27,7 @@ class RelationScoresSimulator(Simulator[RelationScores]):
     """Follows gold paths."""
 
     def write_as_oracle(self, prompt: RelationScores, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Write the next relations of gold paths, else some with equal scores. As an error, write other relations."""
+        """Write the next relations of gold paths, else some with equal scores. With `error_rng`: other relations."""
         good = next_gold_relations(prompt.chain, gold_context)
         right = [relation for relation in good if relation in prompt.relations]
         wrong = [relation for relation in prompt.relations if relation not in good]
@@ -48,7 +48,7 @@ class EntityScoresSimulator(Simulator[EntityScores]):
     """Recognises gold answers and the nodes on the way to them."""
 
     def write_as_oracle(self, prompt: EntityScores, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Score only gold answers, else nodes on the way to them, else all equally. As an error, score another node."""
+        """Score only gold answers, else nodes on the way to them, else all equally. With `error_rng`: another node."""
         sought = [gold_context.is_sought(node, node_name(node, prompt.names)) for node in prompt.candidates]
         good = sought if any(sought) else [node in gold_context.waypoints for node in prompt.candidates]
         if error_rng:
@@ -70,7 +70,7 @@ class EnoughSimulator(Simulator[Enough]):
     def write_as_oracle(self, prompt: Enough, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Write Yes with the gold answers that the chains show, else No. A count needs all nodes to be counted.
 
-        As an error, write No, or Yes with another node if the chains show no gold answer.
+        With `error_rng`, write No, or Yes with another node if the chains show no gold answer.
         """
         shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
         right = answers_shown(shown, gold_context)

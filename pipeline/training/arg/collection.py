@@ -277,7 +277,7 @@ class QuestionState:
 
 def _with_relations(offered: RelationSegment, labels: Mapping[str, str]) -> str:
     """Return the transcript up to `[Retrieve Entity]`. Raises Unusable unless the method's parser reads it back."""
-    written = offered.written(labels)
+    written = offered.render(labels)
     pairs = _read_back(offered, written)
     _check({pair.name: pair.token.text for pair in pairs} == labels)
     return offered.text_so_far + written
@@ -286,7 +286,7 @@ def _with_relations(offered: RelationSegment, labels: Mapping[str, str]) -> str:
 def _with_tails(reached: EntitySegment, hop: Hop, answers: Judgement | None) -> str:
     """Return the transcript up to the next `[Retrieve Relation]`, or to its end. Raises Unusable as above."""
     rendered = write_answers(answers.usefulness, answers.utility) if answers else None
-    written = reached.written(hop.entities, hop.rationality, rendered)
+    written = reached.render(hop.entities, hop.rationality, rendered)
     read = _read_back(reached, written)
     relevant = {name for name, label in hop.entities.items() if label != UNRELEVANT}
     _check([token.text for token in read.relevance] == list(hop.entities.values()))

@@ -1,4 +1,4 @@
-"""Configuration of scoring: the `evaluation` section (`conf/evaluation/`)."""
+"""The configuration of scoring: the section `evaluation` (`conf/evaluation/`)."""
 
 from __future__ import annotations
 

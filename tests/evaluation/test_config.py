@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config import default
 from pipeline.errors import UserError
-from pipeline.evaluation.scoring import ScoringConfig
+from pipeline.evaluation.config import ScoringConfig
 
 
 @pytest.mark.parametrize(

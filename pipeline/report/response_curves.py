@@ -68,8 +68,10 @@ def _drawn(curves: Sequence[Curve], labels: BlockLabels, estimates: Iterator[Est
 
 
 def _axis_view(block: Block, labels: BlockLabels, score: str, key: str, drawn: Sequence[_DrawnCurve]) -> AxisView:
-    last = 0.0 if key == BEAM_WIDTH else None
-    values = sorted({value for each in drawn for value in each.scores}, key=lambda value: (value == last, value))
+    unlimited_value = 0.0 if key == BEAM_WIDTH else None
+    values = sorted(
+        {value for each in drawn for value in each.scores}, key=lambda value: (value == unlimited_value, value)
+    )
     series = [
         Series(
             each.group,
@@ -85,7 +87,7 @@ def _axis_view(block: Block, labels: BlockLabels, score: str, key: str, drawn: S
     within = score_range([estimate for each in drawn for estimate in each.scores.values()])
     return AxisView(
         key=key,
-        values=["0 (all)" if value == last else f"{value:g}" for value in values],
+        values=["0 (all)" if value == unlimited_value else f"{value:g}" for value in values],
         curves=[
             CurveView(
                 group=each.group,
@@ -97,13 +99,13 @@ def _axis_view(block: Block, labels: BlockLabels, score: str, key: str, drawn: S
             )
             for each in drawn
         ],
-        chart=line_chart(series, *_SIZE, last=last, within=within),
-        panels=_panels(block, labels, score, last, drawn),
+        chart=line_chart(series, *_SIZE, unlimited_value=unlimited_value, within=within),
+        panels=_panels(block, labels, score, unlimited_value, drawn),
     )
 
 
 def _panels(
-    block: Block, labels: BlockLabels, score: str, last: float | None, drawn: Sequence[_DrawnCurve]
+    block: Block, labels: BlockLabels, score: str, unlimited_value: float | None, drawn: Sequence[_DrawnCurve]
 ) -> list[Panel]:
     """Build a small chart for each combination of values that is averaged over, all with the same scale.
 
@@ -121,6 +123,6 @@ def _panels(
             panels.setdefault(title, []).append(Series(each.group, each.dash, scores, texts={}))
     within = score_range([score for panel in panels.values() for series in panel for score in series.scores.values()])
     return [
-        Panel(title, line_chart(panel, *_SMALL, last=last, within=within, titled=False))
+        Panel(title, line_chart(panel, *_SMALL, unlimited_value=unlimited_value, within=within, titled=False))
         for title, panel in panels.items()
     ]
