@@ -295,7 +295,7 @@ def test_a_wrong_value_inside_a_union_is_named_by_its_keys() -> None:
         config.build("kg", {"kg": section})
     with pytest.raises(UserError, match=r"^kg\.either=1 is wrong: input should be a valid dictionary or "):
         config.build("kg", {"kg": {**section, "either": 1}})
-    with pytest.raises(UserError, match=r"^kg=.* is wrong: value error, it is empty$"):
+    with pytest.raises(UserError, match=r"^kg: it is empty$"):
         config.build("kg", {"kg": {**section, "either": {}}})
 
 

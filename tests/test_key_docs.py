@@ -108,7 +108,7 @@ def test_help_shows_values_under_the_overrides_and_names_required_keys(monkeypat
 def test_choices_of_the_users_own_are_listed(tmp_path: Path) -> None:
     (tmp_path / "method").mkdir()
     (tmp_path / "method" / "mine.yaml").write_text("# A method of mine. It is short.\n# Its word.\nword: Ada\n")
-    folders = search_path(CONF, [f"hydra.searchpath=[file://{tmp_path}]", "method=mine"])
+    folders = search_path([CONF], [f"hydra.searchpath=[file://{tmp_path}]", "method=mine"])
     assert folders == [CONF, tmp_path]
     assert "mine" in read_group(folders, "method")
     text = help_text({"method": {"word": "Ada"}}, {"method": "mine"}, "config", folders)

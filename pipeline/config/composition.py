@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,19 @@ def conf_dir() -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parent / "conf"
 
 
+def user_conf_dirs() -> list[Path]:
+    """Return the folders with the user's own choices: those in `KGQA_CONF`, by default `./conf`.
+
+    Raises UserError if `KGQA_CONF` names a folder that does not exist.
+    """
+    named = os.environ.get("KGQA_CONF")
+    folders = [Path(folder).absolute() for folder in (named or "conf").split(os.pathsep)]
+    missing = [folder for folder in folders if not folder.is_dir()]
+    if named and missing:
+        raise UserError(f"KGQA_CONF names {missing[0]}, which is not a folder")
+    return [folder for folder in folders if folder not in missing and not folder.samefile(conf_dir())]
+
+
 def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]:
     """Compose and resolve a configuration. Raises UserError for an unknown key, a wrong choice or a missing value."""
     composed, choices = _composed(overrides, name)
@@ -59,7 +73,9 @@ def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
 def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
     """Return the text of `--help`: groups with their choices, and every key with its value and its meaning."""
     composed, chosen = _composed(overrides, name)
-    return key_docs.help_text(_plain(composed), chosen, name, key_docs.search_path(conf_dir(), overrides))
+    return key_docs.help_text(
+        _plain(composed), chosen, name, key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
+    )
 
 
 def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
@@ -102,7 +118,7 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
         case MissingConfigException():
             return _unknown_choice(error)
         case OverrideParseException():
-            return f"'{error.override}' is not of the form key=value (with special characters, 'key=\"value\"')"
+            return _unparsed(error.override, overrides, name)
         case ConfigCompositionException() if "Ambiguous value" in reason:
             return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
         case ConfigCompositionException():
@@ -112,13 +128,26 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
     return reason
 
 
+def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
+    """Return a sentence about a word that is no override; for one written as a flag, with the key that it may mean."""
+    if not word.startswith("--"):
+        return f"'{word}' is not of the form key=value (with special characters, 'key=\"value\"')"
+    given, _, value = word.removeprefix("--").replace("-", "_").partition("=")
+    following = overrides[overrides.index(word) + 1 :]
+    value = value or next((each for each in following[:1] if "=" not in each), "…")
+    composed, _ = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
+    keys = [key for key, _ in flatten(_plain(composed)) if f".{key}".endswith(f".{given}")]
+    meant = f" Did you mean {keys[0]}={value}?" if keys else ""
+    return f"'{word}' is not of the form key=value: kgqa has no flags.{meant}"
+
+
 def _unknown_choice(error: MissingConfigException) -> str:
     missing = (error.missing_cfg_file or "").removesuffix(".yaml")
     group, _, choice = missing.rpartition("/")
     options = sorted(error.options or [])
     return (
         f"there is no {group}={choice}.{nearest(choice, options)} Known: {', '.join(options)}; "
-        "choices of your own need hydra.searchpath=[file://FOLDER]"
+        "choices of your own are searched in ./conf, in KGQA_CONF and in hydra.searchpath=[file://FOLDER]"
     )
 
 

@@ -92,11 +92,11 @@ def read_command(folders: Sequence[Path], name: str) -> list[ConfigFile]:
     return [own, *(file for parent in own.parents for file in read_command(folders, parent))]
 
 
-def search_path(conf: Path, overrides: Sequence[str]) -> list[Path]:
-    """Return the folders of configuration files: `conf`, and those that `hydra.searchpath` adds."""
+def search_path(folders: Sequence[Path], overrides: Sequence[str]) -> list[Path]:
+    """Return the folders of configuration files: `folders`, and those that `hydra.searchpath` adds."""
     values = [word.partition("=")[2] for word in overrides if word.startswith("hydra.searchpath=")]
     added = [Path(part.strip().removeprefix("file://")) for value in values for part in value.strip("[]").split(",")]
-    return [conf, *(folder for folder in added if folder.is_dir())]
+    return [*folders, *(folder for folder in added if folder.is_dir())]
 
 
 def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: str, folders: Sequence[Path]) -> str:

@@ -70,9 +70,30 @@ def test_a_wrong_choice_lists_user_defined_ones(outside: list[str], evaluate: Kg
     known = sorted(["mine", *(file.stem for file in (conf_dir() / "method").glob("*.yaml"))])
     assert said == (
         f"there is no method=mien. Did you mean 'mine'? Known: {', '.join(known)}; "
-        "choices of your own need hydra.searchpath=[file://FOLDER]"
+        "choices of your own are searched in ./conf, in KGQA_CONF and in hydra.searchpath=[file://FOLDER]"
     )
     assert evaluate(*outside, "method.wrod=x").sentence == "unknown key 'method.wrod'. Did you mean 'method.word'?"
+
+
+@pytest.mark.parametrize("folder", ["conf", "choices"])
+@pytest.mark.usefixtures("outside")
+def test_choices_in_a_folder_of_the_users_need_no_search_path(
+    folder: str, evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if folder != "conf":
+        (tmp_path / "conf").rename(tmp_path / folder)
+        monkeypatch.setenv("KGQA_CONF", folder)
+    assert evaluate("method=mine").code == 0
+    assert "mine" in kgqa("evaluate", "method=mine", "--help").out
+    assert kgqa("sweep", "method=mine", "method.word=a,b", "run.limit=2", "run.dir=sweep").code == 0
+    assert evaluate("method=mien").sentence.startswith("there is no method=mien. Did you mean 'mine'?")
+
+
+def test_a_missing_folder_in_the_environment_is_named(
+    evaluate: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KGQA_CONF", f"{tmp_path}/nothing")
+    assert evaluate().sentence == f"KGQA_CONF names {tmp_path}/nothing, which is not a folder"
 
 
 def test_a_method_with_a_syntax_error_is_named(outside: list[str], evaluate: Kgqa, tmp_path: Path) -> None:
