@@ -25,9 +25,7 @@ MODULES = ("neighbour", "neighbour_simulator", "csv_questions")
 def written_commands() -> list[list[str]]:
     """Return the words after `kgqa` of each command of the page."""
     scripts = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
-    lines = [
-        script.replace("\\\n", " ").replace("$PWD", str(DOCS.parent)).strip().split("\n")[-1] for script in scripts
-    ]
+    lines = [script.replace("\\\n", " ").strip().split("\n")[-1] for script in scripts]
     return [[word.replace("=docs/", f"={DOCS.parent}/docs/") for word in shlex.split(line)[1:]] for line in lines]
 
 
@@ -36,6 +34,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the example importable in an empty folder. Each test imports it anew, with no simulator registered."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(CODE))  # what PYTHONPATH does
+    monkeypatch.setenv("KGQA_CONF", str(DOCS / "examples" / "conf"))
     for module in MODULES:
         monkeypatch.delitem(sys.modules, module, raising=False)
 
