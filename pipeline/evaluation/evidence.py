@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pipeline.evaluation.matching import AnswerCandidate, GoldGroups
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Answer, EntityId, LiteralNode, Node
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import EntityId, Gold, Prediction
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from pipeline.kg.interface import GraphLookups, Neighbours, node_order
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Direction, EntityId, GoldAnswer, LiteralNode, Node, Relation, RelationPath
 
 MAX_FRONTIER = 2000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pipeline.methods.answering import Answers
 from pipeline.methods.rendering import Names
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Chain, EntityId, Node, Prediction, Question, Status
 
 

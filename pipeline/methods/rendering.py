@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from pipeline.text import canonical_literal
+from pipeline.normalisation import canonical_literal
 from pipeline.types import EntityId, LiteralNode, Node, Triple
 
 Names: TypeAlias = Mapping[EntityId, str | None]

@@ -13,9 +13,9 @@ from scipy.cluster.vq import kmeans2
 
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
+from pipeline.normalisation import normalise
 from pipeline.retrieval.interface import Encoder, Reference, Vectors
 from pipeline.retrieval.references import ReferenceBase, mask
-from pipeline.text import normalise
 from pipeline.types import Entity, Example
 
 MAX_HOPS = 4

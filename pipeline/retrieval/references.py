@@ -13,10 +13,10 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.normalisation import normalise
 from pipeline.retrieval.interface import Encoder, Reference, Vectors
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current, load_vectors, save_vectors
-from pipeline.text import normalise
 from pipeline.types import Entity, Question
 
 _ROW = TypeAdapter(Reference)

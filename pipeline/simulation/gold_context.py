@@ -11,10 +11,10 @@ from typing import TypeAlias
 from pipeline.datasets.gold_paths import Operation, query_operation
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.kg.paths import GoldNodes, gold_paths, instantiate, leading_paths
+from pipeline.normalisation import normalise
 from pipeline.simulation.gold_path_search import Leg, waypoints
 from pipeline.simulation.gold_path_search import legs as legs_of
 from pipeline.simulation.oracle_grounding import ground
-from pipeline.text import normalise
 from pipeline.types import Entity, EntityId, Example, Gold, LiteralNode, Node, Question, RelationPath
 
 _Paths: TypeAlias = Mapping[EntityId, tuple[RelationPath, ...]]

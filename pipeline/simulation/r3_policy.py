@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pipeline.methods.r3.environment import print_id
 from pipeline.methods.r3.memory import Item, Listing, Step
 from pipeline.methods.rendering import one_line
+from pipeline.normalisation import normalise
 from pipeline.simulation.gold_paths import rank_relations
 from pipeline.simulation.methods.answering import UNKNOWN
-from pipeline.text import normalise
 from pipeline.types import EntityId, LiteralNode, Question, Relation
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.files import lines
 from pipeline.datasets.interface import Counted, Reject
 from pipeline.errors import UserError
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Example, Gold, Question, Triple
 
 

@@ -12,7 +12,7 @@ import pytest
 from pipeline import config
 from pipeline.cli.main import main
 from pipeline.methods.parog.plan import read_plan
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from tests.cli.support import Kgqa

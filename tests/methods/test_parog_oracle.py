@@ -16,6 +16,7 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog import PARoG
 from pipeline.methods.parog.plan import write_plan
+from pipeline.normalisation import normalise
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext, find_gold_context
 from pipeline.simulation.gold_path_search import legs
@@ -24,7 +25,6 @@ from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import write_as_oracle, write_by_similarity
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.simulation.world.questions import QUESTION_TYPES, QuestionType
-from pipeline.text import normalise
 from pipeline.types import Answer, Example, Gold, GoldAnswer, Question, Relation
 from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, literal, question
 

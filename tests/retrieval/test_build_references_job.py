@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.cli.main import main
 from pipeline.config import default
+from pipeline.normalisation import normalise
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.search import Search
-from pipeline.text import normalise
 from pipeline.types import Question
 
 SMALL = ["dataset.triples=2000", "dataset.questions=60", "references.clusters=5"]

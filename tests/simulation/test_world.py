@@ -22,6 +22,7 @@ from pyoxigraph import NamedNode, QuerySolutions, RdfFormat, Store
 from pipeline.config import conf_dir, default
 from pipeline.datasets.interface import Dataset
 from pipeline.errors import UserError
+from pipeline.normalisation import normalise
 from pipeline.rdf_terms import FREEBASE, Terms
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.simulation.world import world as world_module
@@ -29,7 +30,6 @@ from pipeline.simulation.world.facts import INVERSES, MEDIATORS, XSD
 from pipeline.simulation.world.language import phrase
 from pipeline.simulation.world.phrases import MEASURES, STEPS
 from pipeline.simulation.world.questions import QUESTION_TYPES, Deck
-from pipeline.text import normalise
 from pipeline.types import EntityId, Example, LiteralNode, Node, Rejected, Relation, Triple
 
 SPLITS = ("train", "dev", "test")

@@ -16,7 +16,7 @@ from pipeline.cli.main import main
 from pipeline.datasets.interface import Dataset
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.methods.arg.tokens import CLASSES, find_tokens
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Example, Relation
 from tests.support import refuse
 from tests.training.support import assert_reads_back

@@ -8,7 +8,7 @@ from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.parsing import match_key
 from pipeline.methods.rendering import Fact, Names, node_name, one_line
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import EntityId, Node, Relation
 
 _UNNAMED = "<unnamed {}>"

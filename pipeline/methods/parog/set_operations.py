@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pipeline.methods.parog.plan import SET_OPERATORS, Keep, Plan, SubGoal, waves
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult, last_answers
 from pipeline.methods.rendering import Names
-from pipeline.text import canonical_literal
+from pipeline.normalisation import canonical_literal
 from pipeline.types import LiteralNode, Node
 
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?")

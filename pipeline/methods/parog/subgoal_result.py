@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.rendering import Names
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import EntityId, Node
 
 

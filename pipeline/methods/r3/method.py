@@ -23,7 +23,7 @@ from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import Memory, Step, digest
 from pipeline.methods.r3.reflect import Failure, Guidance, Reflect
 from pipeline.methods.r3.verify import Verify, broken_rule
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Answer, Prediction, Question, Status
 
 T = TypeVar("T")

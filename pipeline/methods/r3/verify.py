@@ -11,7 +11,7 @@ from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parsing import parse_leniently, read_literal
 from pipeline.methods.r3.memory import Memory, Step, elide, listings
 from pipeline.methods.rendering import as_question, one_line
-from pipeline.text import normalise
+from pipeline.normalisation import normalise
 from pipeline.types import Question
 
 VERIFY = Template(

@@ -13,6 +13,7 @@ from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import listings
 from pipeline.methods.r3.reflect import MAX_TEXT, Guidance, Reflect
 from pipeline.methods.r3.verify import Verify
+from pipeline.normalisation import normalise
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.methods.answering import UNKNOWN, write_answers
@@ -25,7 +26,6 @@ from pipeline.simulation.r3_policy import (
     write_finish,
 )
 from pipeline.simulation.registry import P, Simulator, simulates
-from pipeline.text import normalise
 
 
 class AgentSimulator(Simulator[P]):

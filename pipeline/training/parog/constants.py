@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from pipeline.text import canonical_literal, normalise
+from pipeline.normalisation import canonical_literal, normalise
 from pipeline.training.parog.decompose import Atom
 from pipeline.types import EntityId
 

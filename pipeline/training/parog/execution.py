@@ -19,10 +19,10 @@ from pipeline.methods.interface import Tools
 from pipeline.methods.parog import PARoG
 from pipeline.methods.parog.exploration import MAX_TAILS
 from pipeline.methods.parog.plan import SET_OPERATORS, Plan
+from pipeline.normalisation import canonical_literal
 from pipeline.simulation.gold_path_search import Leg
 from pipeline.simulation.parog_plan import GoldStep, PlannedContext
 from pipeline.simulation.registry import write_as_oracle
-from pipeline.text import canonical_literal
 from pipeline.training.parog.decompose import Atom, possible_mediators
 from pipeline.training.parog.query import ParsedQuery
 from pipeline.types import Answer, Entity, EntityId, Gold, LiteralNode, Node, Question, RelationPath

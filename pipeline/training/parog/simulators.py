@@ -7,11 +7,11 @@ from random import Random
 
 from pipeline.methods.parog.plan import Plan
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.normalisation import normalise
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.methods.parog import write_object
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.text import normalise
 from pipeline.training.parog.back_translation import BackTranslate, JudgeEquivalent
 from pipeline.training.parog.constants import missing_constants
 from pipeline.training.parog.verbalise import Polish

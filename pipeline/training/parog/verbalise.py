@@ -11,9 +11,9 @@ from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parog.plan import Keep, Plan, SubGoal
 from pipeline.methods.parsing import parse_leniently, read_literal, truncate
 from pipeline.methods.rendering import one_line
+from pipeline.normalisation import canonical_literal
 from pipeline.retrieval.relations import as_text
 from pipeline.simulation.parog_plan import in_words
-from pipeline.text import canonical_literal
 from pipeline.training.parog.constants import missing_constants
 from pipeline.training.parog.decompose import Atom
 from pipeline.types import EntityId

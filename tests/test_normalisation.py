@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text import canonical_literal, normalise
+from pipeline.normalisation import canonical_literal, normalise
 
 
 @pytest.mark.parametrize(
