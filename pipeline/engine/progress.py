@@ -86,7 +86,8 @@ class RunProgress:
             console=console,
         )
         self._ranked_at = self._printed_at = -inf
-        self._task = self._bar.add_task("questions", total=total, rate="", hits="–", start=False)
+        self._unit = "questions × configurations" if names else "questions"
+        self._task = self._bar.add_task(self._unit, total=total, rate="", hits="–", start=False)
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
@@ -146,7 +147,7 @@ class RunProgress:
         left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         hits = f"Hits@1 {task.fields['hits']}"
-        parts = (f"questions {self.sum.questions:,}/{total}", task.fields["rate"], left, hits, failed)
+        parts = (f"{self._unit} {self.sum.questions:,}/{total}", task.fields["rate"], left, hits, failed)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:

@@ -89,15 +89,21 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
+    is_new = not folder.path.exists()
     folder.create()
     engine = configurations[0].config["engine"]
     console = console_of(engine, console)
-    with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
-        if restart:
-            folder.clear()
-        console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
-        totals = asyncio.run(_run_shards(configurations, folder, saved, console))
-        return summarise(folder, totals)
+    try:
+        with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
+            if restart:
+                folder.clear()
+            console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
+            totals = asyncio.run(_run_shards(configurations, folder, saved, console))
+            return summarise(folder, totals)
+    except BaseException:
+        if is_new:
+            folder.remove_if_empty()
+        raise
 
 
 def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> dict[str, Any] | None:

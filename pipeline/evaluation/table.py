@@ -117,7 +117,8 @@ def breakdown_table(summary: ConfigurationSummary) -> Table:
 
 def percent(share: float) -> str:
     """Format a share as a percentage."""
-    return "100" if share == 1 else f"{100 * share:.1f}"
+    text = f"{100 * share:.1f}"
+    return "100" if text == "100.0" else text
 
 
 def _key_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[str]]:

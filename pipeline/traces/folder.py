@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,13 @@ class RunFolder:
                 (self.path / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder if nothing was stored in it."""
+        if isinstance(self.path, Path) and not any(
+            file.is_file() and file.name != "lock" for file in self.path.rglob("*")
+        ):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def clear(self) -> None:
         """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""

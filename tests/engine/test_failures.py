@@ -93,6 +93,15 @@ def test_the_traceback_is_in_the_trace_and_in_show(
     assert "look_up" in trace["steps"][-1]["payload"]["traceback"]
 
 
+@pytest.mark.parametrize("words", [("dataset=metaqa", "dataset.path=nowhere"), ("run.limit=40",)])
+def test_a_command_that_fails_at_once_leaves_no_folder(
+    evaluate: Callable[..., tuple[int, str, str]], words: tuple[str, ...]
+) -> None:
+    code, *_ = evaluate(*words)
+    assert code == 2
+    assert Path("r").exists() == (words == ("run.limit=40",)), "a run that was begun stays"
+
+
 def test_show_names_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["show", str(tmp_path)]) == 2
     assert "kgqa show RUN QUESTION" in capsys.readouterr().err
