@@ -23,18 +23,17 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by the servers that its fixtures start, for `pytest -m "not needs_vllm"`.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by the servers that its fixtures start, for `pytest -m "not needs_vllm"`.
 
     The integration tests run in one process, one by one: they share servers, and some stop every Ray of the machine.
+    The hook runs before pytest-xdist reads the groups.
     """
-    for item in items:
-        if "integration" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("integration"))
-        for fixture in getattr(item, "fixturenames", ()):
-            if marker := _MARKER_OF_FIXTURE.get(fixture):
-                item.add_marker(marker)
+    if "integration" in item.path.parts:
+        item.add_marker(pytest.mark.xdist_group("integration"))
+    for fixture in getattr(item, "fixturenames", ()):
+        if marker := _MARKER_OF_FIXTURE.get(fixture):
+            item.add_marker(marker)
 
 
 @pytest.fixture(scope="session")
