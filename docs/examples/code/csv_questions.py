@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pydantic.dataclasses import dataclass
 
+from pipeline import Entity, Example, Gold, GoldAnswer, Question, Triple, UserError
 from pipeline.datasets.files import BadRow, read_examples
 from pipeline.datasets.interface import Reject
-from pipeline.errors import UserError
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from pipeline.errors import BudgetExhausted, ParseError
-from pipeline.llm.prompt import Prompt, Sampling, Template
+from pipeline import Answer, BudgetExhausted, ParseError, Prompt, Question, Sampling, Template, Tools
 from pipeline.methods.answer_linking import link
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.interface import Tools
 from pipeline.methods.rendering import Names, Printer, names_of
-from pipeline.types import Answer, Question
 
 
 @dataclass(frozen=True)
