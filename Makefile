@@ -15,11 +15,11 @@ demo: .venv/installed
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
 test: .venv/installed-test system-packages lint
-	$(BIN)/pytest -m "not exhaustive" -n 2 --dist loadgroup --durations=15
+	$(BIN)/pytest -m "not exhaustive" -n 2 --durations=15
 
 # All tests. The unit tests run in parallel. The integration tests start their own servers and run one by one.
 test-all: .venv/installed-test system-packages lint
-	$(BIN)/pytest -n 2 --dist loadgroup --durations=30
+	$(BIN)/pytest -n 2 --durations=30
 
 system-packages:
 	infra/install-virtuoso.sh

@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from pipeline.config import default
 from pipeline.simulation.world import SyntheticWorld
@@ -23,14 +25,23 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test by the servers that its fixtures start, for `pytest -m "not needs_vllm"`.
+class IntegrationTestsInOneProcess(LoadScopeScheduling):
+    """Distributes tests one by one, but all integration tests to one process, which starts with them.
 
-    The integration tests run in one process, one by one: they share servers, and some stop every Ray of the machine.
-    The hook runs before pytest-xdist reads the groups.
+    They share servers, and some stop every Ray of the machine.
     """
-    if "integration" in item.path.parts:
-        item.add_marker(pytest.mark.xdist_group("integration"))
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "integration" if "/integration/" in nodeid else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Distribute the tests of `pytest -n 2`."""
+    return IntegrationTestsInOneProcess(config, log)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by the servers that its fixtures start, for `pytest -m "not needs_vllm"`."""
     for fixture in getattr(item, "fixturenames", ()):
         if marker := _MARKER_OF_FIXTURE.get(fixture):
             item.add_marker(marker)
