@@ -33,7 +33,7 @@ def saved(folder: str) -> dict[str, Any]:
 def test_the_commands_that_print_figures() -> None:
     assert {name for name, command in COMMANDS.items() if command.prints_figures} == {
         *("doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce"),
-        *("compare", "score", "capacity", "benchmark"),
+        *("compare", "show", "score", "capacity", "benchmark"),
     }
 
 

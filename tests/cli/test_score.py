@@ -44,7 +44,7 @@ def test_scoring_a_run_again_changes_nothing(finished: Path, kgqa: Kgqa, tmp_pat
 
 def test_scoring_a_run_in_another_way(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "copy")
-    assert "90 % bootstrap intervals" in kgqa("score", "copy", "evaluation.confidence=0.9").out
+    assert "90 % intervals" in kgqa("score", "copy", "evaluation.confidence=0.9").out
     (point,) = json.loads((tmp_path / "copy" / "summary.json").read_text())["points"]
     before = json.loads((finished / "summary.json").read_text())["points"][0]
     assert point["confidence"] == 0.9
@@ -78,7 +78,7 @@ def test_the_gold_answers_score_full_marks(name: str, examples: list[Example], k
     assert scored.code == 0
     assert "mine" in scored.out
     assert "synthetic, 8" in scored.out
-    assert scored.out.count("100–100") >= 2
+    assert scored.out.count("67.6–100") >= 2, "8 of 8 questions"
     assert not (tmp_path / f"{name}.rejected.jsonl").exists()
 
 
