@@ -74,7 +74,7 @@ async def refuse_other_graphs(folder: RunFolder, saved: Mapping[str, Any], confi
             try:
                 async with config.build("kg", now) as graph:
                     fingerprints[key] = graph.fingerprint
-            except ServiceError as error:
+            except (ServiceError, UserError) as error:  # no server answers
                 console.print(f"the graph could not be compared: {error}", markup=False, soft_wrap=True)
                 return
         if before["graph"] != fingerprints[key]:

@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 from pipeline.cli.main import main
+from pipeline.errors import UserError
+from pipeline.kg.embedded import EmbeddedGraph
 
 CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
 METHOD = """
@@ -154,6 +156,18 @@ def test_a_changed_graph_is_refused_when_nothing_is_left_to_run(project: Project
     said = project.run(code=2)
     assert "began with the graph" in said
     assert "run.restart=true" in said
+
+
+def test_a_finished_run_is_printed_when_its_graph_servers_are_gone(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run()
+
+    async def refuse(graph: EmbeddedGraph) -> None:
+        raise UserError("kg.endpoints: no graph server answers")
+
+    monkeypatch.setattr(EmbeddedGraph, "__aenter__", refuse)
+    assert "the graph could not be compared: kg.endpoints: no graph server answers" in project.run()
 
 
 @pytest.mark.parametrize("file", ["capital.py", "helper.py"])
