@@ -47,8 +47,7 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
     for point, now in zip(saved["points"], configs, strict=True):
         changed = [name for name, digest in user_sources(now).items() if point["sources"].get(name) != digest]
         if changed:
-            target = now[changed[0].partition(".")[0]]
-            name = target.get("_target_", changed[0]) if isinstance(target, Mapping) else changed[0]
+            name = dict(config.flatten(now))[f"{changed[0]}._target_"]
             raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
 
 
@@ -100,8 +99,9 @@ def unchanged_shards(
     asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
     changes = find_changes(origins, shards(parts, _ignore, size=size, order=order), asked=asked)
     changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
+    scoring = config.build("evaluation", first)
     for index, examples in changes.gold.items():
-        replace_gold(folder, origins[index], examples, config.build("evaluation", first))
+        replace_gold(folder, origins[index], examples, scoring)
     return finished - changes.grown, changes
 
 
