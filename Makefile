@@ -17,7 +17,7 @@ demo: .venv/installed
 test: .venv/installed-test system-packages lint
 	$(BIN)/pytest -m "not exhaustive" -n 2 --durations=15
 
-# All tests. The unit tests run in parallel. The integration tests start their own servers and run one by one.
+# All tests. They start their own servers. Two processes share them; those of Ray run in one process.
 test-all: .venv/installed-test system-packages lint
 	$(BIN)/pytest -n 2 --durations=30
 

@@ -25,19 +25,22 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-class IntegrationTestsInOneProcess(LoadScopeScheduling):
-    """Distributes tests one by one, but all integration tests to one process, which starts with them.
+class TestsOfRayInOneProcess(LoadScopeScheduling):
+    """Distributes unit tests one by one, and integration tests by module, so that a module's servers start once.
 
-    They share servers, and some stop every Ray of the machine.
+    All tests of Ray run in one process, which starts with them: they share model servers, and some of them stop every
+    Ray process of the machine.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "integration" if "/integration/" in nodeid else nodeid
+        if "/integration/ray/" in nodeid:
+            return "ray"
+        return nodeid.partition("::")[0] if "/integration/" in nodeid else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Distribute the tests of `pytest -n 2`."""
-    return IntegrationTestsInOneProcess(config, log)
+    return TestsOfRayInOneProcess(config, log)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

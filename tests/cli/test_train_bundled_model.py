@@ -1,4 +1,4 @@
-"""The training texts of the bundled model. `tests/integration/test_fine_tuning.py` tests the training."""
+"""The training texts of the bundled model. `tests/integration/ray/test_fine_tuning.py` tests the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundled model. Against vLLM: `tests/integration/test_embedded.py`."""
+"""The bundled model. Against vLLM: `tests/integration/ray/test_embedded.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Llama in this process gives the results of `transformers`. Against vLLM: `tests/integration/test_embedded.py`."""
+"""Checks that a Llama in this process gives the results of `transformers` (`integration/ray/test_embedded.py`: of vLLM)."""
 
 from __future__ import annotations
 

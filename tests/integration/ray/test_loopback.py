@@ -22,7 +22,7 @@ from tests.support import KGQA
 
 pytestmark = pytest.mark.exhaustive
 
-START = Path(__file__).resolve().parents[2] / "infra" / "virtuoso" / "start.sh"
+START = Path(__file__).resolve().parents[3] / "infra" / "virtuoso" / "start.sh"
 
 
 @contextmanager

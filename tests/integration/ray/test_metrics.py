@@ -107,7 +107,7 @@ def records(file: Path) -> list[dict[str, Any]]:
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
 
 
 def eventually(read: Callable[[], Any], expected: Any) -> Any:

@@ -24,7 +24,7 @@ from tests.support import KGQA
 
 pytestmark = pytest.mark.exhaustive
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
 RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
 LOOPBACK = "127.0.0.2"

@@ -50,7 +50,7 @@ RUN = [
     "engine.shard_size=8",
 ]
 RAY = ["engine=ray", "engine.workers=2", f"engine.concurrency={CONCURRENCY // 2}", "engine.shard_size=4"]
-SERVER = Path(__file__).with_name("recorded_server.py")
+SERVER = Path(__file__).parents[1] / "recorded_server.py"
 OUTAGE_S = 10
 _UNHEALTHY_MODEL = r"model server \S+ is unhealthy"
 
