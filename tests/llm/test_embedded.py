@@ -1,4 +1,4 @@
-"""Checks that a Llama in this process gives the results of `transformers` (`integration/ray/test_embedded.py`: of vLLM)."""
+"""Checks that a Llama in this process gives the results of `transformers`."""
 
 from __future__ import annotations
 
