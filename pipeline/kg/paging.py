@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from pipeline.errors import ServiceError
-from pipeline.kg.queries import Query, Row, parse_tsv
+from pipeline.kg.queries import Query
+from pipeline.kg.results import Row, Select
 from pipeline.kg.sparql_client import Reply
 
 T = TypeVar("T")
 
-Ask: TypeAlias = Callable[[str], Awaitable[Reply]]
+Ask: TypeAlias = Callable[[Select], Awaitable[Reply]]
 
 MAX_ROWS = 10_000
 """Rows that one query asks for, unless the server's limit is lower. Virtuoso sorts at most this many."""
@@ -38,8 +39,9 @@ class ResultReader:
 
     async def rows(self, query: Query, cost: LookupCost) -> tuple[list[Row], bool]:
         """Return the rows in any order, and whether they are complete."""
-        reply, rows = await self._read(query.text(self.row_limit), cost)
-        return rows, len(rows) < self.row_limit and not (reply.row_limit_hit or reply.time_limit_hit)
+        reply = await self._read(query.text(self.row_limit), cost)
+        complete = len(reply.rows) < self.row_limit and not (reply.row_limit_hit or reply.time_limit_hit)
+        return reply.rows, complete
 
     async def ordered(self, query: Query, cost: LookupCost, at_least: int | None = None) -> list[Row]:
         """Return all distinct rows in byte order, or at least the first `at_least`, page by page.
@@ -50,12 +52,12 @@ class ResultReader:
         offset = 0
         while at_least is None or len(found) < at_least:
             size = self.row_limit if at_least is None else min(self.row_limit, at_least - len(found))
-            reply, rows = await self._read(query.page(size, offset), cost)
+            reply = await self._read(query.page(size, offset), cost)
             if reply.time_limit_hit:
                 raise ServiceError(f"{reply.endpoint} ran out of time sorting a long result")
-            found.update(dict.fromkeys(rows))
-            offset += len(rows)
-            if not rows or (len(rows) < size and not reply.row_limit_hit):
+            found.update(dict.fromkeys(reply.rows))
+            offset += len(reply.rows)
+            if not reply.rows or (len(reply.rows) < size and not reply.row_limit_hit):
                 break
         return list(found)
 
@@ -74,8 +76,8 @@ class ResultReader:
         first, second = await asyncio.gather(*halves)
         return first + second
 
-    async def _read(self, text: str, cost: LookupCost) -> tuple[Reply, list[Row]]:
-        reply = await self.ask(text)
+    async def _read(self, query: Select, cost: LookupCost) -> Reply:
+        reply = await self.ask(query)
         cost.queries += 1
         cost.endpoint = reply.endpoint
-        return reply, parse_tsv(reply.body)
+        return reply

@@ -1,4 +1,4 @@
-"""Writes SPARQL queries and parses their tab-separated results (specification §8.3, §8.6).
+"""Writes SPARQL queries, and says what their results may hold (specification §8.3, §8.6).
 
 A query asks about many ids at once, in one of three equivalent styles, because servers differ in the styles that they
 answer correctly and fast. Ids and relations are percent-encoded IRIs, and names are escaped literals, so that no string
@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from pipeline.errors import ServiceError
 from pipeline.kg.interface import Hop
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
 from pipeline.kg.node_order import NodeCandidate
 from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.results import Check, Row, Select, numbers
 from pipeline.rdf_terms import Terms, literal
 from pipeline.types import EntityId, LiteralNode
 
 Style: TypeAlias = Literal["values", "filter_in", "union"]
-Row: TypeAlias = tuple[str, ...]
-
 OUT, IN = "1", "0"
 """Values of the direction column."""
 TRUE = frozenset({"1", "true"})
 """Values of an "is literal" column for a literal."""
+_DIRECTION = frozenset({OUT, IN}).issuperset
+_FLAG = (TRUE | {"0", "false"}).issuperset
 
 _IN_ORDER = 'define sql:select-option "order" '
 """Makes Virtuoso join from left to right, starting at the given ids. Otherwise it may scan the whole graph."""
@@ -49,24 +49,34 @@ class Query:
     where: str
     order: str
     distinct: bool = False
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    """Checks of the values of some columns, by the names of their variables."""
     prefix: str = ""
     """Server-specific options before `SELECT`."""
     graph: str = ""
     """The `FROM` clause, or an empty text."""
 
-    def text(self, limit: int) -> str:
+    def text(self, limit: int) -> Select:
         """Return the query for at most `limit` rows in any order."""
-        return f"{self.prefix}{self._select} {self.graph}WHERE {{ {self.where} }} LIMIT {limit}"
+        return self._limited(f"{self.prefix}{self._select} {self.graph}WHERE {{ {self.where} }} LIMIT {limit}", limit)
 
-    def page(self, limit: int, offset: int) -> str:
+    def page(self, limit: int, offset: int) -> Select:
         """Return the query for `limit` rows from `offset` on, in byte order."""
         ordered = f"WHERE {{ {self.where} }} ORDER BY {self.order}"
         if not offset:
-            return f"{self.prefix}{self._select} {self.graph}{ordered} LIMIT {limit}"
+            return self._limited(f"{self.prefix}{self._select} {self.graph}{ordered} LIMIT {limit}", limit)
         # Virtuoso refuses to sort for an OFFSET above 10,000, except in a nested query.
-        variables = " ".join(column.rstrip(")").split()[-1] for column in self.columns.split(", "))
+        variables = " ".join(f"?{name}" for name in self._names)
         nested = f"{{ {{ {self._select} {ordered} }} }}"
-        return f"{self.prefix}SELECT {variables} {self.graph}WHERE {nested} LIMIT {limit} OFFSET {offset}"
+        text = f"{self.prefix}SELECT {variables} {self.graph}WHERE {nested} LIMIT {limit} OFFSET {offset}"
+        return self._limited(text, limit)
+
+    def _limited(self, text: str, limit: int) -> Select:
+        return Select(text, self._names, limit, tuple(map(self.checks.get, self._names)))
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(column.rstrip(")").split()[-1].removeprefix("?") for column in self.columns.split(", "))
 
     @property
     def _select(self) -> str:
@@ -98,7 +108,7 @@ class Queries:
         domains = "|".join(self.hidden.dropped_domains)
         shown = f'FILTER(!REGEX(STR(?r), "^{_regex(self.terms.namespace)}({domains})[.]"))'
         where = f"{{ {{ {outgoing} }} UNION {{ {incoming} }} }} {shown}"
-        return self._query("?e, ?r, ?d", where, "STR(?e) STR(?r) ?d")
+        return self._query("?e, ?r, ?d", where, "STR(?e) STR(?r) ?d", {"e": self._among(ids), "d": _DIRECTION})
 
     def neighbours(self, hops: Sequence[Hop]) -> Query:
         """Columns: entity, relation, direction, node, is literal, datatype, language."""
@@ -109,12 +119,14 @@ class Queries:
                 rows = [tuple(self._iri(name) for name in pair) for pair in pairs]
                 found = self._over(("?e", "?r"), rows, pattern)
                 parts.append(f"{{ SELECT ?e ?r ?t ({flag} AS ?d) {{ {found} }} }}")
-        return self._query(f"?e, ?r, ?d, {_NODE}", " UNION ".join(parts), f"STR(?e) STR(?r) ?d {_NODE_ORDER}")
+        checks = {"e": self._among(id for id, _ in hops), "r": self._among(relation.name for _, relation in hops)}
+        order = f"STR(?e) STR(?r) ?d {_NODE_ORDER}"
+        return self._query(f"?e, ?r, ?d, {_NODE}", " UNION ".join(parts), order, checks | {"d": _DIRECTION, "x": _FLAG})
 
     def english_names(self, ids: Sequence[EntityId]) -> Query:
         """Columns: entity, text, language. Names in English or without a language."""
         found = self._over(("?e",), self._iris(ids), f"?e {self._iri(NAME)} ?n {_ENGLISH}")
-        return self._query("?e, ?n, (LANG(?n) AS ?l)", found, "STR(?e) STR(?n) LANG(?n)")
+        return self._query("?e, ?n, (LANG(?n) AS ?l)", found, "STR(?e) STR(?n) LANG(?n)", {"e": self._among(ids)})
 
     def other_names(self, ids: Sequence[EntityId]) -> Query:
         """Columns: entity, text, language, relation, is literal. English aliases, and names in any language."""
@@ -122,14 +134,17 @@ class Queries:
         aliases = self._over(("?e",), entities, f"?e {self._iri(ALIAS)} ?n {_ENGLISH}")
         names = self._over(("?e",), entities, f"?e {self._iri(NAME)} ?n")
         where = f"{{ {aliases} BIND({self._iri(ALIAS)} AS ?r) }} UNION {{ {names} BIND({self._iri(NAME)} AS ?r) }}"
+        checks = {"e": self._among(ids), "r": self._among((NAME, ALIAS)), "x": _FLAG}
         return self._query(
-            "?e, ?n, (LANG(?n) AS ?l), ?r, (isLITERAL(?n) AS ?x)", where, "STR(?e) STR(?n) LANG(?n) STR(?r)"
+            "?e, ?n, (LANG(?n) AS ?l), ?r, (isLITERAL(?n) AS ?x)", where, "STR(?e) STR(?n) LANG(?n) STR(?r)", checks
         )
 
     def types(self, ids: Sequence[EntityId]) -> Query:
         """Columns: entity, type, is literal."""
         found = self._over(("?e",), self._iris(ids), f"?e {self._iri(TYPE)} ?c")
-        return self._query("?e, ?c, (isLITERAL(?c) AS ?x)", found, "STR(?e) STR(?c)")
+        return self._query(
+            "?e, ?c, (isLITERAL(?c) AS ?x)", found, "STR(?e) STR(?c)", {"e": self._among(ids), "x": _FLAG}
+        )
 
     def named(self, names: Sequence[tuple[int, str]]) -> Query:
         """Columns: number of the name, entity. Entities with exactly this name, in English or without a language.
@@ -141,16 +156,19 @@ class Queries:
             for number, name in names
             for lang in ("en", None)
         )
-        return self._query("?i, ?e", " UNION ".join(found), "?i STR(?e)", distinct=True)
+        checks = {"i": frozenset(str(number) for number, _ in names).issuperset}
+        return self._query("?i, ?e", " UNION ".join(found), "?i STR(?e)", checks, distinct=True)
 
     def relation_counts(self) -> Query:
         """Columns: relation, number of facts."""
-        return self._query("?r, ?n", "{ SELECT ?r (COUNT(*) AS ?n) { ?s ?r ?o } GROUP BY ?r }", "STR(?r)")
+        counted = "{ SELECT ?r (COUNT(*) AS ?n) { ?s ?r ?o } GROUP BY ?r }"
+        return self._query("?r, ?n", counted, "STR(?r)", {"n": numbers})
 
     def facts(self, relations: Sequence[str]) -> Query:
         """Columns: entity, relation, node, is literal, datatype, language. All facts of some relations."""
         found = self._over(("?r",), self._iris(relations), "?e ?r ?t")
-        return self._query(f"?e, ?r, {_NODE}", found, f"STR(?e) STR(?r) {_NODE_ORDER}")
+        checks = {"r": self._among(relations), "x": _FLAG}
+        return self._query(f"?e, ?r, {_NODE}", found, f"STR(?e) STR(?r) {_NODE_ORDER}", checks)
 
     def any_facts(self) -> Query:
         """Columns: entity, relation, entity. Arbitrary facts between entities."""
@@ -159,15 +177,22 @@ class Queries:
     def count_any_facts(self, most: int) -> Query:
         """Columns: number of rows of `any_facts`, at most `most`."""
         some = f"{{ SELECT ?e WHERE {{ {self.any_facts().where} }} LIMIT {most} }}"
-        return self._query("?n", f"{{ SELECT (COUNT(*) AS ?n) WHERE {{ {some} }} }}", "?n")
+        return self._query("?n", f"{{ SELECT (COUNT(*) AS ?n) WHERE {{ {some} }} }}", "?n", {"n": numbers})
 
     def mediator_types(self) -> Query:
         """Columns: type, flag."""
         return self._query("?c, ?v", f"?c {self._iri(MEDIATOR)} ?v", "STR(?c) STR(?v)")
 
-    def _query(self, columns: str, where: str, order: str, *, distinct: bool = False) -> Query:
+    def _query(
+        self, columns: str, where: str, order: str, checks: Mapping[str, Check] | None = None, *, distinct: bool = False
+    ) -> Query:
         prefix = _IN_ORDER if self.virtuoso else ""
-        return Query(columns, where, order, distinct, prefix, f"FROM <{self.graph}> " if self.graph else "")
+        graph = f"FROM <{self.graph}> " if self.graph else ""
+        return Query(columns, where, order, distinct, checks or {}, prefix, graph)
+
+    def _among(self, names: Iterable[str]) -> Check:
+        """Return a check that accepts the IRIs of these names."""
+        return frozenset(map(self.terms.to_iri, names)).issuperset
 
     def _iri(self, name: str) -> str:
         return f"<{self.terms.to_iri(name)}>"
@@ -198,44 +223,6 @@ def node_cells(cells: Sequence[str]) -> NodeCandidate:
     """Return the node that four columns describe: text, is literal, datatype, language."""
     text, is_literal, datatype, lang = cells
     return NodeCandidate.from_literal(text, datatype, lang) if is_literal in TRUE else NodeCandidate(False, text)
-
-
-def parse_tsv(body: bytes) -> list[Row]:
-    """Return the rows of a tab-separated result: the lexical form of each term, an empty text for an unbound one.
-
-    Reads the dialects of Virtuoso (IRIs and texts in quotes, quotes doubled, line ends unescaped) and of the W3C.
-    Raises ServiceError for other formats.
-    """
-    text = body.decode("utf-8", errors="surrogatepass")
-    header, newline, text = text.partition("\n")
-    if text and not text.endswith("\n"):
-        text += "\n"
-    cells = (_virtuoso_cells if header.startswith('"') else _standard_cells)(text)
-    columns = header.count("\t") + 1
-    if not newline or len(cells) % columns:
-        raise ServiceError(f"a graph server did not send a tab-separated result, but {body[:200]!r}")
-    return list(zip(*[iter(cells)] * columns, strict=True))
-
-
-def _virtuoso_cells(text: str) -> list[str]:
-    return [quoted.replace('""', '"') if quoted else plain for quoted, plain in _VIRTUOSO_CELL.findall(text)]
-
-
-def _standard_cells(text: str) -> list[str]:
-    return [iri or _UNESCAPE.sub(_unescaped, quoted) or plain for iri, quoted, plain in _STANDARD_CELL.findall(text)]
-
-
-_VIRTUOSO_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^\t\n"]*))[\t\n]')
-_STANDARD_CELL = re.compile(
-    r'(?:<([^>]*)>|"([^"\\\n]*(?:\\.[^"\\\n]*)*)"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?|([^\t\n"<]*))[\t\n]'
-)
-_UNESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    short, long, letter = match.groups()
-    return _ESCAPED.get(letter, letter) if letter else chr(int(short or long, 16))
 
 
 def _bound(variables: Sequence[str], row: Sequence[str], pattern: str) -> str:

@@ -13,7 +13,8 @@ from pipeline.kg.fingerprint import fingerprint as fingerprint_of
 from pipeline.kg.fingerprint import rarest
 from pipeline.kg.labels import is_true
 from pipeline.kg.paging import LookupCost, ResultReader
-from pipeline.kg.queries import Queries, Row, Style, node_cells
+from pipeline.kg.queries import Queries, Style, node_cells
+from pipeline.kg.results import Row
 from pipeline.kg.sparql_client import SparqlClient
 from pipeline.net.pool import Server
 from pipeline.rdf_terms import Terms
@@ -103,9 +104,11 @@ async def check_servers(
 
 async def _row_limit(reader: ResultReader, queries: Queries) -> int:
     """Return the number of rows from which a result may be incomplete."""
-    [(count,)], _ = await reader.rows(queries.count_any_facts(reader.row_limit), LookupCost())
+    counted, _ = await reader.rows(queries.count_any_facts(reader.row_limit), LookupCost())
+    if len(counted) != 1:
+        raise ServiceError(f"kg.endpoints: a graph server answered a count with {len(counted)} rows")
     rows, _ = await reader.rows(queries.any_facts(), LookupCost())
-    return len(rows) if len(rows) < int(count) else reader.row_limit
+    return len(rows) if len(rows) < int(counted[0][0]) else reader.row_limit
 
 
 async def _some_facts(reader: ResultReader, queries: Queries) -> list[Fact]:

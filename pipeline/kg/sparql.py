@@ -15,13 +15,15 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.errors import ServiceError
 from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.labels import ALIAS, NAME, LabelCandidate, best_name, find_mediators
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.paging import LookupCost, ResultReader
-from pipeline.kg.queries import IN, OUT, TRUE, Queries, Row, Style, node_cells
+from pipeline.kg.queries import IN, OUT, TRUE, Queries, Style, node_cells
 from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.results import Row
 from pipeline.kg.server_check import check_servers
 from pipeline.kg.sparql_client import SparqlClient, check_endpoint
 from pipeline.net.server_stats import ServerStats
@@ -202,7 +204,10 @@ class SparqlGraph:
             candidate = node_cells(node)
             # Literals sort last, so dropping them here loses no entity of an ordered result that was cut.
             if self.keep_literals or not candidate.is_literal:
-                found[key[entity, relation, _DIRECTION[direction]]].append(candidate)
+                try:
+                    found[key[entity, relation, _DIRECTION[direction]]].append(candidate)
+                except KeyError:
+                    raise ServiceError("a graph server sent nodes of another hop than the queried ones") from None
         return found
 
     async def _fetch_labels(self, ids: Sequence[EntityId]) -> Fetched[EntityId, str | None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +14,21 @@ from typing import Any, ClassVar, NoReturn, Self
 import aiohttp
 
 from pipeline.errors import ServiceError, UserError
+from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
 from pipeline.net.pool import AttemptFailed, Response, RetryPolicy, Server, ServerPool
 from pipeline.net.urls import check_url
 from pipeline.text import printable
 
-_PROBE = "SELECT (1 AS ?x) WHERE {}"
+_log = logging.getLogger(__name__)
+
+_PROBE = Select("SELECT (1 AS ?x) WHERE {}", ("x",), 1, (frozenset({"1"}).issuperset,))
 _PROBE_TIMEOUT_S = 5.0
 _PROBE_INTERVAL_S = 0.5
 _BACKOFF_S = (0.25, 12.0)
 """The first and the longest pause between two rounds. In a round, a query is sent to each healthy server in turn."""
 _MAX_FAILURES = 3
+_COMPARE_EVERY = 100
+"""Of so many queries, one is sent to a second server as well, and the results are compared."""
 
 _REFUSED = re.compile(r"Virtuoso (?:37000|22\d{3}|42\d{3})\b")
 """SQL states with which Virtuoso refuses a query for good, although the status is 500."""
@@ -35,9 +42,9 @@ _TIME_LIMIT_HEADER = "X-SQL-State"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A tab-separated result."""
+    """The result of a query."""
 
-    body: bytes
+    rows: list[Row]
     endpoint: str
     row_limit_hit: bool = False
     """The server reports that it ended the result at its row limit."""
@@ -51,7 +58,7 @@ def check_endpoint(url: str) -> None:
     check_url(url, key="kg.endpoints", example="http://127.0.0.1:8890/sparql", instead=account)
 
 
-class SparqlClient(ServerPool[str, Reply]):
+class SparqlClient(ServerPool[Select, Reply]):
     """Replicated SPARQL endpoints over one graph."""
 
     has_probes: ClassVar[bool] = True
@@ -71,12 +78,13 @@ class SparqlClient(ServerPool[str, Reply]):
         super().__init__("graph", urls, policy, max_outstanding=max_inflight, hedge_quantile=hedge)
         self._timeout_s = timeout_s
         self._limit = asyncio.Semaphore(max_inflight * len(urls))
+        self._asked = 0
 
     def session_options(self) -> Mapping[str, Any]:
         """Ask for tab-separated results. Credentials, if the servers ask for them, come from the environment."""
         user, password = os.environ.get("VIRTUOSO_USER"), os.environ.get("VIRTUOSO_PASSWORD")
         return {
-            "headers": {"Accept": "text/tab-separated-values"},
+            "headers": {"Accept": MEDIA_TYPE},
             "timeout": aiohttp.ClientTimeout(self._timeout_s),
             "middlewares": (aiohttp.DigestAuthMiddleware(user, password),) if user and password else (),
         }
@@ -97,20 +105,26 @@ class SparqlClient(ServerPool[str, Reply]):
                 self.mark_unhealthy(server, problem)
         return self
 
-    async def ask(self, query: str, *, only: Server | None = None) -> Reply:
+    async def ask(self, query: Select, *, only: Server | None = None) -> Reply:
         """Return the result of a query, from any healthy server or from the one named, healthy or not.
 
-        Raises ServiceError: at once for a refused query, else after all retries.
+        Raises ServiceError: at once for a refused query, else after all retries; also when a second server gives
+        another result.
         """
         if only is not None:  # Not limited: requests within the limit may be waiting for this server to recover.
             return await self.send(query, only=only)
         async with self._limit:
-            return await self.send(query)
+            reply = await self.send(query)
+            self._asked += 1
+            others = [server for server in self.healthy_servers if server.url != reply.endpoint]
+            if others and self._asked % _COMPARE_EVERY == 0:
+                return await self._compare(query, reply, random.choice(others))
+            return reply
 
-    async def attempt(self, request: str, server: Server) -> Reply:
+    async def attempt(self, request: Select, server: Server) -> Reply:
         """Send a query to one server once."""
         try:
-            response = await self.exchange(server, server.url, {"query": request})
+            response = await self.exchange(server, server.url, {"query": request.text})
         except TimeoutError:
             # Either the query is too slow, so it is tried only once more, or the server hangs.
             if hangs := await self.probe(server):
@@ -124,22 +138,58 @@ class SparqlClient(ServerPool[str, Reply]):
             raise AttemptFailed(f"{server.url}: {error}") from None
         if response.status != 200:
             self._raise_for(server, response)
+        try:
+            rows = _rows(response, request)
+        except UnexpectedResult as problem:
+            server.stats.failures += 1
+            self.count_failure(server, str(problem))
+            raise AttemptFailed(f"{server.url} {problem}") from None
         self.count_success(server)
-        return Reply(
-            response.body, server.url, _ROW_LIMIT_HEADER in response.headers, _TIME_LIMIT_HEADER in response.headers
-        )
+        return Reply(rows, server.url, _ROW_LIMIT_HEADER in response.headers, _TIME_LIMIT_HEADER in response.headers)
 
     async def probe(self, server: Server) -> str | None:
         """Return why a server does not answer a trivial query, or None."""
         timeout = aiohttp.ClientTimeout(_PROBE_TIMEOUT_S)
         try:
-            response = await self.request("POST", server.url, data={"query": _PROBE}, timeout=timeout)
+            response = await self.request("POST", server.url, data={"query": _PROBE.text}, timeout=timeout)
         except TimeoutError:
             return f"no answer within {_PROBE_TIMEOUT_S:g} s"
         except aiohttp.ClientError as error:
             return str(error)
         server.software = response.headers.get("Server", "")
-        return None if response.status == 200 else f"status {response.status}"
+        if response.status != 200:
+            return f"status {response.status}"
+        try:
+            _rows(response, _PROBE)
+        except UnexpectedResult as problem:
+            return f"it {problem}"
+        return None
+
+    async def _compare(self, query: Select, reply: Reply, other: Server) -> Reply:
+        """Ask a second server too, and return the result of a server that passes the admission check.
+
+        Raises ServiceError when the results differ, and both servers pass it or none does.
+        """
+        try:
+            second = await self.attempt(query, other)
+        except (AttemptFailed, ServiceError):
+            return reply
+        if not (_is_complete(reply, query) and _is_complete(second, query)) or set(reply.rows) == set(second.rows):
+            return reply
+        difference = f"{reply.endpoint} and {other.url} give different results for the same query"
+        _log.warning("%s", difference)
+        trusted = [each for each in (reply, second) if await self._is_admitted(each.endpoint)]
+        if len(trusted) != 1:
+            raise ServiceError(difference)
+        return trusted[0]
+
+    async def _is_admitted(self, url: str) -> bool:
+        """Return whether a server passes the admission check. Mark it as unhealthy if not."""
+        server = next(server for server in self.servers if server.url == url)
+        problem = await self.admission_problem(server)
+        if problem:
+            self.mark_unhealthy(server, problem)
+        return not problem
 
     def _raise_for(self, server: Server, response: Response) -> NoReturn:
         text = " ".join(response.body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
@@ -149,3 +199,15 @@ class SparqlClient(ServerPool[str, Reply]):
         if response.status in _OVERLOADED:
             self.count_failure(server, message)
         raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)))
+
+
+def _rows(response: Response, query: Select) -> list[Row]:
+    """Return the rows of a response with status 200. Raises UnexpectedResult."""
+    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type != MEDIA_TYPE:
+        raise UnexpectedResult(f"sent {printable(media_type) or 'something'} and not {MEDIA_TYPE}")
+    return parse_result(response.body, query)
+
+
+def _is_complete(reply: Reply, query: Select) -> bool:
+    return len(reply.rows) < query.limit and not (reply.row_limit_hit or reply.time_limit_hit)

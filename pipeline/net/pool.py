@@ -213,6 +213,10 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             if server not in checked:
                 self.mark_unhealthy(server, "it did not answer at the start")
 
+    async def admission_problem(self, server: Server) -> str | None:
+        """Return why a server may not get requests, by the check of `admit_by`; None if it may."""
+        return await self._admission_check(server) if self._admission_check else None
+
     def count_failure(self, server: Server, reason: str, *, may_have_restarted: bool = True) -> None:
         """Note a failed attempt; several in a row make the server unhealthy."""
         server.consecutive_failures += 1
@@ -344,7 +348,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             await asyncio.sleep(self._policy.recovery_s * random.uniform(0.5, 1.5))
             if await self.probe(server):
                 continue
-            if may_have_restarted and self._admission_check and (reason := await self._admission_check(server)):
+            if may_have_restarted and (reason := await self.admission_problem(server)):
                 server.problem = reason
                 _log.warning("%s server %s answers again, but stays unhealthy: %s", self.kind, server.url, reason)
                 await asyncio.sleep(_REJECTED_RECHECK_S)

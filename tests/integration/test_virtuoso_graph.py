@@ -20,6 +20,7 @@ from pipeline.kg.interface import Hop, KnowledgeGraph
 from pipeline.kg.labels import NAME, TYPE
 from pipeline.kg.load import bulk_load
 from pipeline.kg.queries import Style
+from pipeline.kg.results import Select
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import GRAPH, VirtuosoConfig, VirtuosoServer
 from pipeline.rdf_terms import XSD, Terms
@@ -223,7 +224,7 @@ async def test_a_query_that_takes_too_long_is_an_error(virtuoso_factory: Callabl
     async with sparql(servers) as kg:
         slow = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?r ?b . ?c ?r ?b . ?d ?r ?b . ?e ?r ?b . FILTER(STR(?a) > STR(?d)) }"
         with pytest.raises(ServiceError, match="timed out"):
-            await kg._client.ask(slow)
+            await kg._client.ask(Select(slow, ("n",), 1, (None,)))
         assert await kg.types(["m.3"]) == {"m.3": ["t.3"]}
 
 

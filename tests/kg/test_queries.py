@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.errors import ServiceError
 from pipeline.kg.labels import ALIAS, NAME, TYPE
-from pipeline.kg.queries import IN, OUT, Queries, Query, Style, node_cells, parse_tsv
+from pipeline.kg.queries import IN, OUT, Queries, Query, Style, node_cells
 from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.results import Row, Select, UnexpectedResult, numbers, parse_result
 from pipeline.rdf_terms import XSD, Terms
 from pipeline.types import LiteralNode, Relation, Triple
 
@@ -37,12 +37,19 @@ def store() -> ox.Store:
     return store
 
 
-def rows(store: ox.Store, query: Query) -> list[tuple[str, ...]]:
-    solutions: Any = store.query(query.text(1000))
-    found = parse_tsv(solutions.serialize(format=ox.QueryResultsFormat.TSV))
-    solutions = store.query(query.page(1000, 0))
-    assert sorted(found) == sorted(set(parse_tsv(solutions.serialize(format=ox.QueryResultsFormat.TSV))))
+def rows(store: ox.Store, query: Query) -> list[Row]:
+    found = answer(store, query.text(1000))
+    assert sorted(found) == sorted(set(answer(store, query.page(1000, 0))))
     return sorted(found)
+
+
+def answer(store: ox.Store, query: Select) -> list[Row]:
+    solutions: Any = store.query(query.text)
+    return parse_result(solutions.serialize(format=ox.QueryResultsFormat.TSV), query)
+
+
+def select(columns: str, text: str = "") -> Select:
+    return Select(text, tuple(columns.split()), 1000, (None,) * len(columns.split()))
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -99,10 +106,10 @@ def test_names_and_types(store: ox.Store, style: Style) -> None:
 
 def test_queries_name_the_graph_and_the_servers_options() -> None:
     query = Queries(TERMS, virtuoso=True, graph="urn:g").relations(["m.1"])
-    assert query.text(5).startswith('define sql:select-option "order" SELECT')
-    assert "FROM <urn:g> WHERE" in query.text(5)
-    assert "FROM <urn:g> WHERE" in query.page(5, 10)
-    plain = Queries(TERMS).relations(["m.1"]).text(5)
+    assert query.text(5).text.startswith('define sql:select-option "order" SELECT')
+    assert "FROM <urn:g> WHERE" in query.text(5).text
+    assert "FROM <urn:g> WHERE" in query.page(5, 10).text
+    plain = Queries(TERMS).relations(["m.1"]).text(5).text
     assert "define" not in plain
     assert "FROM" not in plain
 
@@ -122,8 +129,7 @@ def test_results_in_the_w3c_dialect_are_parsed(cells: list[tuple[str, str, str |
     for name, text, lang in cells:
         fact = Triple(name, "r", LiteralNode(text, lang=lang))
         store.load(TERMS.n_triple(fact).encode(), format=ox.RdfFormat.N_TRIPLES)
-    solutions: Any = store.query("SELECT ?s ?o (LANG(?o) AS ?l) ?unbound { ?s ?r ?o }")
-    found = parse_tsv(solutions.serialize(format=ox.QueryResultsFormat.TSV))
+    found = answer(store, select("s o l unbound", "SELECT ?s ?o (LANG(?o) AS ?l) ?unbound { ?s ?r ?o }"))
     assert set(found) == {(TERMS.to_iri(name), text, lang or "", "") for name, text, lang in cells}
 
 
@@ -134,10 +140,33 @@ def test_results_in_virtuosos_dialect_are_parsed(cells: list[tuple[str, str]]) -
     for first, second in cells:
         one, two = (text.replace('"', '""') for text in (first, second))
         lines.append(f'"{one}"\t"{two}"\t1\n')
-    assert parse_tsv("".join(lines).encode()) == [(first, second, "1") for first, second in cells]
+    assert parse_result("".join(lines).encode(), select("s o d")) == [(first, second, "1") for first, second in cells]
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>502</html>", b'"a"\t"b"\n"x"\n'])
-def test_other_result_formats_are_an_error(body: bytes) -> None:
-    with pytest.raises(ServiceError, match="tab-separated"):
-        parse_tsv(body)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b'"e"\t"d"',
+        b"<html>502</html>",
+        b"<html>\n<body>OK</body>\n</html>\n",
+        b'"d"\t"e"\n"urn:1"\t1\n',
+        b'"e"\n"urn:1"\n',
+        b'"e"\t"d"\n"urn:1"\n',
+        b'"e"\t"d"\n"urn:1"\t2\n',
+        b'"e"\t"d"\n"urn:2"\t1\n',
+        b'"e"\t"d"\n"urn:\xff"\t1\n',
+        b'"e"\t"d"\n' + 4 * b'"urn:1"\t1\n',
+    ],
+)
+def test_what_is_no_result_of_the_query_is_refused(body: bytes) -> None:
+    query = Select("", ("e", "d"), 3, (frozenset({"urn:1"}).issuperset, frozenset({"0", "1"}).issuperset))
+    assert parse_result(b'"e"\t"d"\n"urn:1"\t1\n', query) == [("urn:1", "1")]
+    with pytest.raises(UnexpectedResult):
+        parse_result(body, query)
+
+
+@pytest.mark.parametrize("value", ["", "-1", "1.5", "many", "NaN", "٣", "9" * 30])
+def test_a_count_is_a_whole_number(value: str) -> None:
+    assert numbers(["0", "12"])
+    assert not numbers(["0", value])

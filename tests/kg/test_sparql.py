@@ -13,6 +13,7 @@ from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.labels import NAME
+from pipeline.kg.results import MEDIA_TYPE
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import LiteralNode, Relation, Triple
 from tests.kg.support import Facts
@@ -112,7 +113,11 @@ async def test_a_result_cut_by_time_is_an_error(oxigraph_endpoint: Any) -> None:
     endpoint = await oxigraph_endpoint(HUBS)
 
     async def out_of_time(query: str) -> web.Response | None:
-        return web.Response(text='"e"\t"r"\t"d"\n', headers={"X-SQL-State": "S1TAT"}) if "m.f" in query else None
+        return (
+            web.Response(text='"e"\t"r"\t"d"\n', content_type=MEDIA_TYPE, headers={"X-SQL-State": "S1TAT"})
+            if "m.f" in query
+            else None
+        )
 
     async with graph(endpoint) as kg:
         endpoint.fault = out_of_time
@@ -249,3 +254,22 @@ async def test_a_refused_query_fails_its_lookup_with_the_servers_message(oxigrap
 async def test_at_least_one_endpoint_is_required() -> None:
     with pytest.raises(UserError, match="endpoints"):
         default(SparqlGraph, endpoints=())
+
+
+async def test_a_server_that_sends_pages_now_and_then_changes_no_answer(oxigraph_endpoint: Any) -> None:
+    one, two = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(HUBS)
+    pages = 0
+
+    async def page(query: str) -> web.Response | None:
+        nonlocal pages
+        if len(two.queries) % 3:
+            return None
+        pages += 1
+        return web.Response(text="<html><body>Welcome</body></html>", content_type="text/html")
+
+    known = default(EmbeddedGraph, dataset=Facts(HUBS))
+    async with default(SparqlGraph, endpoints=(one.url, two.url), cache_size=1) as kg, known:
+        two.fault = page
+        for id in [f"m.a_{number:04}" for number in range(40)]:
+            assert await kg.relations([id]) == await known.relations([id])
+    assert pages

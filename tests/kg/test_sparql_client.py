@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,12 +13,14 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
+from pipeline.kg.results import MEDIA_TYPE, Select
 from pipeline.kg.sparql_client import SparqlClient, check_endpoint
 from pipeline.net import pool as net_pool
 from pipeline.net.pool import Server
 from tests.support import until
 
 RESULT = '"x"\n1\n'
+QUERY = Select("q", ("x",), 10, (None,))
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Replica:
     name: str
     status: int = 200
     text: str = RESULT
+    content_type: str = MEDIA_TYPE
     delay: float = 0.0
     gate: asyncio.Event | None = None
     """Queries wait for it; probes do not."""
@@ -41,14 +44,14 @@ class Replica:
         query = (await request.post())["query"]
         if self.hangs:
             await asyncio.sleep(3600)
-        if query == sparql_client._PROBE:
+        if query == sparql_client._PROBE.text:
             self.probed += 1
-            return web.Response(text=RESULT)
+            return web.Response(text=RESULT, content_type=MEDIA_TYPE)
         self.asked += 1
         if self.gate:
             await self.gate.wait()
         await asyncio.sleep(self.delay)
-        return web.Response(status=self.status, text=self.text)
+        return web.Response(status=self.status, text=self.text, content_type=self.content_type)
 
 
 ReplicaFactory = Callable[..., Awaitable[Replica]]
@@ -91,7 +94,7 @@ async def test_requests_go_to_the_server_with_the_fewest_outstanding_requests(re
     gate = asyncio.Event()
     one, two = await replica("one", gate=gate), await replica("two", gate=gate)
     async with pool(one.url, two.url) as both:
-        asking = [asyncio.create_task(both.ask("q")) for _ in range(12)]
+        asking = [asyncio.create_task(both.ask(QUERY)) for _ in range(12)]
         await until(lambda: one.asked + two.asked == 12)
         assert (one.asked, two.asked) == (6, 6)
         gate.set()
@@ -103,7 +106,7 @@ async def test_the_number_of_concurrent_requests_is_limited(replica: ReplicaFact
     gate = asyncio.Event()
     one = await replica("one", gate=gate)
     async with pool(one.url, max_inflight=3) as alone:
-        asking = [asyncio.create_task(alone.ask("q")) for _ in range(9)]
+        asking = [asyncio.create_task(alone.ask(QUERY)) for _ in range(9)]
         await asyncio.sleep(0.1)
         assert one.asked == 3
         gate.set()
@@ -117,11 +120,11 @@ async def test_a_dead_server_loses_no_answer_and_is_used_again_after_recovery(re
     dead = f"http://127.0.0.1:{port}/sparql"
     async with pool(one.url, dead) as both:
         assert [endpoint.healthy for endpoint in both.servers] == [True, False]
-        replies = await asyncio.gather(*(both.ask("q") for _ in range(20)))
+        replies = await asyncio.gather(*(both.ask(QUERY) for _ in range(20)))
         assert {reply.endpoint for reply in replies} == {one.url}
         back = await replica("back", port=port)
         await until(lambda: both.servers[1].healthy)
-        await asyncio.gather(*(both.ask("q") for _ in range(20)))
+        await asyncio.gather(*(both.ask(QUERY) for _ in range(20)))
     assert back.asked
 
 
@@ -132,7 +135,7 @@ async def test_requests_survive_an_outage_of_all_servers(
     port = unused_port()
     one = await replica("one", status=503)
     async with pool(one.url, f"http://127.0.0.1:{port}/sparql", retries=8) as both:
-        asking = [asyncio.create_task(both.ask("q")) for _ in range(5)]
+        asking = [asyncio.create_task(both.ask(QUERY)) for _ in range(5)]
         await asyncio.sleep(0.3)
         assert not any(task.done() for task in asking)
         await replica("two", port=port)
@@ -146,7 +149,7 @@ async def test_a_server_error_is_retried_on_another_server(replica: ReplicaFacto
     )
     async with pool(broken.url, sound.url) as both:
         for _ in range(8):
-            assert (await both.ask("q")).endpoint == sound.url
+            assert (await both.ask(QUERY)).endpoint == sound.url
     assert broken.asked
 
 
@@ -154,7 +157,7 @@ async def test_a_permanent_failure_is_reported_with_the_servers_message(replica:
     broken = await replica("broken", status=500, text="Virtuoso 40001 Error SR172: deadlock")
     async with pool(broken.url, retries=3) as alone:
         with pytest.raises(ServiceError, match="SR172"):
-            await alone.ask("q")
+            await alone.ask(QUERY)
     assert broken.asked == 4
 
 
@@ -170,7 +173,7 @@ async def test_a_refused_query_is_not_retried(replica: ReplicaFactory, status: i
     one, two = await replica("one", status=status, text=text), await replica("two", status=status, text=text)
     async with pool(one.url, two.url) as both:
         with pytest.raises(ServiceError, match=text[:20]):
-            await both.ask("q")
+            await both.ask(QUERY)
         assert all(endpoint.healthy for endpoint in both.servers)
     assert one.asked + two.asked == 1
 
@@ -179,7 +182,7 @@ async def test_a_hung_server_is_unhealthy_until_it_answers_probes(replica: Repli
     hung, sound = await replica("hung"), await replica("sound")
     async with pool(hung.url, sound.url, timeout_s=0.2) as both:
         hung.hangs = True
-        replies = await asyncio.gather(*(both.ask("q") for _ in range(10)))
+        replies = await asyncio.gather(*(both.ask(QUERY) for _ in range(10)))
         assert {reply.endpoint for reply in replies} == {sound.url}
         assert not both.servers[0].healthy
         hung.hangs = False
@@ -191,7 +194,7 @@ async def test_requests_survive_a_time_in_which_all_servers_hang(replica: Replic
     async with pool(*(one.url for one in hung), timeout_s=0.1) as both:
         for one in hung:
             one.hangs = True
-        asking = [asyncio.create_task(both.ask("q")) for _ in range(10)]
+        asking = [asyncio.create_task(both.ask(QUERY)) for _ in range(10)]
         await until(lambda: not any(endpoint.healthy for endpoint in both.servers))
         for one in hung:
             one.hangs = False
@@ -213,28 +216,28 @@ async def test_a_recovered_server_that_fails_the_admission_check_gets_no_request
         both.admit_by(incompatibility, both.healthy_servers)
         two = await replica("two", port=port)
         await until(lambda: "stays unhealthy: it holds another graph" in caplog.text)
-        assert {(await both.ask("q")).endpoint for _ in range(20)} == {one.url}
+        assert {(await both.ask(QUERY)).endpoint for _ in range(20)} == {one.url}
         both.mark_unhealthy(both.servers[0], "it is down")
         with pytest.raises(ServiceError, match=f"{two.url} is unhealthy: it holds another graph"):
-            await both.ask("q")
+            await both.ask(QUERY)
         assert not two.asked, "not even when it is the only one"
         compatible.add(two.url)
         await until(lambda: both.servers[1].healthy)
-        assert (await both.ask("q")).endpoint == two.url
+        assert (await both.ask(QUERY)).endpoint == two.url
 
 
 async def test_a_query_that_is_too_slow_on_two_servers_is_not_retried(replica: ReplicaFactory) -> None:
     one, two = await replica("one", delay=30), await replica("two", delay=30)
     async with pool(one.url, two.url, timeout_s=0.1) as both:
         with pytest.raises(ServiceError, match="did not answer within"):
-            await both.ask("q")
+            await both.ask(QUERY)
     assert one.asked + two.asked == 2
 
 
 async def test_a_slow_request_is_hedged(replica: ReplicaFactory) -> None:
     slow, fast = await replica("slow", gate=asyncio.Event()), await replica("fast")
     async with pool(slow.url, fast.url, hedge=0.9) as both:
-        replies = await asyncio.wait_for(asyncio.gather(*(both.ask("q") for _ in range(6))), 10)
+        replies = await asyncio.wait_for(asyncio.gather(*(both.ask(QUERY) for _ in range(6))), 10)
         assert {reply.endpoint for reply in replies} == {fast.url}
         assert slow.asked
         assert not both.servers[0].outstanding
@@ -244,7 +247,7 @@ async def test_the_hedging_delay_is_a_quantile_of_the_latencies(replica: Replica
     one, two = await replica("one"), await replica("two")
     async with pool(one.url, two.url, hedge=0.9) as both:
         for _ in range(300):
-            await both.ask("q")
+            await both.ask(QUERY)
         both._latencies.extend(range(200))
         assert both._hedge_delay(0.9) == 179
         assert both._hedge_delay(0.5) == 99
@@ -253,19 +256,22 @@ async def test_the_hedging_delay_is_a_quantile_of_the_latencies(replica: Replica
 async def test_without_hedging_a_slow_request_is_sent_once(replica: ReplicaFactory) -> None:
     one, two = await replica("one", delay=0.3), await replica("two", delay=0.3)
     async with pool(one.url, two.url, hedge=None) as both:
-        await both.ask("q")
+        await both.ask(QUERY)
     assert one.asked + two.asked == 1
 
 
 async def test_headers_of_incomplete_results_are_read() -> None:
     async def answer(request: web.Request) -> web.Response:
         mark = str((await request.post())["query"])
-        return web.Response(text=RESULT, headers={mark: "1"} if mark.startswith("X-") else {})
+        headers = {mark: "1"} if mark.startswith("X-") else {}
+        return web.Response(text=RESULT, content_type=MEDIA_TYPE, headers=headers)
 
     app = web.Application()
     app.router.add_post("/sparql", answer)
     async with TestServer(app) as server, pool(str(server.make_url("/sparql"))) as alone:
-        cut, late, whole = [await alone.ask(query) for query in ("X-SPARQL-MaxRows", "X-SQL-State", "q")]
+        cut, late, whole = [
+            await alone.ask(replace(QUERY, text=text)) for text in ("X-SPARQL-MaxRows", "X-SQL-State", "q")
+        ]
     assert [(reply.row_limit_hit, reply.time_limit_hit) for reply in (cut, late, whole)] == [
         (True, False),
         (False, True),
@@ -297,10 +303,82 @@ def test_invalid_urls_are_refused(url: str, mend: str) -> None:
 async def test_a_cancelled_request_is_no_longer_outstanding(replica: ReplicaFactory) -> None:
     one = await replica("one", gate=asyncio.Event())
     async with pool(one.url, hedge=0.5) as alone:
-        asking = asyncio.create_task(alone.ask("q"))
+        asking = asyncio.create_task(alone.ask(QUERY))
         await until(lambda: one.asked)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
         await asyncio.sleep(0.01)
         assert alone.servers[0].outstanding == 0
+
+
+LIES = {
+    "a page": {"text": "<html><body>Welcome</body></html>", "content_type": "text/html"},
+    "a page as a table": {"text": "<html>\n<body>Welcome</body>\n</html>\n"},
+    "no table": {"text": RESULT, "content_type": "application/json"},
+    "nothing": {"text": ""},
+    "other columns": {"text": '"y"\n1\n'},
+    "a damaged row": {"text": '"x"\n"1\n'},
+    "too many rows": {"text": RESULT + 20 * "1\n"},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_server_that_sends_something_else_is_not_believed(replica: ReplicaFactory, lie: str) -> None:
+    sound, liar = await replica("sound"), await replica("liar", **LIES[lie])
+    async with pool(sound.url, liar.url) as both:
+        replies = await asyncio.gather(*(both.ask(QUERY) for _ in range(20)))
+        assert {reply.endpoint for reply in replies} == {sound.url}
+        assert both.servers[1].stats.failures == liar.asked > 0
+    async with pool(liar.url, retries=0) as alone:
+        with pytest.raises(ServiceError, match=f"{liar.url} sent"):
+            await alone.ask(QUERY)
+
+
+async def test_a_server_that_sends_a_page_at_the_start_is_named(replica: ReplicaFactory) -> None:
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text="<html></html>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_post("/sparql", page)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/sparql"))
+        with pytest.raises(UserError, match=f"no graph server answers at {url} .it sent text/html"):
+            await pool(url).__aenter__()
+        sound = await replica("sound")
+        async with pool(sound.url, url) as both:
+            assert both.servers[1].problem == "it sent text/html and not text/tab-separated-values"
+
+
+@pytest.mark.parametrize("rejected", [0, 1, None])
+async def test_results_of_two_servers_are_compared_by_sample(
+    replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch, rejected: int | None
+) -> None:
+    """A server that leaves rows out is found by its results, and rejected by the admission check."""
+    monkeypatch.setattr(sparql_client, "_COMPARE_EVERY", 5)
+    whole, partial = await replica("whole"), await replica("partial", text='"x"\n')
+    async with pool(whole.url, partial.url) as both:
+
+        async def admission(server: Server) -> str | None:
+            return "it holds another graph" if rejected is not None and server is both.servers[rejected] else None
+
+        both.admit_by(admission, both.servers)
+        for _ in range(4):
+            await both.ask(QUERY)
+        if rejected is None:  # nobody knows which result is right
+            with pytest.raises(ServiceError, match="different results for the same query"):
+                await both.ask(QUERY)
+        else:
+            assert (await both.ask(QUERY)).endpoint == both.servers[1 - rejected].url
+            assert not both.servers[rejected].healthy
+
+
+async def test_equal_results_of_two_servers_are_no_problem(
+    replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparql_client, "_COMPARE_EVERY", 5)
+    one, two = await replica("one"), await replica("two")
+    async with pool(one.url, two.url) as both:
+        for _ in range(10):
+            await both.ask(QUERY)
+    assert one.asked + two.asked == 12
