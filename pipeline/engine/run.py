@@ -141,16 +141,17 @@ class _RunDescription:
         self._saved = saved
         self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
         """Names the run in the file of every shard."""
-        self.began = self.opened = time.time()
-        """Seconds since the epoch; `opened` is when the last worker had opened its components."""
+        self._started = time.time()
+        self.began = self.opened = time.monotonic()
+        """Seconds of a clock that never goes back; `opened` is when the last worker had opened its components."""
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""
         if self._saved is None:
-            self._saved = {"id": self.id, **_describe(self._configurations, backends, self.began)}
+            self._saved = {"id": self.id, **_describe(self._configurations, backends, self._started)}
             self._folder.write_run(self._saved)
         refuse_other_backends(self._folder, self._saved, backends)
-        self.opened = time.time()
+        self.opened = time.monotonic()
 
 
 async def _run_shards(
@@ -188,7 +189,7 @@ async def _run_shards(
             async with model_servers([each.config for each in configurations], folder.path, console) as configs:
                 with progress:
                     await _executor(engine["name"])(configs, folder.path, unfinished, progress)
-                ended = time.time()  # servers that are stopped afterwards do not count
+                ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
             if saved is not None:
                 await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)

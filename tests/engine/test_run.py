@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
+import time
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -74,6 +76,13 @@ def test_every_question_is_a_row_and_the_summary_counts_calls(tmp_path: Path) ->
         "prompts",
         "lock",
     }
+
+
+def test_a_clock_that_goes_back_gives_no_negative_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(2e9, -1000.0)
+    monkeypatch.setattr(time, "time", lambda: next(seconds))
+    summary = run(resolve(tmp_path / "run"))
+    assert 0 < summary["opening_s"] < summary["wall_s"] < 600
 
 
 def test_a_bug_of_the_method_fails_only_its_questions(tmp_path: Path) -> None:
