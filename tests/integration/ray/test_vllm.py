@@ -38,7 +38,7 @@ def reference(llama: Path) -> Reference:
     return Reference.of(llama)
 
 
-@pytest.fixture(params=["plain", "serve"])
+@pytest.fixture(params=["plain", pytest.param("serve", marks=pytest.mark.exhaustive)])
 def model(request: pytest.FixtureRequest) -> EndpointModel:
     """The same Llama behind each kind of server."""
     if request.param == "plain":
