@@ -15,7 +15,7 @@ demo: .venv/installed
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
 test: .venv/installed-test system-packages lint
-	$(BIN)/pytest -m "not exhaustive" -n 2 --durations=15
+	$(BIN)/pytest -m "not exhaustive" --hypothesis-profile=quick -n 2 --durations=15
 
 # All tests. They start their own servers. Two processes share them; those of Ray run in one process.
 test-all: .venv/installed-test system-packages lint

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -15,6 +16,8 @@ from pipeline.simulation.world import SyntheticWorld
 from tests.support import refuse
 
 _ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("quick", max_examples=20)  # for `make test`; a property is tested with 100 values otherwise
 
 _MARKER_OF_FIXTURE = {
     "browser": "needs_browser",

@@ -71,10 +71,11 @@ def test_every_question_of_the_slice_is_read(shared_data: Path, name: str) -> No
     ("name", "questions", "reached"),
     [
         ("webqsp.test", 391, 391),
-        pytest.param("cwq.test", 1336, 1332, marks=pytest.mark.exhaustive),
-        pytest.param("grailqa.test1000", 689, 688, marks=pytest.mark.exhaustive),
+        ("cwq.test", 1336, 1332),
+        ("grailqa.test1000", 689, 688),
     ],
 )
+@pytest.mark.exhaustive
 def test_gold_paths_reach_gold_where_the_pattern_is_in_the_slice(
     shared_data: Path, edges: Edges, name: str, questions: int, reached: int
 ) -> None:

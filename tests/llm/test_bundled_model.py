@@ -32,14 +32,16 @@ def test_its_weights_have_half_precision_and_at_most_20_mb() -> None:
         assert {tensors.get_slice(name).get_dtype() for name in tensors.keys()} == {"F16"}  # noqa: SIM118
 
 
-@pytest.mark.parametrize(("hops", "least"), [(1, 0.9), (2, 0.9), (3, 0.9)])
+@pytest.mark.parametrize(
+    ("hops", "questions"), [(1, 20), (2, 20), (3, 10), pytest.param(3, 40, marks=pytest.mark.exhaustive)]
+)
 def test_it_answers_metaqa_questions_outside_its_training_data(
-    kgqa: Kgqa, shared_data: Path, hops: int, least: float
+    kgqa: Kgqa, shared_data: Path, hops: int, questions: int
 ) -> None:
     metaqa = ["dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}"]
-    point = walked(kgqa, "method.depth=3", "run.limit=40", *metaqa)
+    point = walked(kgqa, "method.depth=3", f"run.limit={questions}", *metaqa)
     assert (point["failed"], point["label"]) == (0, None), "by true probabilities"
-    assert point["hits_at_1"] > least
+    assert point["hits_at_1"] >= 0.9
 
 
 def test_it_works_on_the_synthetic_world(kgqa: Kgqa) -> None:

@@ -53,7 +53,9 @@ PIECES = [
 ]
 TEXTS = texts(PIECES)
 
-EXAMPLES = settings(max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(
+    max_examples=25 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)

@@ -65,7 +65,9 @@ PIECES = [
 ]
 TEXTS = texts(PIECES)
 EXAMPLES = settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=4 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 

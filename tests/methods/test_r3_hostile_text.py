@@ -42,7 +42,9 @@ PIECES = [
     *('"retry": false', "[exit()]", "\ud800"),
 ]
 TEXTS = texts(PIECES)
-EXAMPLES = settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(
+    max_examples=7 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)

@@ -13,7 +13,8 @@ from pipeline.engine.run import Configuration, execute
 
 BUT_COUNT = ("1-hop", "2-hop", "3-hop", "4-hop", "conjunction", "comparison", "superlative")
 ALL = (*BUT_COUNT, "count")
-PER_TYPE = 100
+PER_TYPE = pytest.mark.parametrize("per_type", [20, pytest.param(100, marks=pytest.mark.exhaustive)])
+"""Questions of each type."""
 
 
 def run(folder: Path, methods: list[str], *dataset: str) -> pl.DataFrame:
@@ -23,12 +24,13 @@ def run(folder: Path, methods: list[str], *dataset: str) -> pl.DataFrame:
     return pl.read_parquet(folder / "traces" / "*.parquet")
 
 
-def hits(rows: pl.DataFrame, by: str) -> dict[object, float]:
+def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
     groups = rows.group_by(by).agg(pl.len(), pl.col("hits_at_1").mean())
-    assert groups["len"].min() == groups["len"].max() == PER_TYPE
+    assert groups["len"].min() == groups["len"].max() == per_type
     return {group: score for group, _, score in groups.iter_rows()}
 
 
+@PER_TYPE
 @pytest.mark.parametrize(
     ("method", "types"),
     [
@@ -36,23 +38,26 @@ def hits(rows: pl.DataFrame, by: str) -> dict[object, float]:
         ("method=srp method.judge_samples_per_path=300", ("count",)),
         ("method=arg", ("1-hop", "2-hop")),
         ("experiment=arg_wide", BUT_COUNT),
-        pytest.param("method=parog", ALL, marks=pytest.mark.exhaustive),
+        ("method=parog", ALL),
         ("method=r3", ALL),
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),
     ],
 )
-def test_a_perfect_model_answers_every_type_correctly(method: str, types: tuple[str, ...], tmp_path: Path) -> None:
-    words = f"dataset=synthetic dataset.types=[{','.join(types)}] dataset.questions={PER_TYPE * len(types)}"
-    scores = hits(run(tmp_path, [method], *words.split()), by="type")
+def test_a_perfect_model_answers_every_type_correctly(
+    method: str, types: tuple[str, ...], per_type: int, tmp_path: Path
+) -> None:
+    words = f"dataset=synthetic dataset.types=[{','.join(types)}] dataset.questions={per_type * len(types)}"
+    scores = hits(run(tmp_path, [method], *words.split()), "type", per_type)
     assert scores.keys() == set(types)
     assert min(scores.values()) >= 0.99, scores
 
 
+@PER_TYPE
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_a_perfect_model_answers_metaqa_correctly(hops: int, shared_data: Path, tmp_path: Path) -> None:
+def test_a_perfect_model_answers_metaqa_correctly(hops: int, per_type: int, shared_data: Path, tmp_path: Path) -> None:
     methods = ["method=srp", "method=arg", "method=parog", "method=r3", "experiment=tog_wide"]
     dataset = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
-    scores = hits(run(tmp_path, methods, *dataset, f"run.limit={PER_TYPE}"), by="point")
+    scores = hits(run(tmp_path, methods, *dataset, f"run.limit={per_type}"), "point", per_type)
     assert scores.keys() == set(range(len(methods)))
     assert min(scores.values()) >= 0.99, scores
