@@ -93,13 +93,11 @@ Reasoning:""",
 class AnswerFromFacts(AnswerPrompt):
     """A question answered from chains of facts. Each method subclasses it with its own role."""
 
+    template = FROM_FACTS
+
     question: Question
     chains: tuple[GroundedPath, ...]
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return FROM_FACTS
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)
@@ -145,11 +143,9 @@ Reasoning:""",
 class AnswerWithoutFacts(AnswerPrompt):
     """A question answered by the model alone (specification §6.13). Each method subclasses it with its own role."""
 
-    question: Question
+    template = WITHOUT_FACTS
 
-    @property
-    def template(self) -> Template:
-        return WITHOUT_FACTS
+    question: Question
 
     def inputs(self) -> dict[str, str]:
         return {"question": as_question(self.question.text)}

@@ -38,10 +38,7 @@ class TrivialPrompt(Prompt[str]):
     """The shortest possible call."""
 
     role: ClassVar[str] = "doctor.trivial"
-
-    @property
-    def template(self) -> Template:
-        return _TEMPLATE
+    template = _TEMPLATE
 
     def inputs(self) -> dict[str, str]:
         return {"question": "Is this A or B?"}

@@ -17,14 +17,14 @@ from pipeline.methods.arg.tokens import (
     ReflectionToken,
     find_tokens,
 )
-from pipeline.methods.parsing import match_key
+from pipeline.methods.parsing import LenientPrompt, match_key
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.types import Question
 
 T = TypeVar("T")
 
 
-class Segment(Prompt[T], ABC):
+class Segment(LenientPrompt[T], ABC):
     """A piece of the transcript that the generator writes. Subclasses are frozen dataclasses."""
 
     question: Question

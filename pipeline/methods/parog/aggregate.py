@@ -63,6 +63,7 @@ class Aggregate(Prompt[Answers]):
     """The answers to the question, or to a set operation that code could not execute."""
 
     role: ClassVar[str] = "parog.aggregate"
+    template = AGGREGATE
 
     question: Question
     results: tuple[SubgoalResult, ...]
@@ -72,10 +73,6 @@ class Aggregate(Prompt[Answers]):
     labels: NodeLabels
     target: int | None = None
     """The id of the sub-goal to answer; None for the question."""
-
-    @property
-    def template(self) -> Template:
-        return AGGREGATE
 
     def inputs(self) -> dict[str, str]:
         facts = dict.fromkeys(print_facts([self.labels.fact(fact)]) for fact in self.facts)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
-from pipeline.methods.parsing import Value, match_key, parse_leniently, read_records
+from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import as_question
 from pipeline.types import Question
 
@@ -60,18 +60,15 @@ class CandidateGroup:
 
 
 @dataclass(frozen=True)
-class SelectEntities(Prompt[tuple[GroundedPath, ...] | None]):
+class SelectEntities(LenientPrompt[tuple[GroundedPath, ...] | None]):
     """The facts whose ends are worth keeping, group by group; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.entities"
+    template = ENTITIES
 
     question: Question
     subgoal: SubGoal
     groups: tuple[CandidateGroup, ...]
-
-    @property
-    def template(self) -> Template:
-        return ENTITIES
 
     def inputs(self) -> dict[str, str]:
         groups = (
@@ -84,14 +81,11 @@ class SelectEntities(Prompt[tuple[GroundedPath, ...] | None]):
             "groups": "\n".join(groups),
         }
 
-    def parse(self, text: str) -> tuple[GroundedPath, ...] | None:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> tuple[GroundedPath, ...] | None:
         """Return None: the method then ranks the candidates by similarity."""
         return None
 
-    def _read(self, text: str) -> tuple[GroundedPath, ...]:
+    def read(self, text: str) -> tuple[GroundedPath, ...]:
         records = read_records(text)
         if not records:
             raise ParseError("there is no JSON object")

@@ -166,10 +166,7 @@ class Refine(RefinementPrompt):
     """The tentative answer corrected by the facts, and whether to continue."""
 
     role: ClassVar[str] = "parog.refine"
-
-    @property
-    def template(self) -> Template:
-        return REFINE
+    template = REFINE
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "aligned", "answers"), text)
@@ -182,10 +179,7 @@ class Align(RefinementPrompt):
     """The first question alone: whether the facts are about the sub-goal."""
 
     role: ClassVar[str] = "parog.align"
-
-    @property
-    def template(self) -> Template:
-        return ALIGN
+    template = ALIGN
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "aligned"), text)
@@ -197,10 +191,7 @@ class Correct(RefinementPrompt):
     """The second question alone: the answers according to the facts."""
 
     role: ClassVar[str] = "parog.correct"
-
-    @property
-    def template(self) -> Template:
-        return CORRECT
+    template = CORRECT
 
     def parse(self, text: str) -> Refinement:
         return Refinement(answers=_read_answers(text))
@@ -211,10 +202,7 @@ class Suffice(RefinementPrompt):
     """The third question alone: whether the facts suffice, for the sub-goal and for the question."""
 
     role: ClassVar[str] = "parog.suffice"
-
-    @property
-    def template(self) -> Template:
-        return SUFFICE
+    template = SUFFICE
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "done"), text)
@@ -226,10 +214,7 @@ class Read(FactsPrompt[tuple[str, ...]]):
     """The answers to a sub-goal from its facts alone, without self-refinement (§5.8)."""
 
     role: ClassVar[str] = "parog.read"
-
-    @property
-    def template(self) -> Template:
-        return READ
+    template = READ
 
     def parse(self, text: str) -> tuple[str, ...]:
         return _read_answers(text)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.parog.node_labels import relation_label
 from pipeline.methods.parog.plan import Plan, SubGoal
-from pipeline.methods.parsing import Value, match_key, parse_leniently, read_records
+from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import Names, as_question, one_line
 from pipeline.types import EntityId, Question, Relation
 
@@ -74,10 +74,11 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
+class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
     """The relations to follow, by the text of each offer, best first; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.relations"
+    template = RELATIONS
 
     question: Question
     subgoal: SubGoal
@@ -88,10 +89,6 @@ class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
     max_relations: int = 5
     """Relations to follow from each offer, at most."""
 
-    @property
-    def template(self) -> Template:
-        return RELATIONS
-
     def inputs(self) -> dict[str, str]:
         return {
             "question": as_question(self.question.text),
@@ -100,14 +97,11 @@ class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
             "relations": "\n".join(offer.print() for offer in self.offers),
         }
 
-    def parse(self, text: str) -> dict[str, tuple[Relation, ...]] | None:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> dict[str, tuple[Relation, ...]] | None:
         """Return None: the method then ranks the relations by similarity."""
         return None
 
-    def _read(self, text: str) -> dict[str, tuple[Relation, ...]]:
+    def read(self, text: str) -> dict[str, tuple[Relation, ...]]:
         offers = {match_key(offer.text): offer for offer in self.offers}
         records = read_records(text)
         if not records:

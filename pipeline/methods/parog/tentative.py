@@ -56,16 +56,13 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
     """The answers to a sub-goal from the model's own knowledge."""
 
     role: ClassVar[str] = "parog.tentative"
+    template = TENTATIVE
 
     question: Question
     subgoal: SubGoal
     dependencies: tuple[SubgoalResult, ...]
     """The results of the sub-goals that this one uses."""
     labels: NodeLabels
-
-    @property
-    def template(self) -> Template:
-        return TENTATIVE
 
     def inputs(self) -> dict[str, str]:
         return {

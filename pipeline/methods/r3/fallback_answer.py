@@ -38,6 +38,7 @@ class FallbackAnswer(AnswerPrompt):
     """The best answer that the knowledge path of a halted attempt supports."""
 
     role: ClassVar[str] = "r3.guess"
+    template = FALLBACK_ANSWER
 
     question: Question
     path: tuple[str, ...]
@@ -46,10 +47,6 @@ class FallbackAnswer(AnswerPrompt):
     """The steps of the same attempt, for simulators."""
     max_characters: int = 40_000
     """Maximum length of the path in the prompt."""
-
-    @property
-    def template(self) -> Template:
-        return FALLBACK_ANSWER
 
     def inputs(self) -> dict[str, str]:
         return {"question": as_question(self.question.text), "path": elide(self.path, self.max_characters) or "nothing"}

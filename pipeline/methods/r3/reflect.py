@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import Value, parse_leniently, read_literal
+from pipeline.llm.prompt import Template
+from pipeline.methods.parsing import LenientPrompt, Value, read_literal
 from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.memory import Step, elide
 from pipeline.methods.rendering import as_question, one_line
@@ -89,10 +89,11 @@ class Guidance:
 
 
 @dataclass(frozen=True)
-class Reflect(Prompt[Guidance]):
+class Reflect(LenientPrompt[Guidance]):
     """A reflection on one whole attempt."""
 
     role: ClassVar[str] = "r3.reflect"
+    template = REFLECT
 
     question: Question
     domain: str
@@ -106,10 +107,6 @@ class Reflect(Prompt[Guidance]):
     """The steps of the same attempt, for simulators; empty without memory."""
     max_characters: int = 40_000
     """Maximum length of path and log in the prompt."""
-
-    @property
-    def template(self) -> Template:
-        return REFLECT
 
     def inputs(self) -> dict[str, str]:
         answer = (
@@ -130,28 +127,24 @@ class Reflect(Prompt[Guidance]):
         log = elide(self.log, max(_MIN_LOG, self.max_characters - len(path)))
         return f"What was learnt:\n{path}\nWhat was done:\n{log}\n"
 
-    def parse(self, text: str) -> Guidance:
-        return parse_leniently(_read, text)
+    def read(self, text: str) -> Guidance:
+        reply = read_literal(text, "{")
+        assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
+        cause, advice = reply.get("root_cause"), _texts(reply.get("advice"))
+        if not isinstance(cause, str) or not (cause.strip() or advice):
+            raise ParseError("the object has no 'root_cause' and no 'advice'")
+        category, retry = reply.get("category"), reply.get("retry", True)
+        return Guidance(
+            root_cause=one_line(cause)[:MAX_TEXT],
+            category=category if isinstance(category, str) and category in CATEGORIES else "other",
+            advice=advice,
+            avoid=_texts(reply.get("avoid")),
+            retry=retry is not False and str(retry).strip().lower() not in {"false", "no"},
+        )
 
     def fallback(self, text: str) -> Guidance:
         """Return the raw text as advice for another attempt."""
         return Guidance(advice=(one_line(text)[:MAX_TEXT],) if text.strip() else ())
-
-
-def _read(text: str) -> Guidance:
-    reply = read_literal(text, "{")
-    assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
-    cause, advice = reply.get("root_cause"), _texts(reply.get("advice"))
-    if not isinstance(cause, str) or not (cause.strip() or advice):
-        raise ParseError("the object has no 'root_cause' and no 'advice'")
-    category, retry = reply.get("category"), reply.get("retry", True)
-    return Guidance(
-        root_cause=one_line(cause)[:MAX_TEXT],
-        category=category if isinstance(category, str) and category in CATEGORIES else "other",
-        advice=advice,
-        avoid=_texts(reply.get("avoid")),
-        retry=retry is not False and str(retry).strip().lower() not in {"false", "no"},
-    )
 
 
 def _texts(value: Value) -> tuple[str, ...]:

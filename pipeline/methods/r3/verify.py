@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import parse_leniently, read_literal
+from pipeline.llm.prompt import Template
+from pipeline.methods.parsing import LenientPrompt, read_literal
 from pipeline.methods.r3.memory import Memory, Step, elide, listings
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.normalisation import normalise
@@ -66,10 +66,11 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Verify(Prompt[Verdict]):
+class Verify(LenientPrompt[Verdict]):
     """A check that an answer is supported, of the kind asked for, and complete."""
 
     role: ClassVar[str] = "r3.verify"
+    template = VERIFY
 
     question: Question
     answers: tuple[str, ...]
@@ -78,10 +79,6 @@ class Verify(Prompt[Verdict]):
     max_characters: int = 40_000
     """Maximum length of the path in the prompt."""
 
-    @property
-    def template(self) -> Template:
-        return VERIFY
-
     def inputs(self) -> dict[str, str]:
         return {
             "question": as_question(self.question.text),
@@ -89,8 +86,13 @@ class Verify(Prompt[Verdict]):
             "path": elide(self.path, self.max_characters) or "nothing",
         }
 
-    def parse(self, text: str) -> Verdict:
-        return parse_leniently(_read, text)
+    def read(self, text: str) -> Verdict:
+        reply = read_literal(text, "{")
+        assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
+        verdict, why = str(reply.get("verdict", "")).strip().lower(), reply.get("why")
+        if verdict not in {"accept", "reject"}:
+            raise ParseError("the 'verdict' is neither 'accept' nor 'reject'")
+        return Verdict(verdict == "accept", one_line(why)[:500] if isinstance(why, str) else "")
 
     def fallback(self, text: str) -> Verdict:
         return Verdict(accept=True)
@@ -143,12 +145,3 @@ class _Observed:
         if answer.strip() in self.counts or normalise(answer) in self.text:
             return True
         return all(normalise(part) in self.text for part in answer.split(", "))
-
-
-def _read(text: str) -> Verdict:
-    reply = read_literal(text, "{")
-    assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
-    verdict, why = str(reply.get("verdict", "")).strip().lower(), reply.get("why")
-    if verdict not in {"accept", "reject"}:
-        raise ParseError("the 'verdict' is neither 'accept' nor 'reject'")
-    return Verdict(verdict == "accept", one_line(why)[:500] if isinstance(why, str) else "")

@@ -86,15 +86,12 @@ class Judge(Prompt[Verdict]):
     """Whether the sequences contain the answer, and which parts of them to keep."""
 
     role: ClassVar[str] = "srp.judge"
+    template = JUDGE
 
     question: Question
     sequences: tuple[GroundedPath, ...]
     names: Names
     references: tuple[Reference, ...] = ()
-
-    @property
-    def template(self) -> Template:
-        return JUDGE
 
     def inputs(self) -> dict[str, str]:
         return {

@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import (
+    LenientPrompt,
     after_last,
     first_line,
     looks_like_relation,
-    parse_leniently,
     split_path,
     truncate,
     unquoted,
@@ -139,7 +139,7 @@ Goal:""",
 
 
 @dataclass(frozen=True)
-class Edit(Prompt[Path | None]):
+class Edit(LenientPrompt[Path | None]):
     """A relation path that was not tried before, or None when the model proposes none."""
 
     role: ClassVar[str] = "srp.edit"
@@ -179,14 +179,11 @@ class Edit(Prompt[Path | None]):
             "candidates": "\n".join(offers) or "none",
         }
 
-    def parse(self, text: str) -> Path | None:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> Path | None:
         """Return no path: the search from this entity ends."""
         return None
 
-    def _read(self, text: str) -> Path:
+    def read(self, text: str) -> Path:
         line = first_line(after_last(text, "Final Path:"))
         known = self.known.union(self.path, *(relations for _, relations in self.candidates))
         path = tuple(part for part in split_path(unquoted(line)) if looks_like_relation(part, known))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import Path
-from pipeline.methods.parsing import Value, after_last, match_key, parse_leniently, read_literal, split_path
+from pipeline.methods.parsing import LenientPrompt, Value, after_last, match_key, read_literal, split_path
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
 from pipeline.retrieval.interface import Reference
@@ -100,7 +100,7 @@ PATH_GENERATION = {
 
 
 @dataclass(frozen=True)
-class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
+class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
     """Relation paths for all topic entities. The value lacks the entities for which none was read."""
 
     role: ClassVar[str] = "srp.path_generation"
@@ -135,14 +135,11 @@ class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
         relations = self.relations or {}
         return [tuple(relations.get(entity.id, ())) for entity in self.question.topic_entities]
 
-    def parse(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
         """Return no path: the method then starts each entity with its best relation."""
         return {}
 
-    def _read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+    def read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
         plan = read_literal(after_last(text, "Path:"), "{")
         assert isinstance(plan, dict), "a literal that opens with a brace is a dictionary"
         lists = {match_key(name): paths for name, paths in plan.items()}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import parse_leniently, scored_pairs
+from pipeline.llm.prompt import Template
+from pipeline.methods.parsing import LenientPrompt, scored_pairs
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
 from pipeline.retrieval.interface import Reference
@@ -44,10 +44,11 @@ Picked:""",
 
 
 @dataclass(frozen=True)
-class RelationCheck(Prompt[dict[str, float]]):
+class RelationCheck(LenientPrompt[dict[str, float]]):
     """The best relations of one topic entity with their scores, best first."""
 
     role: ClassVar[str] = "srp.relation_check"
+    template = RELATION_CHECK
 
     question: Question
     entity: Entity
@@ -55,10 +56,6 @@ class RelationCheck(Prompt[dict[str, float]]):
     """The candidates, sorted."""
     top_k: int
     references: tuple[Reference, ...] = ()
-
-    @property
-    def template(self) -> Template:
-        return RELATION_CHECK
 
     def inputs(self) -> dict[str, str]:
         return {
@@ -69,14 +66,11 @@ class RelationCheck(Prompt[dict[str, float]]):
             "top_k": str(self.top_k),
         }
 
-    def parse(self, text: str) -> dict[str, float]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> dict[str, float]:
         """Return no relation: the method then ranks the candidates with the sentence encoder."""
         return {}
 
-    def _read(self, text: str) -> dict[str, float]:
+    def read(self, text: str) -> dict[str, float]:
         scores: dict[str, float] = {}
         for relation, score in scored_pairs(text):
             if relation in self.relations:

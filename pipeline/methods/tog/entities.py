@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import first_line, numbered, parse_leniently
+from pipeline.methods.parsing import LenientPrompt, first_line, numbered
 from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_facts
 from pipeline.types import Node, Question, Relation
 
@@ -49,10 +49,11 @@ Scores:""",
 
 
 @dataclass(frozen=True)
-class EntityScores(Prompt[tuple[float, ...]]):
+class EntityScores(LenientPrompt[tuple[float, ...]]):
     """The scores of the candidates, in order. They sum to 1, or are all 0 when no candidate helps."""
 
     role: ClassVar[str] = "tog.entities"
+    template = ENTITIES
 
     question: Question
     chain: GroundedPath
@@ -61,10 +62,6 @@ class EntityScores(Prompt[tuple[float, ...]]):
     candidates: tuple[Node, ...]
     """At least one."""
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return ENTITIES
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)
@@ -78,14 +75,11 @@ class EntityScores(Prompt[tuple[float, ...]]):
             "candidates": "\n".join(f"{number}. {text}" for number, text in enumerate(listed, start=1)),
         }
 
-    def parse(self, text: str) -> tuple[float, ...]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> tuple[float, ...]:
         """Return equal scores."""
         return (1 / len(self.candidates),) * len(self.candidates)
 
-    def _read(self, text: str) -> tuple[float, ...]:
+    def read(self, text: str) -> tuple[float, ...]:
         scores: dict[int, float] = {}
         for number, item in numbered(text):
             if 1 <= number <= len(self.candidates) and (score := _score(item)) is not None:

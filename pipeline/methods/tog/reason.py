@@ -54,16 +54,13 @@ class Enough(Prompt[Answers | None]):
     """The answers if the chains suffice to give them, else None."""
 
     role: ClassVar[str] = "tog.reason"
+    template = REASON
 
     question: Question
     chains: tuple[GroundedPath, ...]
     names: Names
     compat: bool = False
     """Whether to read the first pair of braces, which contains the "Yes", as the published code does."""
-
-    @property
-    def template(self) -> Template:
-        return REASON
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import parse_leniently, scored_pairs
+from pipeline.methods.parsing import LenientPrompt, scored_pairs
 from pipeline.methods.rendering import Names, Printer, as_question, one_line
 from pipeline.types import Question, Relation
 
@@ -46,10 +46,11 @@ Picked:""",
 
 
 @dataclass(frozen=True)
-class RelationScores(Prompt[Mapping[Relation, float]]):
+class RelationScores(LenientPrompt[Mapping[Relation, float]]):
     """The score of each relation at the end of a chain. Relations that should not be followed are absent."""
 
     role: ClassVar[str] = "tog.relations"
+    template = RELATIONS
 
     question: Question
     chain: GroundedPath
@@ -57,10 +58,6 @@ class RelationScores(Prompt[Mapping[Relation, float]]):
     relations: tuple[Relation, ...]
     """The candidates, sorted."""
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return RELATIONS
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)
@@ -71,14 +68,11 @@ class RelationScores(Prompt[Mapping[Relation, float]]):
             "relations": "; ".join(map(print_relation, self.relations)),
         }
 
-    def parse(self, text: str) -> Mapping[Relation, float]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> Mapping[Relation, float]:
         """Return equal scores."""
         return dict.fromkeys(self.relations, 1 / len(self.relations))
 
-    def _read(self, text: str) -> Mapping[Relation, float]:
+    def read(self, text: str) -> Mapping[Relation, float]:
         scores: dict[Relation, float] = {}
         for name, score in scored_pairs(text):
             if score > 0 and (relation := self._by_name.get(name)):

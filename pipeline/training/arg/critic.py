@@ -19,7 +19,7 @@ from pipeline.methods.arg.relations import RelationSegment
 from pipeline.methods.arg.tokens import CLASSES, Kind, find_tokens
 from pipeline.methods.arg.transcript import find_name
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import first_line, match_key, numbered, parse_leniently, truncate
+from pipeline.methods.parsing import LenientPrompt, first_line, match_key, numbered, parse_leniently, truncate
 from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_facts
 from pipeline.types import Question
 
@@ -164,7 +164,7 @@ Judgement:""",
 )
 
 
-class Relevance(Prompt[Mapping[str, str]], ABC):
+class Relevance(LenientPrompt[Mapping[str, str]], ABC):
     """The relevance of each of some names; empty if no reply can be read."""
 
     @property
@@ -172,13 +172,10 @@ class Relevance(Prompt[Mapping[str, str]], ABC):
     def judged(self) -> Sequence[str]:
         """The names, in the order shown."""
 
-    def parse(self, text: str) -> Mapping[str, str]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> Mapping[str, str]:
         return {}
 
-    def _read(self, text: str) -> Mapping[str, str]:
+    def read(self, text: str) -> Mapping[str, str]:
         known = {match_key(name): name for name in self.judged}
         labels: dict[str, str] = {}
         for _, item in numbered(text):
@@ -196,14 +193,11 @@ class RelationRelevance(Relevance):
     """The relevance of each relation offered at the end of a walk."""
 
     role: ClassVar[str] = "critic.relations"
+    template = RELATIONS
 
     segment: RelationSegment
     """Offered to exactly one walk."""
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return RELATIONS
 
     @property
     def judged(self) -> Sequence[str]:
@@ -225,12 +219,9 @@ class EntityRelevance(Relevance):
     """The relevance of each shown tail of a relation."""
 
     role: ClassVar[str] = "critic.entities"
+    template = ENTITIES
 
     segment: EntitySegment
-
-    @property
-    def template(self) -> Template:
-        return ENTITIES
 
     @property
     def judged(self) -> Sequence[str]:
@@ -252,16 +243,13 @@ class Rationality(Prompt[str | None]):
     """The rationality token of a walk so far; None if no reply can be read."""
 
     role: ClassVar[str] = "critic.rationality"
+    template = RATIONALITY
 
     question: Question
     walk: GroundedPath
     answers: tuple[str, ...]
     """The first gold answers."""
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return RATIONALITY
 
     def inputs(self) -> dict[str, str]:
         return {
@@ -288,30 +276,24 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Utility(Prompt[Judgement]):
+class Utility(LenientPrompt[Judgement]):
     """The usefulness of each answer to the question, and the utility of all of them together."""
 
     role: ClassVar[str] = "critic.utility"
+    template = UTILITY
 
     question: Question
     answers: tuple[str, ...]
-
-    @property
-    def template(self) -> Template:
-        return UTILITY
 
     def inputs(self) -> dict[str, str]:
         answers = json.dumps(self.answers, ensure_ascii=False)
         return {"question": as_question(self.question.text), "answers": answers}
 
-    def parse(self, text: str) -> Judgement:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> Judgement:
         """Return neutral labels."""
         return Judgement(dict.fromkeys(self.answers, ""), _NEUTRAL)
 
-    def _read(self, text: str) -> Judgement:
+    def read(self, text: str) -> Judgement:
         begin, end = text.find("{"), text.rfind("}") + 1
         try:
             reply = json.loads(text[begin:end] if 0 <= begin < end else text)

@@ -58,14 +58,11 @@ class BackTranslate(Prompt[str]):
     """The question that a plan answers; empty when no reply could be read."""
 
     role: ClassVar[str] = "parog.back_translate"
+    template = BACK_TRANSLATE
 
     plan: Plan
     constants: tuple[str, ...]
     """The names and values that the question has to mention."""
-
-    @property
-    def template(self) -> Template:
-        return BACK_TRANSLATE
 
     def inputs(self) -> dict[str, str]:
         return {"plan": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}
@@ -86,16 +83,13 @@ class JudgeEquivalent(Prompt[bool]):
     """Whether the original question and the back-translation of its plan ask the same thing."""
 
     role: ClassVar[str] = "parog.equivalent"
+    template = EQUIVALENT
 
     question: Question
     translated: str
     """The back-translation."""
     constants: tuple[str, ...]
     """The names and values that the translated question has to mention."""
-
-    @property
-    def template(self) -> Template:
-        return EQUIVALENT
 
     def inputs(self) -> dict[str, str]:
         return {"first": as_question(self.question.text), "second": as_question(self.translated)}

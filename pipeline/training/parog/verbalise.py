@@ -51,14 +51,11 @@ class Polish(Prompt[Plan]):
     """The plan in fluent sentences."""
 
     role: ClassVar[str] = "parog.polish"
+    template = POLISH
 
     plan: Plan
     constants: tuple[str, ...]
     """The names and values that the sentences must keep."""
-
-    @property
-    def template(self) -> Template:
-        return POLISH
 
     def inputs(self) -> dict[str, str]:
         return {"steps": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}
