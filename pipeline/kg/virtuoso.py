@@ -227,4 +227,3 @@ def _server_pid(database: Path) -> int | None:
 
 def _sql(text: str) -> str:
     return text.replace("'", "''")
-
