@@ -40,16 +40,13 @@ async def dataset(configuration: Configuration) -> list[Finding]:
         )
     if rejected:
         share = f"{len(rejected)} of the first {len(examples) + len(rejected)} rows"
+        first = rejected[0]
         return warning(
             "dataset",
-            f"{share} cannot be read, such as {_reason(rejected[0])}",
+            f"{share} cannot be read, such as {first.file}, line {first.line}: {first.reason}",
             "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.",
         )
     return ok("dataset", f"{source.name} {source.split}: the first {len(examples)} questions can be read")
-
-
-def _reason(row: Rejected) -> str:
-    return f"{row.file}, line {row.line}: {row.reason}"
 
 
 def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -32,7 +32,7 @@ class PlanningData:
     plan. Its decisions are the events `decomposed`, and `sample` or `rejected`.
     """
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (Polish, BackTranslate, JudgeEquivalent)
+    prompts: ClassVar = (Polish, BackTranslate, JudgeEquivalent)
     name: str
     temperature: NonNegativeFloat
     max_subgoals: PositiveInt
