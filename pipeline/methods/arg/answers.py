@@ -16,7 +16,6 @@ from pipeline.methods.arg.transcript import Segment, without_retrieval
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import Names, names_of, one_line
-from pipeline.types import Question
 
 _CUE = re.compile(r"\s*answers?\s*:", re.IGNORECASE)
 _UTILITY = re.compile(r"\[\s*utility", re.IGNORECASE)
@@ -39,10 +38,6 @@ class AnswerSegment(Segment[ParsedAnswers]):
 
     role: ClassVar[str] = "arg.answer"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Relation]`."""
     walks: tuple[GroundedPath, ...]
     """The walks to the current entities of the transcript."""
     names: Names

@@ -24,7 +24,6 @@ from pipeline.methods.arg.transcript import Segment, find_name, paragraph, read_
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import Names, Printer, one_line
-from pipeline.types import Question
 
 UNKNOWN_ENTITY = "Unknown Entity"
 """The placeholder that is printed for every unnamed tail."""
@@ -55,10 +54,6 @@ class EntitySegment(Segment[TailJudgement]):
 
     role: ClassVar[str] = "arg.entities"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Entity]`."""
     source: GroundedPath
     """The walk to the head entity of the relation."""
     relation: str

@@ -15,7 +15,6 @@ from pipeline.methods.arg.transcript import Labelled, Segment, find_name, paragr
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import one_line
-from pipeline.types import Question
 
 _MAX_CHARACTERS = 200
 """Characters kept of a hypothetical relation."""
@@ -27,10 +26,6 @@ class HypotheticalRelations(Segment[tuple[str, ...]]):
 
     role: ClassVar[str] = "arg.hypo"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Relation]`."""
     walks: tuple[GroundedPath, ...]
     """The walks to the current entities of the transcript."""
 
@@ -55,10 +50,6 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
 
     role: ClassVar[str] = "arg.relations"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Relation]`."""
     group: tuple[str, ...]
     """The relations offered."""
     walks: tuple[GroundedPath, ...]

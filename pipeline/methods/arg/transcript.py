@@ -24,12 +24,15 @@ from pipeline.types import Question
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
 class Segment(LenientPrompt[T], ABC):
-    """A piece of the transcript that the generator writes. Subclasses are frozen dataclasses."""
+    """A piece of the transcript that the generator writes."""
 
     question: Question
     prompted: bool
     """Whether the prompt explains the tokens, for a model that was not fine-tuned on them."""
+    transcript: str
+    """Up to and including the retrieval token that this segment follows."""
 
     @property
     @abstractmethod
