@@ -6,42 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Template
 from pipeline.methods.parog.node_labels import relation_label
 from pipeline.methods.parog.plan import Plan, SubGoal
 from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import Names, as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import EntityId, Question, Relation
 
-RELATIONS = Template(
-    system="""\
-You explore a knowledge graph for one sub-goal of a question. For each entity you are given the relations
-that it has. Pick those worth following now for the sub-goal, as few as will do; copy them letter by
-letter. A relation with ^ before it is followed from its object to its subject. An entity that is of no
-use for the sub-goal, or from which nothing more is needed, gets an empty list. A line such as
-"all 12 others (Edda Orsa; Odo Marrick; …)" stands for many entities at once: call it "all 12 others".
-
-Reply with a JSON object: {"entity": ["relation", …], …}.
-
-Example
-
-Question: what do people speak in the country that Tavin Orsa comes from?
-Plan:
-1. Find the country that Tavin Orsa comes from
-2. Find the languages spoken in the country found in 1
-Sub-goal: 2. Find the languages spoken in the country found in 1
-Relations:
-Tavin Orsa: people.person.nationality; people.person.profession
-Quessland: location.country.capital; location.country.languages_spoken; ^people.person.nationality
-{"Tavin Orsa": [], "Quessland": ["location.country.languages_spoken"]}""",
-    user="""\
-Question: {{question}}
-Plan:
-{{plan}}
-Sub-goal: {{goal}}
-Relations:
-{{relations}}""",
-)
+RELATIONS = load_template(__file__, "relations")
 
 
 @dataclass(frozen=True, slots=True)

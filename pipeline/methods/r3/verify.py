@@ -7,54 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Template
 from pipeline.methods.parsing import LenientPrompt, read_literal
 from pipeline.methods.r3.memory import Memory, Step, elide, listings
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.normalisation import normalise
 from pipeline.types import Question
 
-VERIFY = Template(
-    system="""\
-You check an answer that an agent has found by walking through a graph. You see the question, the answer
-and what the agent learnt, one line per lookup: `from -> edge, feature or search: what was found`, or
-`<-` where the edge points the other way.
-
-Accept the answer when what was learnt supports it, it is of the kind that the question asks for, and
-nothing is missing. Otherwise reject it. Reply with one JSON object:
-{"verdict": "accept" or "reject", "why": "one sentence"}
-
-Examples
-
-Question: Which brand makes the Zephyline 40 Camping Lantern?
-Answer: brand_12
-Learnt:
-"Zephyline 40 Camping Lantern" -> search: B00QZ1
-"B00QZ1" -> brand: brand_12
-Check: {"verdict": "reject", "why": "The answer is a node id; the name of the brand was not looked up."}
-
-Question: Who drew up the plans for the Ondrel Bridge?
-Answer: Odo Marrick
-Learnt:
-"Ondrel Bridge" -> search: m.0q1
-"m.0q1" -> architecture.structure.architect: m.0q7 "Odo Marrick"
-Check: {"verdict": "accept", "why": "The architect of the bridge is Odo Marrick."}
-
-Question: At which venue did Orla Quist publish in 1997?
-Answer: Journal of Slow Computing
-Learnt:
-"Orla Quist" -> search: a44
-"a44" -> paper: p5, p6
-"p6" -> venue: v8
-"v8" -> name: Journal of Slow Computing
-Check: {"verdict": "reject", "why": "The years of the papers were not read; it may be the venue of another."}""",
-    user="""\
-Question: {{question}}
-Answer: {{answer}}
-Learnt:
-{{path}}
-Check:""",
-)
+VERIFY = load_template(__file__, "verify")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,41 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Template
 from pipeline.methods.parsing import LenientPrompt, scored_pairs
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
+from pipeline.methods.templates import load_template
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, Question
 
-RELATION_CHECK = Template(
-    system="""\
-You plan a search in a knowledge graph. You are given a question, an entity that it mentions, and
-the relations that lead away from this entity or towards it. Pick the relations with which a path
-from the entity to the answer most probably begins.
-
-Pick exactly as many relations as you are told to, and copy them letter by letter from the list.
-Give each a score between 0 and 1; the scores add up to 1. When similar solved questions are shown,
-a relation with which one of their paths begins deserves a higher score. Write one line for each
-relation: ('relation', score), a colon, your reason.
-
-Example
-
-Question: Which river runs through the town where Odo Marrick was born?
-Entity: Odo Marrick
-Relations: film.actor.film; people.person.children; people.person.nationality; people.person.place_of_birth
-Number of relations to pick: 3
-Picked:
-('people.person.place_of_birth', 0.8): the river is sought by way of his birthplace.
-('people.person.nationality', 0.15): his country narrows the place down, but only roughly.
-('people.person.children', 0.05): his children may have been born there too.""",
-    user="""\
-{{references}}Question: {{question}}
-Entity: {{entity}}
-Relations: {{relations}}
-Number of relations to pick: {{top_k}}
-Picked:""",
-)
+RELATION_CHECK = load_template(__file__, "relation_check")
 
 
 @dataclass(frozen=True)

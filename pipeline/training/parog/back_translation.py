@@ -6,51 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.plan import Plan
 from pipeline.methods.parog.replies import read_flag, read_object
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-BACK_TRANSLATE = Template(
-    system="""\
-You are given a plan: steps that are carried out over a knowledge graph, where the last one gives the answers.
-Write the one question that this plan answers, as a person would ask it. Mention every name, value and date that
-the plan mentions, spelled the same way, and no step numbers. Ask for nothing that the plan does not look for.
-
-Reply with the question on one line.
-
-Example
-
-Plan:
-1. Find the country that Tavin Orsa comes from
-2. Find the languages spoken in the country of 1
-what do people speak in the country that Tavin Orsa comes from?""",
-    user="""\
-Plan:
-{{plan}}""",
-)
-EQUIVALENT = Template(
-    system="""\
-Do both questions ask for the same thing, so that every answer to one is an answer to the other? Different words
-are fine; another relation, another direction, or a condition that one of them lacks is not.
-
-Reply with a JSON object: {"equivalent": true or false}.
-
-Example
-
-First: what do people speak in the country that Tavin Orsa comes from?
-Second: which languages are spoken in Tavin Orsa's home country?
-{"equivalent": true}
-
-First: who directed the films in which Edda Marrick plays?
-Second: who plays in the films that Edda Marrick directed?
-{"equivalent": false}""",
-    user="""\
-First: {{first}}
-Second: {{second}}""",
-)
+BACK_TRANSLATE = load_template(__file__, "back_translate")
+EQUIVALENT = load_template(__file__, "equivalent")
 
 
 @dataclass(frozen=True)
