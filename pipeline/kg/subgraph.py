@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol, Self
@@ -19,6 +18,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import UserError
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.kg.labels import find_mediators
+from pipeline.kg.lru import Lru
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.triple_index import TripleIndex
 from pipeline.rdf_terms import Terms
@@ -59,7 +59,7 @@ class SubgraphGraph:
                 f"kg=subgraph needs a dataset with a graph per question, such as dataset=rog; {name} has none"
             )
         self._dataset: QuestionGraphs = self.dataset
-        self._open: OrderedDict[str, QuestionGraph] = OrderedDict()
+        self._open: Lru[str, QuestionGraph] = Lru(self.open_graphs)
         self._vocabulary: list[str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,16 +67,14 @@ class SubgraphGraph:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._open.clear()
+        self._open = Lru(self.open_graphs)
 
     def for_question(self, question: Question) -> QuestionGraph:
         """Return the question's graph, which is read at its first lookup. The graphs used last stay in memory."""
-        if question.id not in self._open:
-            self._open[question.id] = QuestionGraph(f"{self.fingerprint}/{question.id}", lambda: self._index(question))
-            if len(self._open) > self.open_graphs:
-                self._open.popitem(last=False)
-        self._open.move_to_end(question.id)
-        return self._open[question.id]
+        if (graph := self._open.get(question.id)) is None:
+            graph = QuestionGraph(f"{self.fingerprint}/{question.id}", lambda: self._index(question))
+            self._open.put(question.id, graph)
+        return graph
 
     async def vocabulary(self) -> list[str]:
         """Return all relation names of all graphs after the filter. Reads the whole dataset once."""

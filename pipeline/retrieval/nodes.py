@@ -23,8 +23,8 @@ import numpy as np
 import orjson
 
 from pipeline.kg.interface import AttributedGraph, Batch
+from pipeline.kg.lru import Lru
 from pipeline.retrieval.interface import Encoder, Vectors
-from pipeline.retrieval.lru import Lru
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current
 from pipeline.types import EntityId
