@@ -18,7 +18,10 @@ To read a format of your own:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from pipeline.types import Example, Rejected, Triple
 
@@ -55,3 +58,22 @@ class Counted(Protocol):
     def count(self) -> int | None:
         """Return how many rows `examples` reads, unreadable ones included; None if only reading can tell."""
         ...
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class DerivedDataset:
+    """Base of the datasets that take another one's questions, and with them its name, split and graph."""
+
+    dataset: Any
+
+    @property
+    def name(self) -> str:
+        return str(self.dataset.name)
+
+    @property
+    def split(self) -> str:
+        return str(self.dataset.split)
+
+    def triples(self) -> Iterator[Triple]:
+        """Yield the facts of the other dataset's graph."""
+        yield from self.dataset.triples()

@@ -6,39 +6,25 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.interface import Reject
-from pipeline.types import Example, Triple
+from pipeline.datasets.interface import DerivedDataset, Reject
+from pipeline.types import Example
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class Subsample:
+class Subsample(DerivedDataset):
     """The first questions of another dataset in `stratified_order`, with that dataset's name, split and graph."""
 
-    dataset: Any
     questions: PositiveInt
     limit: PositiveInt | None
     """Draw from the first `limit` questions only; None draws from all."""
 
-    @property
-    def name(self) -> str:
-        return str(self.dataset.name)
-
-    @property
-    def split(self) -> str:
-        return str(self.dataset.split)
-
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Read all questions and yield the subsample."""
         yield from stratified_order(list(islice(self.dataset.examples(reject), self.limit)))[: self.questions]
-
-    def triples(self) -> Iterator[Triple]:
-        """Yield the facts of the other dataset's graph."""
-        yield from self.dataset.triples()
 
 
 def stratified_order(examples: Sequence[Example]) -> list[Example]:

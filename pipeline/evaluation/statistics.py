@@ -182,8 +182,11 @@ def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
     Controls the family-wise error rate, under any dependence between the tests.
     """
-    ordered, order = _sorted(p_values)
-    return _unsorted(order, np.maximum.accumulate(ordered * np.arange(len(ordered), 0, -1)))
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    return np.minimum(adjusted, 1)
 
 
 def benjamini_hochberg(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -191,9 +194,10 @@ def benjamini_hochberg(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
     Controls the false discovery rate, for tests that are independent or positively dependent.
     """
-    ordered, order = _sorted(p_values)
-    scaled = ordered * (len(ordered) / np.arange(1, len(ordered) + 1))
-    return _unsorted(order, np.minimum.accumulate(scaled[::-1])[::-1])
+    from scipy.stats import false_discovery_control  # slow to import and rarely needed
+
+    adjusted: npt.NDArray[np.float64] = false_discovery_control(p_values)
+    return adjusted
 
 
 def noise_margin(differences: Values, questions: int, *, confidence: float = 0.95) -> float:
@@ -274,19 +278,6 @@ def _sign_flip_p_value(weights: npt.NDArray[np.int64], observed: int) -> float:
         likelihood = convolve(likelihood, spread)
     far = np.abs(2 * np.arange(total + 1) - total) >= observed
     return min(1.0, max(0.0, float(likelihood[far].sum())))
-
-
-def _sorted(p_values: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
-    values = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    return values[order], order
-
-
-def _unsorted(order: npt.NDArray[np.intp], adjusted: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the adjusted p-values in their original order, capped at 1."""
-    original = np.empty_like(adjusted)
-    original[order] = np.minimum(adjusted, 1)
-    return original
 
 
 def _is_binary(values: npt.ArrayLike) -> bool:

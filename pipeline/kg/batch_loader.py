@@ -7,12 +7,12 @@ runs, other callers that ask for the same key wait for it. Values, also empty on
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from pipeline.kg.interface import Batch
+from pipeline.kg.lru import Lru
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -40,8 +40,7 @@ class BatchLoader(Generic[K, V]):
         self._fetch = fetch
         self._batch_size = batch_size
         self._window_s = window_s
-        self._cache_size = cache_size
-        self._cache: OrderedDict[K, V] = OrderedDict()
+        self._cache: Lru[K, V] = Lru(cache_size)
         self._batch_of: dict[K, _PendingBatch[K, V]] = {}
         """The batch of each key that has no value yet."""
         self._open: _PendingBatch[K, V] | None = None
@@ -55,9 +54,9 @@ class BatchLoader(Generic[K, V]):
         for key in keys:
             if key in result:
                 continue
-            value = result[key] = self._cache.get(key, _MISSING)
+            value: Any = self._cache.get(key, _MISSING)
+            result[key] = value
             if value is not _MISSING:
-                self._cache.move_to_end(key)
                 continue
             pending = self._batch_of.get(key)
             if pending is None:
@@ -106,17 +105,13 @@ class BatchLoader(Generic[K, V]):
             pending.fetched.set_exception(error)
             pending.fetched.exception()  # Marks it as retrieved: all waiting calls may have been cancelled.
         else:
-            self._cache_values(fetched.values)
+            for key, value in fetched.values.items():
+                self._cache.put(key, value)
             pending.fetched.set_result(fetched)
         finally:
             pending.fetched.cancel()  # Does nothing unless this task was cancelled.
             for key in pending.keys:
                 del self._batch_of[key]
-
-    def _cache_values(self, values: Mapping[K, V]) -> None:
-        self._cache.update(values)
-        while len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
 
 
 @dataclass(slots=True, eq=False)

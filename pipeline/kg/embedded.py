@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 import pyoxigraph as ox
 from pydantic import ConfigDict, PositiveInt, SkipValidation
@@ -21,15 +21,12 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.interface import Dataset
 from pipeline.errors import UserError
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest
-from pipeline.kg.interface import Batch, Hop, Neighbours, batch
+from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 _log = logging.getLogger(__name__)
 
@@ -67,22 +64,22 @@ class EmbeddedGraph:
         return self
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        return _each(self._relations_of, ids)
+        return answer_each(self._relations_of, ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
-        return _each(lambda hop: self._neighbours_of(hop, limit), hops)
+        return answer_each(lambda hop: self._neighbours_of(hop, limit), hops)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        return _each(self._label_of, ids)
+        return answer_each(self._label_of, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
         return await find_mediators(self, ids, self._terms, self._mediator_types)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
-        return _each(lambda name: self._read_named(name)[:limit], names)
+        return answer_each(lambda name: self._read_named(name)[:limit], names)
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
-        return _each(self._read_types, ids)
+        return answer_each(self._read_types, ids)
 
     async def vocabulary(self) -> list[str]:
         return sorted(relation for relation in self._counts if self._filter.keeps(relation))
@@ -193,11 +190,6 @@ class EmbeddedGraph:
 
     def _node(self, term: Any) -> Node:
         return _candidate(term).node(self._terms)
-
-
-def _each(read: Callable[[K], V], keys: Iterable[K]) -> Batch[K, V]:
-    answers = {key: read(key) for key in keys}
-    return batch(answers, queries=1 if answers else 0)
 
 
 def _open_store(path: Path) -> ox.Store:

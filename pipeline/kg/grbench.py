@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.grbench_file import find_graph
 from pipeline.kg.grbench_store import Store, open_store
-from pipeline.kg.interface import Batch, Hop, Neighbours, batch
+from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.types import EntityId, Question, Relation
 
 T = TypeVar("T")
@@ -86,11 +86,7 @@ class GRBenchGraph:
             yield from store.text_nodes()
 
     async def _each(self, look_up: Callable[[T], Any], arguments: Sequence[T]) -> Batch[T, Any]:
-        def answer() -> Batch[T, Any]:
-            answers = {argument: look_up(argument) for argument in arguments}
-            return batch(answers, queries=1 if answers else 0)
-
-        return await self._run(answer)
+        return await self._run(lambda: answer_each(look_up, arguments))
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

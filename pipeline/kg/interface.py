@@ -7,7 +7,7 @@ same answers in the same order (specification §2.7).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -39,21 +39,8 @@ class Neighbours:
     """Whether the hop leads to more nodes than these, which were cut by our limit or the server's."""
 
 
-class KnowledgeGraph(Protocol):
-    """A graph backend, as `kg=…` configures it.
-
-    A lookup that cannot be answered raises ServiceError. An error is never reported as an empty answer.
-    """
-
-    fingerprint: str
-    """Identifies the facts, not the server: replicas of one database have the same fingerprint. Set on opening."""
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *exc: object) -> None: ...
-
-    def for_question(self, question: Question) -> KnowledgeGraph:
-        """Return the graph for this question: the backend itself, unless each question has its own graph."""
-        ...
+class GraphLookups(Protocol):
+    """The lookups of a graph. Those that a method makes are counted, budgeted and traced for its question."""
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
         """Look up the distinct relations at each entity, in both directions, after the relation filter (§8.4)."""
@@ -89,6 +76,23 @@ class KnowledgeGraph(Protocol):
         """Look up the types of each entity (`type.object.type`)."""
         ...
 
+
+class KnowledgeGraph(GraphLookups, Protocol):
+    """A graph backend, as `kg=…` configures it.
+
+    A lookup that cannot be answered raises ServiceError. An error is never reported as an empty answer.
+    """
+
+    fingerprint: str
+    """Identifies the facts, not the server: replicas of one database have the same fingerprint. Set on opening."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    def for_question(self, question: Question) -> KnowledgeGraph:
+        """Return the graph for this question: the backend itself, unless each question has its own graph."""
+        ...
+
     async def vocabulary(self) -> list[str]:
         """Return all relation names of the graph after the relation filter, sorted."""
         ...
@@ -117,23 +121,18 @@ class AttributedGraph(AttributeLookups, Protocol):
         ...
 
 
-class GraphLookups(Protocol):
-    """The lookups of a `KnowledgeGraph` as a method sees them: counted, budgeted and traced for its question."""
-
-    async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]: ...
-    async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]: ...
-    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]: ...
-    async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]: ...
-    async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]: ...
-    async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]: ...
-
-
 def batch(items: dict[K, V], *, queries: int = 0, endpoint: str | None = None) -> Batch[K, V]:
     """Return a mapping as a `Batch`."""
     result: Batch[K, V] = Batch(items)
     result.queries = queries
     result.endpoint = endpoint
     return result
+
+
+def answer_each(look_up: Callable[[K], V], arguments: Iterable[K]) -> Batch[K, V]:
+    """Look up each argument in a graph in this process. All of them count as one query."""
+    answers = {argument: look_up(argument) for argument in arguments}
+    return batch(answers, queries=1 if answers else 0)
 
 
 def node_order(node: Node) -> tuple[bool, Any, str, str]:

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol, Self, TypeVar
+from typing import Annotated, Any, NoReturn, Protocol, Self
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import UserError
-from pipeline.kg.interface import Batch, Hop, Neighbours, batch
+from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.kg.labels import find_mediators
+from pipeline.kg.lru import Lru
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.triple_index import TripleIndex
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, EntityId, Question, Relation, Triple
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class QuestionGraphs(Protocol):
@@ -62,7 +59,7 @@ class SubgraphGraph:
                 f"kg=subgraph needs a dataset with a graph per question, such as dataset=rog; {name} has none"
             )
         self._dataset: QuestionGraphs = self.dataset
-        self._open: OrderedDict[str, QuestionGraph] = OrderedDict()
+        self._open: Lru[str, QuestionGraph] = Lru(self.open_graphs)
         self._vocabulary: list[str] | None = None
 
     async def __aenter__(self) -> Self:
@@ -70,16 +67,14 @@ class SubgraphGraph:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._open.clear()
+        self._open = Lru(self.open_graphs)
 
     def for_question(self, question: Question) -> QuestionGraph:
         """Return the question's graph, which is read at its first lookup. The graphs used last stay in memory."""
-        if question.id not in self._open:
-            self._open[question.id] = QuestionGraph(f"{self.fingerprint}/{question.id}", lambda: self._index(question))
-            if len(self._open) > self.open_graphs:
-                self._open.popitem(last=False)
-        self._open.move_to_end(question.id)
-        return self._open[question.id]
+        if (graph := self._open.get(question.id)) is None:
+            graph = QuestionGraph(f"{self.fingerprint}/{question.id}", lambda: self._index(question))
+            self._open.put(question.id, graph)
+        return graph
 
     async def vocabulary(self) -> list[str]:
         """Return all relation names of all graphs after the filter. Reads the whole dataset once."""
@@ -128,14 +123,14 @@ class QuestionGraph:
         return self
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        return _each((await self._index()).relations, ids)
+        return answer_each((await self._index()).relations, ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
         index = await self._index()
-        return _each(lambda hop: index.neighbours(hop, limit), hops)
+        return answer_each(lambda hop: index.neighbours(hop, limit), hops)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        return _each((await self._index()).label, ids)
+        return answer_each((await self._index()).label, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
         index = await self._index()
@@ -143,10 +138,10 @@ class QuestionGraph:
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         index = await self._index()
-        return _each(lambda name: index.find_by_name(name, limit), names)
+        return answer_each(lambda name: index.find_by_name(name, limit), names)
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
-        return _each((await self._index()).types, ids)
+        return answer_each((await self._index()).types, ids)
 
     async def vocabulary(self) -> list[str]:
         return (await self._index()).vocabulary()
@@ -156,11 +151,6 @@ class QuestionGraph:
             self._reading = asyncio.create_task(asyncio.to_thread(self._read))
         # Shielded: a cancelled question must not cancel reading for the same question in another configuration.
         return await asyncio.shield(self._reading)
-
-
-def _each(look_up: Callable[[K], V], arguments: Sequence[K]) -> Batch[K, V]:
-    answers = {argument: look_up(argument) for argument in arguments}
-    return batch(answers, queries=1 if answers else 0)
 
 
 def _content_hash(dataset: QuestionGraphs) -> str:

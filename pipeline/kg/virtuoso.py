@@ -28,6 +28,7 @@ GRAPH = "urn:kgqa:graph"
 """The named graph of the loaded triples. A query without a graph also sees the server's system graphs."""
 
 DATABASE_FILE = "virtuoso.db"
+_INI_TEMPLATE = Path(__file__).with_name("virtuoso.ini")
 
 _START_TIMEOUT_S = 600
 
@@ -139,7 +140,7 @@ class VirtuosoServer(SubprocessServer):
     def _ini(self) -> str:
         # 85,000 pages of 8 KB per GB of memory is the ratio of Virtuoso's sample configuration.
         buffers = int(85_000 * self.config.memory_gb)
-        return _INI.format(
+        return _INI_TEMPLATE.read_text(encoding="utf-8").format(
             sql=f"{LOOPBACK}:{self.sql_port}",
             http=f"{LOOPBACK}:{self.http_port}",
             readable=", ".join(str(folder.resolve()) for folder in self.readable),
@@ -226,45 +227,3 @@ def _server_pid(database: Path) -> int | None:
 
 def _sql(text: str) -> str:
     return text.replace("'", "''")
-
-
-_INI = """\
-[Database]
-DatabaseFile = virtuoso.db
-ErrorLogFile = virtuoso.log
-LockFile = virtuoso.lck
-TransactionFile = virtuoso.trx
-xa_persistent_file = virtuoso.pxa
-FileExtend = 200
-MaxCheckpointRemap = 2000
-Striping = 0
-TempStorage = TempDatabase
-
-[TempDatabase]
-DatabaseFile = virtuoso-temp.db
-TransactionFile = virtuoso-temp.trx
-MaxCheckpointRemap = 2000
-Striping = 0
-
-[Parameters]
-ServerPort = {sql}
-DisableUnixSocket = 1
-MaxClientConnections = {connections}
-CheckpointInterval = 0
-CaseMode = 2
-AllowOSCalls = 0
-DirsAllowed = {readable}
-NumberOfBuffers = {buffers}
-MaxDirtyBuffers = {dirty}
-
-[HTTPServer]
-ServerPort = {http}
-ServerThreads = {threads}
-MaxClientConnections = {threads}
-KeepAliveTimeout = 60
-Charset = UTF-8
-
-[SPARQL]
-ResultSetMaxRows = {rows}
-MaxQueryExecutionTime = {timeout}
-"""

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pipeline.methods.answering import Answers
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.interface import Recorder
 from pipeline.methods.rendering import Names
 from pipeline.normalisation import normalise
-from pipeline.types import Chain, EntityId, Node, Prediction, Question, Status
+from pipeline.types import Answer, Chain, EntityId, Node, Prediction, Question, Status
 
 
 def majority(samples: Sequence[Answers]) -> tuple[Prediction, ...]:
@@ -42,6 +44,28 @@ def entity_names(evidence: Iterable[Chain], names: Names) -> dict[EntityId, str 
     """Return the name of each entity in the evidence, by id; None where it is unnamed or was not looked up."""
     nodes = (node for chain in evidence for fact in chain for node in (fact.head, fact.tail))
     return {id: names.get(id) for id in sorted({node for node in nodes if isinstance(node, str)})}
+
+
+def answer_from_chains(
+    question: Question,
+    answers: Answers,
+    chains: Sequence[GroundedPath],
+    names: Names,
+    *,
+    exhausted: bool,
+    record: Recorder,
+) -> Answer:
+    """Return the answers that a model gave for chains of facts, with the chains as evidence, and record the event."""
+    facts = tuple(chain.triples for chain in chains)
+    status = search_status(question, facts, exhausted=exhausted)
+    record("answered", answers=answers.texts, evidence=len(facts), status=status)
+    return Answer(
+        predictions=link(answers.texts, (node for chain in chains for node in chain.nodes), names),
+        raw=answers.raw,
+        evidence=facts,
+        names=entity_names(facts, names),
+        status=status,
+    )
 
 
 def search_status(question: Question, evidence: Sequence[Chain], *, exhausted: bool) -> Status:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass as plain_dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
-from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import majority
 from pipeline.methods.answering import Answers, AnswerWithoutFacts
 from pipeline.methods.concurrency import concurrently
@@ -28,7 +28,7 @@ class AnswerAlone(AnswerWithoutFacts):
 class CoT:
     """One call: worked examples, the question, step-by-step reasoning, the answer in braces."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (AnswerAlone,)
+    prompts: ClassVar = (AnswerAlone,)
     name: str
     samples: PositiveInt
     """More than one is self-consistency: the answers that most samples give."""

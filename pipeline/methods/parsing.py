@@ -6,11 +6,13 @@ None of them evaluates text. Each takes time linear in its input and raises no e
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
 from pipeline.errors import ParseError
+from pipeline.llm.prompt import Prompt
 
 T = TypeVar("T")
 
@@ -65,6 +67,17 @@ def parse_leniently(read: Callable[[str], T], text: str) -> T:
         if plain == text:
             raise
         return read(plain)
+
+
+class LenientPrompt(Prompt[T], ABC):
+    """A prompt whose reply is read as it is, or else straightened, as `parse_leniently` does."""
+
+    def parse(self, text: str) -> T:
+        return parse_leniently(self.read, text)
+
+    @abstractmethod
+    def read(self, text: str) -> T:
+        """Read a reply. Raises ParseError with the defect in one line."""
 
 
 def straighten(text: str) -> str:

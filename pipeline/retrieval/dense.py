@@ -73,9 +73,10 @@ class DenseEncoder:
         try:
             return SentenceTransformer(self.model, device=self.device)
         except (OSError, ValueError) as error:
+            reason, _, _ = str(error).partition("\n")
             raise UserError(
                 f"the encoder model '{self.model}' is neither a folder with a sentence-transformers model nor a name "
-                f"that the Hugging Face Hub serves to this machine ({_first_line(error)})"
+                f"that the Hugging Face Hub serves to this machine ({reason})"
             ) from None
 
     async def _fetch(self, texts: Sequence[str]) -> Fetched[str, Vectors]:
@@ -87,7 +88,3 @@ class DenseEncoder:
             self._loaded.encode(list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False),
             np.float32,
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

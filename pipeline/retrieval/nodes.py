@@ -10,20 +10,21 @@ import asyncio
 import fcntl
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import orjson
 
 from pipeline.kg.interface import AttributedGraph, Batch
+from pipeline.kg.lru import Lru
 from pipeline.retrieval.interface import Encoder, Vectors
-from pipeline.retrieval.lru import Lru
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current
 from pipeline.types import EntityId
@@ -146,33 +147,21 @@ class _Files:
         return ids, np.memmap(self.vectors, np.float32, mode="r").reshape(len(ids), -1)
 
 
-class _Flat(Protocol):
-    def candidates(self, vector: Vectors, k: int) -> tuple[Vectors, Any]:
-        """Return the scores and positions of at least the k best rows."""
-        ...
+_Candidates: TypeAlias = Callable[[Vectors, int], tuple[Vectors, Any]]
+"""Returns the scores and positions of at least the k rows nearest to a vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
     ids: list[EntityId]
-    index: _Flat
+    candidates: _Candidates
 
     def search(self, vector: Vectors, k: int) -> list[EntityId]:
         if not self.ids:
             return []
-        scores, places = self.index.candidates(vector, min(k, len(self.ids)))
+        scores, places = self.candidates(vector, min(k, len(self.ids)))
         in_order = np.argsort(places)
         return [self.ids[places[in_order[place]]] for place in best(scores[in_order], k)]
-
-
-class _Matrix:
-    """The index without FAISS: a product with the matrix."""
-
-    def __init__(self, vectors: Vectors) -> None:
-        self._vectors = np.array(vectors)
-
-    def candidates(self, vector: Vectors, k: int) -> tuple[Vectors, Any]:
-        return self._vectors @ vector, np.arange(len(self._vectors))
 
 
 class _Faiss:
@@ -200,11 +189,12 @@ class _Faiss:
 
 
 def _open(ids: list[EntityId], vectors: Vectors) -> _Built:
-    try:
+    if ids and find_spec("faiss"):
         import faiss
-    except ImportError:
-        return _Built(ids, _Matrix(vectors))
-    return _Built(ids, _Faiss(faiss, vectors) if ids else _Matrix(vectors))
+
+        return _Built(ids, _Faiss(faiss, vectors).candidates)
+    matrix = np.array(vectors)
+    return _Built(ids, lambda vector, _: (matrix @ vector, np.arange(len(matrix))))
 
 
 @asynccontextmanager

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.kg.lru import Lru
 from pipeline.retrieval.bm25 import Bm25
 from pipeline.retrieval.interface import Encoder, Vectors
-from pipeline.retrieval.lru import Lru
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import encode_stored, file_name
 

@@ -12,8 +12,8 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
+from pipeline.kg.lru import Lru
 from pipeline.retrieval.interface import Encoder, Reference
-from pipeline.retrieval.lru import Lru
 from pipeline.retrieval.nodes import NodeIndex
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.references import ReferenceBase

@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.table import plain_table
-from pipeline.llm.prompt import Message
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.labelled import TrainingSource, is_held_out, read_held_out
@@ -184,7 +183,7 @@ def _rejection_of_call(call: Mapping[str, Any]) -> str | None:
 
 
 def _row(trace: Mapping[str, Any], call: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
-    messages = list(_messages(folder, call["template"], call["inputs"]))
+    messages = list(_template(folder, call["template"]).render(orjson.loads(call["inputs"])))
     prefix = messages.pop().content if messages[-1].role == "assistant" else ""
     text = prefix + call["completion"]
     return {
@@ -213,10 +212,6 @@ def _continues(longer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Whether the prompt of `longer` contains the whole text of `row`."""
     prefix: str = longer["text"][: longer["loss"][-1][0]]
     return prefix.startswith(row["text"]) and longer["messages"] == row["messages"]
-
-
-def _messages(folder: RunFolder, template: str, inputs: str) -> tuple[Message, ...]:
-    return _template(folder, template).render(orjson.loads(inputs))
 
 
 _template = cache(RunFolder.read_template)

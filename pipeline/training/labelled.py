@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ConfigDict, FilePath, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import lines
-from pipeline.datasets.interface import Counted, Reject
+from pipeline.datasets.interface import Counted, DerivedDataset, Reject
 from pipeline.errors import UserError
 from pipeline.normalisation import normalise
-from pipeline.types import Example, Gold, Question, Triple
+from pipeline.types import Example, Gold, Question
 
 
 @plain_dataclass(frozen=True, slots=True)
@@ -46,26 +45,16 @@ class TrainingSource:
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class LabelledQuestions(TrainingSource):
+class LabelledQuestions(DerivedDataset, TrainingSource):
     """The questions of another dataset, each with its gold, and that dataset's name, split and graph.
 
     Raises UserError for a test split, unless it is allowed.
     """
 
-    dataset: Any
-
     @model_validator(mode="after")
     def _refuse_test(self) -> LabelledQuestions:
         self.refuse_test(self.split, given=f"dataset.split={self.split}", fix="give another dataset.split")
         return self
-
-    @property
-    def name(self) -> str:
-        return str(self.dataset.name)
-
-    @property
-    def split(self) -> str:
-        return str(self.dataset.split)
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield all questions of the dataset in its order; held-out questions are marked, not omitted."""
@@ -75,10 +64,6 @@ class LabelledQuestions(TrainingSource):
             known = {field.name: getattr(question, field.name) for field in fields(question)}
             held = is_held_out(question.id, question.text, held_out)
             yield replace(example, question=LabelledQuestion(**known, gold=example.gold, held_out=held))
-
-    def triples(self) -> Iterator[Triple]:
-        """Yield the facts of the dataset's graph."""
-        yield from self.dataset.triples()
 
     def count(self) -> int | None:
         """Return the number of rows of the dataset, if it knows."""

@@ -1,4 +1,4 @@
-"""What a user may get wrong: each time one sentence on stderr that names the mend, and exit code 2."""
+"""Mistakes of users: each prints one sentence on stderr, which says how to fix it, and ends with exit code 2."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SMALL = (
 )
 
 
-def test_every_published_number_is_next_to_ours(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_path: Path) -> None:
     shown = kgqa("reproduce", "scale=smoke", *SMALL)
     assert shown.code == 0, shown.err
     written = json.loads((tmp_path / "run/reproduction.json").read_text())

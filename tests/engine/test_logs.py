@@ -12,7 +12,7 @@ from rich.console import Console
 from pipeline.engine.logs import console_of, json_lines, shard_of
 
 JSON, TEXT = {"log": "json"}, {"log": "text"}
-OURS = logging.getLogger("pipeline.net.pool")
+LOGGER = logging.getLogger("pipeline.net.pool")
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -23,14 +23,14 @@ def test_a_line_says_which_run_worker_and_shard(capsys: pytest.CaptureFixture[st
     async def work(shard: int) -> None:
         shard_of.set(shard)
         await asyncio.sleep(0)
-        OURS.info("committed", extra={"rows": 32})
+        LOGGER.info("committed", extra={"rows": 32})
 
     async def both() -> None:
         await asyncio.gather(work(4), work(7))
 
     with json_lines(JSON, run="x", worker="w1"):
         asyncio.run(both())
-        OURS.warning("put %s aside", "a server")
+        LOGGER.warning("put %s aside", "a server")
     first, second, last = lines(capsys)
     assert (
         first.items()
@@ -59,7 +59,7 @@ def test_others_are_heard_when_they_warn(capsys: pytest.CaptureFixture[str]) -> 
         try:
             raise ValueError("no\nnumber")
         except ValueError:
-            OURS.exception("a bug")
+            LOGGER.exception("a bug")
     heard = lines(capsys)
     assert [line["message"] for line in heard] == ["trouble", "a bug"]
     assert "ValueError: no\nnumber" in str(heard[1]["exc_info"])
@@ -79,8 +79,8 @@ def test_text_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     before = logging.getLogger().handlers[:]
     with json_lines(TEXT, run="x", worker="w1"):
         assert logging.getLogger().handlers == before
-        assert not OURS.isEnabledFor(logging.INFO)
+        assert not LOGGER.isEnabledFor(logging.INFO)
     with json_lines(JSON, run="x", worker="w1"):
         pass
     assert logging.getLogger().handlers == before
-    assert not OURS.isEnabledFor(logging.INFO)
+    assert not LOGGER.isEnabledFor(logging.INFO)

@@ -78,7 +78,7 @@ def test_expressions_of_dashboards_are_valid(tmp_path: Path) -> None:
 
 
 def test_dashboards_and_rules_use_existing_metrics() -> None:
-    ours = {name for metric in METRICS for name in exported(metric)}
+    exported_names = {name for metric in METRICS for name in exported(metric)}
     in_dashboards = {
         name for board in dashboards().values() for each in expressions(board) for name in metrics_in(each)
     }
@@ -88,9 +88,9 @@ def test_dashboards_and_rules_use_existing_metrics() -> None:
         for rule in group["rules"]
         for name in metrics_in(rule["expr"])
     }
-    assert in_dashboards | in_rules <= ours | OF_VLLM
+    assert in_dashboards | in_rules <= exported_names | OF_VLLM
     shown = {metric.name for metric in METRICS if in_dashboards & set(exported(metric))}
-    assert shown == {metric.name for metric in METRICS}, "every metric of ours is on a dashboard"
+    assert shown == {metric.name for metric in METRICS}, "every metric is on a dashboard"
 
 
 def test_expressions_use_existing_labels() -> None:

@@ -58,7 +58,7 @@ class KillMatrix:
 
     def lines(self) -> Iterator[str]:
         """As a table in Markdown."""
-        yield "| what | what was done | questions | repeated calls | equal |"
+        yield "| failed part | fault | questions | repeated calls | same results |"
         yield "| --- | --- | ---: | ---: | --- |"
         for what, (done, questions, repeated, equal) in self.rows.items():
             counted = "–" if repeated is None else repeated

@@ -90,7 +90,7 @@ async def test_metaqa_answers_alike_hubs_included(metaqa: MetaQA, metaqa_servers
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("graph", [None, GRAPH])
-async def test_the_sample_world_answers_alike_in_every_style(
+async def test_the_synthetic_world_answers_alike_in_every_style(
     world: SyntheticWorld, world_server: list[VirtuosoServer], style: Style, graph: str | None
 ) -> None:
     facts = list(world.triples())

@@ -285,7 +285,7 @@ async def test_it_is_a_user_error_if_no_server_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "mend"),
+    ("url", "fix"),
     [
         ("127.0.0.1:8890/sparql", "is not a URL"),
         ("ftp://127.0.0.1/sparql", "is not a URL"),
@@ -294,8 +294,8 @@ async def test_it_is_a_user_error_if_no_server_answers() -> None:
         ("http://127.0.0.1:8890/sparql?access_token=secret", "VIRTUOSO_PASSWORD"),
     ],
 )
-def test_invalid_urls_are_refused(url: str, mend: str) -> None:
-    with pytest.raises(UserError, match=mend) as error:
+def test_invalid_urls_are_refused(url: str, fix: str) -> None:
+    with pytest.raises(UserError, match=fix) as error:
         check_endpoint(url)
     assert "secret" not in str(error.value)
 

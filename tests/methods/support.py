@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, TypeVar
 
 from pipeline.errors import BudgetExhausted, ParseError
 from pipeline.kg.interface import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
 from pipeline.llm.prompt import Completion, Prompt, Sampling
+from pipeline.methods.arg.scores import Terms
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import GoldFeedback, Tools
 from pipeline.retrieval.interface import Reference
@@ -22,6 +23,11 @@ from pipeline.types import Answer, Direction, Entity, EntityId, Gold, GoldAnswer
 
 T = TypeVar("T")
 Fact = tuple[str, str, Node]
+
+
+def score_without(*excluded: str) -> Terms:
+    """The terms of ArG's score, except those excluded."""
+    return Terms(**{term.name: term.name not in excluded for term in fields(Terms)})
 
 
 class DictionaryGraph:

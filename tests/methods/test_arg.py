@@ -13,9 +13,8 @@ from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Prompt, Sampling
 from pipeline.methods.arg import ArG
-from pipeline.methods.arg.scores import Terms
 from pipeline.types import Triple
-from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, question, texts
+from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, question, score_without, texts
 
 NATIONALITY, BORN, CAPITAL, LANGUAGE = "person.nationality", "person.born_in", "country.capital", "country.language"
 FACTS = [
@@ -305,11 +304,11 @@ async def scored(**changed: Any) -> dict[str, float | None]:
     [
         ({}, 0.5 + 1 + 1, 1 + 1 + 0.25),
         ({"k1": 2.0, "k2": 0.0}, 1 + 1, 2 + 1),
-        ({"score": Terms(rationality=False)}, 1 + 1 + 1, 1 + 1 + 0.25),
-        ({"score": Terms(relevance=False)}, 0.5 + 1 + 1, 1 + 1 + 0.25),
-        ({"score": Terms(utility=False)}, 0.5 + 1, 1 + 1),
-        ({"score": Terms(sequence=False)}, 0.5 + 1, 1 + 0.25),
-        ({"score": Terms(relevance=False, rationality=False, sequence=False)}, 1 + 1, 1 + 0.25),
+        ({"score": score_without("rationality")}, 1 + 1 + 1, 1 + 1 + 0.25),
+        ({"score": score_without("relevance")}, 0.5 + 1 + 1, 1 + 1 + 0.25),
+        ({"score": score_without("utility")}, 0.5 + 1, 1 + 1),
+        ({"score": score_without("sequence")}, 0.5 + 1, 1 + 0.25),
+        ({"score": score_without("relevance", "rationality", "sequence")}, 1 + 1, 1 + 0.25),
         ({"utility_weights": "linear"}, 0.5 + 1 + 0.5, 1 + 1 + 0.2),
         ({"seq_score": "mean_logprob"}, 0.5 + 0 + 1, 1 + 0 + 0.25),
         ({"aggregate": "code"}, 0.25 + 1 + 1, 0.5 + 1 + 0.25),

@@ -11,12 +11,12 @@ import pytest
 from pipeline.config import build, compose, conf_dir, default
 from pipeline.errors import UserError
 from pipeline.methods.arg import ArG
-from pipeline.methods.arg.scores import Terms
 from pipeline.methods.cot import CoT
 from pipeline.methods.parog import PARoG
 from pipeline.methods.r3 import R3
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
+from tests.methods.support import score_without
 
 METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG}
 
@@ -146,12 +146,12 @@ def test_the_sweep_axes_drive_args_own_keys() -> None:
         ("arg_hard_scores", {"probabilities": "hard"}),
         ("arg_released", {"aggregate": "code", "seq_score": "mean_logprob"}),
         ("arg_width_1", {"beam": 1}),
-        ("arg_token_no_relevance", {"beam": 1, "score": Terms(relevance=False)}),
-        ("arg_token_no_rationality", {"beam": 1, "score": Terms(rationality=False)}),
-        ("arg_token_no_relevance_rationality", {"beam": 1, "score": Terms(relevance=False, rationality=False)}),
-        ("arg_token_no_sequence", {"beam": 1, "score": Terms(sequence=False)}),
-        ("arg_token_no_utility", {"beam": 1, "score": Terms(utility=False)}),
-        ("arg_token_utility", {"beam": 1, "score": Terms(relevance=False, rationality=False, sequence=False)}),
+        ("arg_token_no_relevance", {"beam": 1, "score": score_without("relevance")}),
+        ("arg_token_no_rationality", {"beam": 1, "score": score_without("rationality")}),
+        ("arg_token_no_relevance_rationality", {"beam": 1, "score": score_without("relevance", "rationality")}),
+        ("arg_token_no_sequence", {"beam": 1, "score": score_without("sequence")}),
+        ("arg_token_no_utility", {"beam": 1, "score": score_without("utility")}),
+        ("arg_token_utility", {"beam": 1, "score": score_without("relevance", "rationality", "sequence")}),
     ],
 )
 def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:

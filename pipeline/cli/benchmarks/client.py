@@ -109,11 +109,8 @@ class _Question(Prompt[object]):
     """A prompt of ordinary length."""
 
     role = "benchmark.question"
+    template = _TEMPLATE
     question: str
-
-    @property
-    def template(self) -> Template:
-        return _TEMPLATE
 
     def inputs(self) -> dict[str, str]:
         return {"question": self.question, "facts": "(Ada Lovelace, wrote, a program); " * 20}

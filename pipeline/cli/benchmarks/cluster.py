@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
-from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.cli.benchmarks.runs import run_method
 from pipeline.simulation.cluster.capacity import Cluster, simulate
 from pipeline.simulation.cluster.workload import measure_workloads
 
@@ -43,7 +38,7 @@ def cluster() -> dict[str, float]:
 
 def _compare(method: str, slots: int, in_flight: int, folder: Path) -> tuple[float, float]:
     began = time.process_time()
-    measured = _run(_words(method, slots, in_flight, folder))
+    summary = run_method(folder, _words(method, slots, in_flight))
     cpu_s = time.process_time() - began
     (of_methods,) = measure_workloads([folder], []).values()
     (questions,) = of_methods.values()
@@ -61,19 +56,11 @@ def _compare(method: str, slots: int, in_flight: int, folder: Path) -> tuple[flo
         in_flight=in_flight,
         shard_size=_SHARD_SIZE,
     )
-    return measured, simulate(paper, questions).wall_s
+    return summary["wall_s"] - summary["opening_s"], simulate(paper, questions).wall_s
 
 
-def _words(method: str, slots: int, in_flight: int, folder: Path) -> list[str]:
+def _words(method: str, slots: int, in_flight: int) -> list[str]:
     busy = ["llm=oracle", "llm._target_=pipeline.cli.benchmarks.sweep.BusyOracle", f"+llm.slots={slots}"]
     load = [f"llm.latency_s={_LATENCY_S}", "llm.error_rate=0.15", f"engine.concurrency={in_flight}"]
     size = ["dataset.triples=2000", f"run.limit={_QUESTIONS}", f"engine.shard_size={_SHARD_SIZE}"]
-    return [f"method={method}", *busy, *load, *size, "evaluation.bootstrap_resamples=100", f"run.dir={folder}"]
-
-
-def _run(words: Sequence[str]) -> float:
-    """Seconds that the questions took."""
-    point = Configuration(tuple(words), config.compose(words))
-    execute([point], Console(quiet=True))
-    summary = json.loads((Path(point.config["run"]["dir"]) / "summary.json").read_text())
-    return float(summary["wall_s"] - summary["opening_s"])
+    return [f"method={method}", *busy, *load, *size, "evaluation.bootstrap_resamples=100"]

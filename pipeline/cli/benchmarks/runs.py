@@ -15,10 +15,11 @@ from pipeline.engine.run import Configuration, execute
 STEADY = {"_target_": "pipeline.cli.benchmarks.steady.SteadyCalls"}
 
 
-def run_method(folder: Path, overrides: Sequence[str]) -> None:
-    """Run a method in this process, as `kgqa evaluate` does with these words."""
-    words = [*overrides, f"run.dir={folder}"]
-    execute([Configuration(tuple(words), config.compose(words))], Console(quiet=True))
+def run_method(folder: Path, *configurations: Sequence[str]) -> dict[str, Any]:
+    """Run configurations in this process, as `kgqa evaluate` does with these words, and return `summary.json`."""
+    words = [(*each, f"run.dir={folder}") for each in configurations]
+    execute([Configuration(each, config.compose(each)) for each in words], Console(quiet=True))
+    return _summary(folder)
 
 
 def run_steady(folder: Path, overrides: Sequence[str], *, calls: int, configurations: int = 1) -> dict[str, Any]:
@@ -32,5 +33,9 @@ def run_steady(folder: Path, overrides: Sequence[str], *, calls: int, configurat
     budget = resolved["budget"]
     budgets = [{**budget, "max_wall_s": budget["max_wall_s"] + number} for number in range(configurations)]
     execute([Configuration(tuple(words), {**resolved, "budget": each}) for each in budgets], Console(quiet=True))
+    return _summary(folder)
+
+
+def _summary(folder: Path) -> dict[str, Any]:
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from pipeline import config
+from pipeline.cli.benchmarks.world import refuse
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.ray import run_ray
@@ -36,7 +37,7 @@ class IdleWorker:
 def scheduling(shards: int = 4_000) -> dict[str, float]:
     """Shards per second through Ray actors that do nothing, with empty and with full shards, and without Ray."""
     composed = config.compose(["engine=ray", "dataset.triples=1000", "dataset.questions=32"])
-    examples = tuple(config.build("dataset", composed).examples(_never))
+    examples = tuple(config.build("dataset", composed).examples(refuse))
     empty = [Shard(index, ()) for index in range(shards)]
     full = [Shard(index, examples) for index in range(shards)]
     figures = {
@@ -82,7 +83,3 @@ def _rate(times: Sequence[float]) -> float:
     """Return the shards per second, without the first tenth as warm-up."""
     warm = len(times) // 10
     return (len(times) - 1 - warm) / (times[-1] - times[warm])
-
-
-def _never(row: object) -> None:
-    raise AssertionError(f"the synthetic world was rejected: {row}")

@@ -29,12 +29,9 @@ class Step(Prompt[tuple[str, ...]]):
     """One call of about 350 tokens. No two calls are equal."""
 
     role: ClassVar[str] = "benchmark.step"
+    template = _TEMPLATE
     question: Question
     step: int
-
-    @property
-    def template(self) -> Template:
-        return _TEMPLATE
 
     def inputs(self) -> dict[str, str]:
         facts = "\n".join(f"(entity {self.step + n}, relation.number.{n}, entity {n})" for n in range(20))

@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 from rich.console import Console
 
 from pipeline import config
+from pipeline.cli.benchmarks.runs import run_method
 from pipeline.engine.run import Configuration, execute
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
@@ -112,9 +113,8 @@ def _other_ways(questions: int, folder: Path) -> dict[str, float]:
 
 def _fused(method: str, questions: int, folder: Path) -> dict[str, float]:
     began, began_cpu = time.perf_counter(), time.process_time()
-    execute([_point(words, folder) for words in _grid(method, questions)], Console(quiet=True))
+    summary = run_method(folder, *_grid(method, questions))
     wall_s, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
-    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     ideal_s = summary["physical_llm_calls"] * _LATENCY_S / _SLOTS
     return {
         "wall_s": wall_s,
@@ -127,7 +127,7 @@ def _fused(method: str, questions: int, folder: Path) -> dict[str, float]:
 
 def _separate(questions: int, folder: Path) -> None:
     for number, words in enumerate(_grid("srp", questions)):
-        execute([_point(words, folder / str(number))], Console(quiet=True))
+        run_method(folder / str(number), words)
 
 
 def _by_hydra(questions: int, folder: Path, launcher: Sequence[str], *, slots: int) -> None:
@@ -144,11 +144,6 @@ def run_alone(composed: DictConfig) -> None:
     resolved: Any = OmegaConf.to_container(composed, resolve=True)
     choices = {"dataset": "synthetic", "method": "srp", "llm": "oracle"}
     execute([Configuration((), resolved | {"choices": choices})], Console(quiet=True))
-
-
-def _point(words: Sequence[str], folder: Path) -> Configuration:
-    overrides = (*words, f"run.dir={folder}")
-    return Configuration(overrides, config.compose(overrides))
 
 
 def _grid(method: str, questions: int) -> list[list[str]]:

@@ -35,10 +35,10 @@ async def _run(check: Check, configuration: Configuration) -> list[Finding]:
         async with asyncio.timeout(check.timeout_s):
             return await check.run(configuration)
     except UserError as error:  # its message says how to fix it
-        return [problem(check.subject, "it prevents a run", str(error))]
+        return problem(check.subject, "it prevents a run", str(error))
     except TimeoutError:
-        return [problem(check.subject, f"no answer within {check.timeout_s:g} s", check.fix)]
+        return problem(check.subject, f"no answer within {check.timeout_s:g} s", check.fix)
     except KgqaError as error:
-        return [problem(check.subject, str(error), check.fix)]
+        return problem(check.subject, str(error), check.fix)
     except Exception as error:  # noqa: BLE001 - any error of a check is a finding
-        return [problem(check.subject, f"{type(error).__name__}: {error}", check.fix)]
+        return problem(check.subject, f"{type(error).__name__}: {error}", check.fix)

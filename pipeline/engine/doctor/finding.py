@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -36,16 +36,25 @@ class Check:
     """Seconds after which the check counts as unanswered."""
 
 
-def ok(subject: str, found: str) -> Finding:
-    """Return a finding without a problem."""
-    return Finding("ok", subject, found)
+def ok(subject: str, found: str) -> list[Finding]:
+    """Return one finding, which is no problem."""
+    return [Finding("ok", subject, found)]
 
 
-def warning(subject: str, found: str, fix: str) -> Finding:
-    """Return a finding that should be fixed."""
-    return Finding("warning", subject, found, fix)
+def warning(subject: str, found: str, fix: str) -> list[Finding]:
+    """Return one finding, which should be fixed."""
+    return [Finding("warning", subject, found, fix)]
 
 
-def problem(subject: str, found: str, fix: str) -> Finding:
-    """Return a finding that must be fixed before a run."""
-    return Finding("problem", subject, found, fix)
+def problem(subject: str, found: str, fix: str) -> list[Finding]:
+    """Return one finding, which must be fixed before a run."""
+    return [Finding("problem", subject, found, fix)]
+
+
+def compared(subject: str, held: Mapping[str, str | None], what: str, fix: str) -> list[Finding]:
+    """Return a problem if servers differ in what they hold; None stands for a server that cannot be used."""
+    known = {url: one for url, one in held.items() if one is not None}
+    if len(set(known.values())) < 2:
+        return []
+    listing = ", ".join(f"{one} at {url}" for url, one in known.items())
+    return problem(subject, f"its servers {what}: {listing}", fix)

@@ -45,11 +45,8 @@ async def versions(_: Configuration) -> list[Finding]:
     """List the installed packages, and find incompatible ones."""
     installed = dict(_installed())
     listed = ", ".join(f"{name} {version}" for name, version in installed.items())
-    return [
-        ok("versions", f"Python {platform.python_version()}, {listed}"),
-        *_incompatible(installed),
-        *_other_builds(installed),
-    ]
+    found = ok("versions", f"Python {platform.python_version()}, {listed}")
+    return [*found, *_incompatible(installed), *_other_builds(installed)]
 
 
 def _installed() -> Iterator[tuple[str, str]]:
@@ -68,7 +65,7 @@ def _incompatible(installed: Mapping[str, str]) -> Iterator[Finding]:
             if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in extras):
                 continue
             if wanted.name in installed and not wanted.specifier.contains(installed[wanted.name], prereleases=True):
-                yield problem(
+                yield from problem(
                     "versions",
                     f"{name} {version} requires {wanted.name}{wanted.specifier}, not {installed[wanted.name]}",
                     f"Install the required version: pip install '{wanted.name}{wanted.specifier}', or remove {name}.",
@@ -82,7 +79,7 @@ def _other_builds(installed: Mapping[str, str]) -> Iterator[Finding]:
     build = Version(installed["torch"]).local
     for name in _OF_TORCH:
         if name in installed and Version(installed[name]).local != build:
-            yield problem(
+            yield from problem(
                 "versions",
                 f"{name} {installed[name]} was not built for torch {installed['torch']}: transformers cannot import it",
                 f"Remove it, because nothing here needs it: pip uninstall {name}.",
@@ -102,8 +99,8 @@ def _in_store(folder: UPath) -> list[Finding]:
         probe.unlink()
     except (OSError, StorageError) as error:
         fix = "Name another run.dir, or set the store's endpoint and credentials in the environment."
-        return [problem("run folder", f"{folder} cannot be written to: {error}", fix)]
-    return [ok("run folder", f"{folder}, can be written to")]
+        return problem("run folder", f"{folder} cannot be written to: {error}", fix)
+    return ok("run folder", f"{folder}, can be written to")
 
 
 def _on_disk(folder: Path) -> list[Finding]:
@@ -112,17 +109,15 @@ def _on_disk(folder: Path) -> list[Finding]:
         with tempfile.TemporaryDirectory(dir=above, prefix=".kgqa-doctor-") as scratch:
             found = [*_durable(Path(scratch)), *_lockable(Path(scratch))]
     except OSError as error:
-        return [
-            problem(
-                "run folder",
-                f"{folder} cannot be written to: {error.strerror}",
-                "Name another run.dir, or get permission to write there.",
-            )
-        ]
-    return [_room(folder, shutil.disk_usage(above).free), *found]
+        return problem(
+            "run folder",
+            f"{folder} cannot be written to: {error.strerror}",
+            "Name another run.dir, or get permission to write there.",
+        )
+    return [*_room(folder, shutil.disk_usage(above).free), *found]
 
 
-def _room(folder: Path, free: int) -> Finding:
+def _room(folder: Path, free: int) -> list[Finding]:
     room = f"{folder}: {free / 2**30:,.1f} GiB free"
     if free < _FULL_BYTES:
         return problem("run folder", room, "Free some space there, or name a run.dir on another disk.")
@@ -140,7 +135,7 @@ def _durable(scratch: Path) -> Iterator[Finding]:
         try:
             os.fsync(file.fileno())
         except OSError as error:
-            yield warning(
+            yield from warning(
                 "run folder",
                 f"its file system does not sync files to disk: {error.strerror}",
                 "Name a run.dir on a local disk, or expect to repeat the last shards if the machine fails.",
@@ -158,7 +153,7 @@ def _lockable(scratch: Path) -> Iterator[Finding]:
             return
         except OSError:
             pass
-        yield warning(
+        yield from warning(
             "run folder",
             "its file system has no locks, so two runs could use one folder",
             "Start a run only once, or name a run.dir on a file system with locks.",
@@ -171,18 +166,14 @@ async def descriptors(configuration: Configuration) -> list[Finding]:
     wanted = _SOCKETS_PER_QUESTION * concurrency + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return [
-            ok("open files", f"{_count(soft)} allowed, about {wanted:,} wanted at engine.concurrency={concurrency}")
-        ]
-    return [
-        warning(
-            "open files",
-            f"{soft:,} allowed, but engine.concurrency={concurrency} may want {wanted:,}",
-            f"Raise the limit before the run (ulimit -n {wanted}), or lower engine.concurrency."
-            if hard == resource.RLIM_INFINITY or hard >= wanted
-            else f"Have an administrator raise the hard limit of {hard:,} open files, or lower engine.concurrency.",
-        )
-    ]
+        return ok("open files", f"{_count(soft)} allowed, about {wanted:,} wanted at engine.concurrency={concurrency}")
+    return warning(
+        "open files",
+        f"{soft:,} allowed, but engine.concurrency={concurrency} may want {wanted:,}",
+        f"Raise the limit before the run (ulimit -n {wanted}), or lower engine.concurrency."
+        if hard == resource.RLIM_INFINITY or hard >= wanted
+        else f"Have an administrator raise the hard limit of {hard:,} open files, or lower engine.concurrency.",
+    )
 
 
 def _count(limit: int) -> str:
@@ -197,17 +188,15 @@ async def gpu(configuration: Configuration) -> list[Finding]:
     smi = shutil.which("nvidia-smi")
     cards = await asyncio.to_thread(_cards, smi) if smi else []
     if cards:
-        return [*(ok("GPU", card) for card in cards), *_cpu_torch(reasons)]
+        return [*(finding for card in cards for finding in ok("GPU", card)), *_cpu_torch(reasons)]
     if reasons:
-        return [
-            problem(
-                "GPU",
-                f"there is none here, and {', '.join(reasons)} needs one",
-                "Run this on a machine with a GPU, name a cluster with one (engine.address), or use the CPU: "
-                "device=null, llm.resources={CPU: 1}.",
-            )
-        ]
-    return [ok("GPU", "there is none here, and this configuration needs none in this process")]
+        return problem(
+            "GPU",
+            f"there is none here, and {', '.join(reasons)} needs one",
+            "Run this on a machine with a GPU, name a cluster with one (engine.address), or use the CPU: "
+            "device=null, llm.resources={CPU: 1}.",
+        )
+    return ok("GPU", "there is none here, and this configuration needs none in this process")
 
 
 def _serves_here(configuration: Configuration) -> bool:
@@ -230,7 +219,7 @@ def _cards(smi: str) -> list[str]:
 def _cpu_torch(reasons: list[str]) -> Iterator[Finding]:
     torch = dict(_installed()).get("torch")
     if reasons and torch is not None and Version(torch).local == "cpu":
-        yield problem(
+        yield from problem(
             "GPU",
             f"torch {torch} is the build for CPUs, and {', '.join(reasons)} needs a GPU",
             "Install the CUDA build of torch, or leave the device null for the CPU.",
@@ -241,41 +230,35 @@ async def ray_cluster(configuration: Configuration) -> list[Finding]:
     """Check that the cluster answers, and has the CPUs that the workers reserve."""
     engine = configuration.config["engine"]
     if engine["name"] != "ray":
-        return [ok("Ray", "started here for llm=serve" if _serves_here(configuration) else "not used: engine=local")]
+        return ok("Ray", "started here for llm=serve" if _serves_here(configuration) else "not used: engine=local")
     wanted = engine["workers"] * engine["cpus_per_worker"]
     address = engine["address"] or os.environ.get("RAY_ADDRESS")
     if not address:
         return _own_cluster(wanted)
     if (refusal := _refuses(address)) is not None:
-        return [
-            problem(
-                "Ray",
-                f"no cluster answers at {address}: {refusal}",
-                "Start one there (ray start --head), or correct engine.address or RAY_ADDRESS.",
-            )
-        ]
+        return problem(
+            "Ray",
+            f"no cluster answers at {address}: {refusal}",
+            "Start one there (ray start --head), or correct engine.address or RAY_ADDRESS.",
+        )
     cpus, nodes = await asyncio.to_thread(_resources, engine)
     here = f"{address}: {cpus:g} CPUs on {nodes} nodes, {wanted:g} reserved by engine.workers={engine['workers']}"
     if cpus < wanted:
-        return [
-            warning(
-                "Ray", here, "Lower engine.workers or engine.cpus_per_worker, or add nodes: some workers would wait."
-            )
-        ]
-    return [ok("Ray", here)]
+        return warning(
+            "Ray", here, "Lower engine.workers or engine.cpus_per_worker, or add nodes: some workers would wait."
+        )
+    return ok("Ray", here)
 
 
 def _own_cluster(wanted: float) -> list[Finding]:
     cpus = os.cpu_count() or 1
     if cpus < wanted:
-        return [
-            warning(
-                "Ray",
-                f"a cluster would be started here, and {wanted:g} CPUs are reserved where {cpus} are",
-                f"Set engine.workers={cpus}, or name a cluster in engine.address.",
-            )
-        ]
-    return [ok("Ray", f"a cluster of {cpus} CPUs would be started on this machine")]
+        return warning(
+            "Ray",
+            f"a cluster would be started here, and {wanted:g} CPUs are reserved where {cpus} are",
+            f"Set engine.workers={cpus}, or name a cluster in engine.address.",
+        )
+    return ok("Ray", f"a cluster of {cpus} CPUs would be started on this machine")
 
 
 def _refuses(address: str) -> str | None:

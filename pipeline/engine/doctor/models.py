@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 from pipeline import config
-from pipeline.engine.doctor.finding import Finding, ok, problem, warning
+from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
 from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, ServiceError, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
@@ -38,10 +38,7 @@ class TrivialPrompt(Prompt[str]):
     """The shortest possible call."""
 
     role: ClassVar[str] = "doctor.trivial"
-
-    @property
-    def template(self) -> Template:
-        return _TEMPLATE
+    template = _TEMPLATE
 
     def inputs(self) -> dict[str, str]:
         return {"question": "Is this A or B?"}
@@ -72,20 +69,13 @@ async def _model(name: str, keys: dict[str, Any], method: object) -> list[Findin
     if not isinstance(model, EndpointModel):
         # A replayed or served model is known only when it is open: the dry run opens it.
         label = getattr(model, "label", None)
-        return [ok(name, f"{label}: no language model, answers in this process")] if label else []
+        return ok(name, f"{label}: no language model, answers in this process") if label else []
     timeout_s = min(model.timeout_s, _TIMEOUT_S)
     servers = [replace(model, base_urls=(url,), max_retries=0, timeout_s=timeout_s) for url in model.base_urls]
     looks = await asyncio.gather(*(_check(f"{name} {server.base_urls[0]}", server, method) for server in servers))
-    identities = {url: identity for url, (identity, _) in zip(model.base_urls, looks, strict=True) if identity}
-    return [*(finding for _, found in looks for finding in found), *_different(name, identities)]
-
-
-def _different(name: str, identities: dict[str, str]) -> Iterator[Finding]:
-    if len(set(identities.values())) > 1:
-        listing = ", ".join(f"{identity} at {url}" for url, identity in identities.items())
-        yield problem(
-            name, f"its servers serve different models: {listing}", "Name servers of one model in llm.base_urls."
-        )
+    identities = {url: identity for url, (identity, _) in zip(model.base_urls, looks, strict=True)}
+    different = compared(name, identities, "serve different models", "Name servers of one model in llm.base_urls.")
+    return [*(finding for _, found in looks for finding in found), *different]
 
 
 async def _check(subject: str, model: _Real, method: object) -> tuple[str | None, list[Finding]]:
@@ -98,16 +88,15 @@ async def _check(subject: str, model: _Real, method: object) -> tuple[str | None
             room = f", context of {length:,} tokens" if (length := open_model.context_length) else ""
             served = ok(subject, f"up, serves {open_model.identity}, a trivial call took {latency_s:.2f} s{room}")
             return open_model.identity, [
-                served,
+                *served,
                 *await _choices(subject, open_model, method),
                 *await _reflection_tokens(subject, open_model, method),
             ]
     except UserError as error:
-        return None, [problem(subject, "it cannot be used", str(error))]
+        return None, problem(subject, "it cannot be used", str(error))
     except ServiceError as error:
-        return None, [
-            problem(subject, f"it lists its models, but does not answer: {error}", "See its log, and restart it.")
-        ]
+        fix = "See its log, and restart it."
+        return None, problem(subject, f"it lists its models, but does not answer: {error}", fix)
 
 
 def _call(*, choices: tuple[str, ...] = ()) -> Call:
@@ -122,17 +111,12 @@ async def _choices(subject: str, model: _Real, method: object) -> list[Finding]:
         await model.choose(_call(choices=CHOICES))
     except KgqaError as error:
         if not wanted:
-            return [ok(subject, "cannot compute exact probabilities of choices, which this method does not need")]
-        return [
-            problem(
-                subject,
-                "it cannot compute exact probabilities of choices, which method.probabilities=exact needs",
-                str(error),
-            )
-        ]
+            return ok(subject, "cannot compute exact probabilities of choices, which this method does not need")
+        missing = "it cannot compute exact probabilities of choices, which method.probabilities=exact needs"
+        return problem(subject, missing, str(error))
     if isinstance(model, EndpointModel) and model.approximate_choices:
-        return [ok(subject, "estimates the probabilities of choices (llm.approximate_choices); tables will say so")]
-    return [ok(subject, "computes exact probabilities of choices")]
+        return ok(subject, "estimates the probabilities of choices (llm.approximate_choices); tables will say so")
+    return ok(subject, "computes exact probabilities of choices")
 
 
 async def _reflection_tokens(subject: str, model: _Real, method: object) -> list[Finding]:
@@ -143,19 +127,17 @@ async def _reflection_tokens(subject: str, model: _Real, method: object) -> list
     try:
         ids = dict(zip(tokens, [await model.tokens(token) for token in tokens], strict=True))
     except KgqaError as error:
-        return [
-            warning(
-                subject,
-                f"it does not report whether ArG's {len(tokens)} reflection tokens are in its vocabulary: {error}",
-                "Serve the model on vLLM, whose /tokenize reports it.",
-            )
-        ]
+        return warning(
+            subject,
+            f"it does not report whether ArG's {len(tokens)} reflection tokens are in its vocabulary: {error}",
+            "Serve the model on vLLM, whose /tokenize reports it.",
+        )
     if pieces := {token: len(found) for token, found in ids.items() if len(found) != 1}:
-        return [problem(subject, _in_pieces(pieces, len(tokens)), _REMEDY)]
+        return problem(subject, _in_pieces(pieces, len(tokens)), _REMEDY)
     if await _hidden(model, ids[tokens[0]]):
         found = "it omits reflection tokens from its replies, because they are special tokens"
-        return [problem(subject, found, _UNHIDE if isinstance(model, EndpointModel) else _REMEDY)]
-    return [ok(subject, f"each of ArG's {len(tokens)} reflection tokens is one token")]
+        return problem(subject, found, _UNHIDE if isinstance(model, EndpointModel) else _REMEDY)
+    return ok(subject, f"each of ArG's {len(tokens)} reflection tokens is one token")
 
 
 def _in_pieces(pieces: dict[str, int], tokens: int) -> str:

@@ -33,27 +33,20 @@ async def dataset(configuration: Configuration) -> list[Finding]:
     examples, rejected = await asyncio.to_thread(_first, configuration)
     source: Dataset = config.build("dataset", configuration.config)
     if not examples:
-        return [
-            problem(
-                "dataset",
-                f"no question of {source.name} is selected",
-                "See the keys that select questions, such as dataset.filter and dataset.types.",
-            )
-        ]
+        return problem(
+            "dataset",
+            f"no question of {source.name} is selected",
+            "See the keys that select questions, such as dataset.filter and dataset.types.",
+        )
     if rejected:
         share = f"{len(rejected)} of the first {len(examples) + len(rejected)} rows"
-        return [
-            warning(
-                "dataset",
-                f"{share} cannot be read, such as {_reason(rejected[0])}",
-                "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.",
-            )
-        ]
-    return [ok("dataset", f"{source.name} {source.split}: the first {len(examples)} questions can be read")]
-
-
-def _reason(row: Rejected) -> str:
-    return f"{row.file}, line {row.line}: {row.reason}"
+        first = rejected[0]
+        return warning(
+            "dataset",
+            f"{share} cannot be read, such as {first.file}, line {first.line}: {first.reason}",
+            "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.",
+        )
+    return ok("dataset", f"{source.name} {source.split}: the first {len(examples)} questions can be read")
 
 
 def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]:
@@ -67,7 +60,7 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
     examples, _ = await asyncio.to_thread(_first, configuration)
     asked = [example.question for example in examples if example.question.topic_entities][:_ASKED]
     if not asked:
-        return [ok("topic entities", "the questions name none")]
+        return ok("topic entities", "the questions name none")
     graph: KnowledgeGraph = config.build("kg", configuration.config)
     known: dict[str, bool] = {}
     async with graph:
@@ -77,19 +70,17 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
             known |= {id: bool(relations) for id, relations in found.items()}
     absent = [id for id, there in known.items() if not there]
     if not absent:
-        return [ok("topic entities", f"all {len(known)} of the first {len(asked)} questions are in the graph")]
+        return ok("topic entities", f"all {len(known)} of the first {len(asked)} questions are in the graph")
     said = f"{len(absent)} of the {len(known)} entities of the first {len(asked)} questions are not in the graph"
     said += f", such as {absent[0]}"
     if len(absent) == len(known):
-        return [
-            problem(
-                "topic entities",
-                said,
-                "Name the graph of these questions (kg=, kg.endpoints, kg.store), with the same spelling of ids "
-                "(kg.namespace).",
-            )
-        ]
-    return [warning("topic entities", said, "Load the whole graph, or exclude the questions that it cannot answer.")]
+        return problem(
+            "topic entities",
+            said,
+            "Name the graph of these questions (kg=, kg.endpoints, kg.store), with the same spelling of ids "
+            "(kg.namespace).",
+        )
+    return warning("topic entities", said, "Load the whole graph, or exclude the questions that it cannot answer.")
 
 
 async def dry_run(configuration: Configuration) -> list[Finding]:
@@ -106,29 +97,23 @@ def _ask(configuration: Configuration, folder: Path) -> list[Finding]:
     columns = ["status", "error", "answers", "llm_calls", "parse_failures", "wall_s"]
     (row,) = pl.concat(read_shards(RunFolder(folder), columns)).to_dicts()
     if row["status"] == "failed":
-        return [
-            problem(
-                "dry run", f"its question failed: {row['error']}", "Fix the problems above, and run kgqa doctor again."
-            )
-        ]
+        return problem(
+            "dry run", f"its question failed: {row['error']}", "Fix the problems above, and run kgqa doctor again."
+        )
     if row["status"] == "budget_exhausted" and row["wall_s"] >= _DRY_RUN_S:
-        return [
-            warning(
-                "dry run",
-                f"its question was not answered within {_DRY_RUN_S} s",
-                "See the latencies above: one of the servers is slow or overloaded.",
-            )
-        ]
+        return warning(
+            "dry run",
+            f"its question was not answered within {_DRY_RUN_S} s",
+            "See the latencies above: one of the servers is slow or overloaded.",
+        )
     if row["parse_failures"] * 2 >= max(1, row["llm_calls"]):
-        return [
-            warning(
-                "dry run",
-                f"{row['parse_failures']} of {row['llm_calls']} replies could not be parsed",
-                "Serve an instruction-tuned model with its own chat template.",
-            )
-        ]
+        return warning(
+            "dry run",
+            f"{row['parse_failures']} of {row['llm_calls']} replies could not be parsed",
+            "Serve an instruction-tuned model with its own chat template.",
+        )
     answer = f"'{row['answers'][0]}'" if row["answers"] else "nothing"
-    return [ok("dry run", f"one question: {row['llm_calls']} calls, {row['wall_s']:.1f} s, answered with {answer}")]
+    return ok("dry run", f"one question: {row['llm_calls']} calls, {row['wall_s']:.1f} s, answered with {answer}")
 
 
 def _of_one_question(resolved: Mapping[str, Any], folder: Path) -> dict[str, Any]:

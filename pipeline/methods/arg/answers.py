@@ -14,9 +14,8 @@ from pipeline.errors import ParseError
 from pipeline.methods.arg.tokens import NOT_USEFUL, ReflectionToken, find_tokens
 from pipeline.methods.arg.transcript import Segment, without_retrieval
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import match_key, parse_leniently, truncate
+from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import Names, names_of, one_line
-from pipeline.types import Question
 
 _CUE = re.compile(r"\s*answers?\s*:", re.IGNORECASE)
 _UTILITY = re.compile(r"\[\s*utility", re.IGNORECASE)
@@ -39,10 +38,6 @@ class AnswerSegment(Segment[ParsedAnswers]):
 
     role: ClassVar[str] = "arg.answer"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Relation]`."""
     walks: tuple[GroundedPath, ...]
     """The walks to the current entities of the transcript."""
     names: Names
@@ -51,13 +46,10 @@ class AnswerSegment(Segment[ParsedAnswers]):
     def text_so_far(self) -> str:
         return without_retrieval(self.transcript)
 
-    def parse(self, text: str) -> ParsedAnswers:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> ParsedAnswers:
         return ParsedAnswers(raw=text)
 
-    def _read(self, text: str) -> ParsedAnswers:
+    def read(self, text: str) -> ParsedAnswers:
         answers = read_answers(text, known_names(self.walks, self.names))
         if not answers.texts:
             raise ParseError(f"there is no answer: {truncate(text)}")

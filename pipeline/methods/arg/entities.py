@@ -22,9 +22,8 @@ from pipeline.methods.arg.tokens import (
 )
 from pipeline.methods.arg.transcript import Segment, find_name, paragraph, read_labelled, write_labelled
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import match_key, parse_leniently, truncate
+from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import Names, Printer, one_line
-from pipeline.types import Question
 
 UNKNOWN_ENTITY = "Unknown Entity"
 """The placeholder that is printed for every unnamed tail."""
@@ -55,10 +54,6 @@ class EntitySegment(Segment[TailJudgement]):
 
     role: ClassVar[str] = "arg.entities"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Entity]`."""
     source: GroundedPath
     """The walk to the head entity of the relation."""
     relation: str
@@ -94,14 +89,11 @@ class EntitySegment(Segment[TailJudgement]):
         end = RETRIEVE_RELATION if answers is None else f"{NO_RETRIEVAL}Answer: {answers}"
         return f"{labelled}{rationality}{end}"
 
-    def parse(self, text: str) -> TailJudgement:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> TailJudgement:
         """Return a leaf without an answer."""
         return TailJudgement(ends=True)
 
-    def _read(self, text: str) -> TailJudgement:
+    def read(self, text: str) -> TailJudgement:
         tokens = find_tokens(text)
         retrieval = next((token for token in tokens if token.text in (RETRIEVE_RELATION, NO_RETRIEVAL)), None)
         if retrieval is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import (
     ConfigDict,
@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import Hop
-from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import entity_names, link, search_status
 from pipeline.methods.arg.answers import AnswerSegment, ParsedAnswers
 from pipeline.methods.arg.entities import EntitySegment, TailJudgement
@@ -62,13 +62,7 @@ T = TypeVar("T")
 class ArG:
     """Active self-Reflection over knowledge Graph. Its hyper-parameters are described in `conf/method/arg.yaml`."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
-        HypotheticalRelations,
-        RelationSegment,
-        EntitySegment,
-        AnswerSegment,
-        TokenChoice,
-    )
+    prompts: ClassVar = (HypotheticalRelations, RelationSegment, EntitySegment, AnswerSegment, TokenChoice)
     generator: Literal["finetuned", "prompted"]
     probabilities: Probabilities
     name: str

@@ -13,9 +13,8 @@ from pipeline.errors import ParseError
 from pipeline.methods.arg.tokens import RETRIEVE_ENTITY, UNRELEVANT
 from pipeline.methods.arg.transcript import Labelled, Segment, find_name, paragraph, read_labelled, write_labelled
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import match_key, parse_leniently, truncate
+from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import one_line
-from pipeline.types import Question
 
 _MAX_CHARACTERS = 200
 """Characters kept of a hypothetical relation."""
@@ -27,10 +26,6 @@ class HypotheticalRelations(Segment[tuple[str, ...]]):
 
     role: ClassVar[str] = "arg.hypo"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Relation]`."""
     walks: tuple[GroundedPath, ...]
     """The walks to the current entities of the transcript."""
 
@@ -38,14 +33,11 @@ class HypotheticalRelations(Segment[tuple[str, ...]]):
     def text_so_far(self) -> str:
         return self.transcript
 
-    def parse(self, text: str) -> tuple[str, ...]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> tuple[str, ...]:
         """Return no relation: retrieval works without them."""
         return ()
 
-    def _read(self, text: str) -> tuple[str, ...]:
+    def read(self, text: str) -> tuple[str, ...]:
         kept = [pair.name for pair in read_labelled(text) if pair.token.text != UNRELEVANT]
         if names := tuple(dict.fromkeys(one_line(name)[-_MAX_CHARACTERS:] for name in kept if name)):
             return names
@@ -58,10 +50,6 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
 
     role: ClassVar[str] = "arg.relations"
 
-    question: Question
-    prompted: bool
-    transcript: str
-    """Up to and including `[Retrieve Relation]`."""
     group: tuple[str, ...]
     """The relations offered."""
     walks: tuple[GroundedPath, ...]
@@ -75,14 +63,11 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
         """Render the segment that labels each relation of the group."""
         return write_relations((relation, labels[relation]) for relation in self.group)
 
-    def parse(self, text: str) -> tuple[Labelled, ...]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> tuple[Labelled, ...]:
         """Return no relation: the node is dropped."""
         return ()
 
-    def _read(self, text: str) -> tuple[Labelled, ...]:
+    def read(self, text: str) -> tuple[Labelled, ...]:
         offered = {match_key(relation): relation for relation in self.group}
         labelled: dict[str, Labelled] = {}
         for pair in read_labelled(text):

@@ -27,10 +27,10 @@ _UTILITY_WEIGHTS: dict[str, tuple[float, ...]] = {
 class Terms:
     """Which terms the score includes. An excluded term is 1 in a product and 0 in a sum."""
 
-    relevance: bool = True
-    rationality: bool = True
-    utility: bool = True
-    sequence: bool = True
+    relevance: bool
+    rationality: bool
+    utility: bool
+    sequence: bool
 
 
 def graded_score(weights: Weights | None) -> float:

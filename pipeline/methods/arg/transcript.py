@@ -17,19 +17,22 @@ from pipeline.methods.arg.tokens import (
     ReflectionToken,
     find_tokens,
 )
-from pipeline.methods.parsing import match_key
+from pipeline.methods.parsing import LenientPrompt, match_key
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.types import Question
 
 T = TypeVar("T")
 
 
-class Segment(Prompt[T], ABC):
-    """A piece of the transcript that the generator writes. Subclasses are frozen dataclasses."""
+@dataclass(frozen=True)
+class Segment(LenientPrompt[T], ABC):
+    """A piece of the transcript that the generator writes."""
 
     question: Question
     prompted: bool
     """Whether the prompt explains the tokens, for a model that was not fine-tuned on them."""
+    transcript: str
+    """Up to and including the retrieval token that this segment follows."""
 
     @property
     @abstractmethod

@@ -7,37 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
-from pipeline.methods.parsing import Value, match_key, parse_leniently, read_records
+from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import as_question
+from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-ENTITIES = Template(
-    system="""\
-You explore a knowledge graph for one sub-goal of a question. Each numbered group holds what one relation
-leads to from one entity. Keep what the sub-goal is about, and what may lead on to it; leave out the rest.
-Copy names as they are, with a #2 behind them where there is one. A group of which nothing is of use
-gets an empty list.
-
-Reply with a JSON object: {"1": ["name", …], "2": []}.
-
-Example
-
-Question: which languages are spoken where Tavin Orsa comes from?
-Sub-goal: 1. Find the country that Tavin Orsa comes from
-Groups:
-1. Tavin Orsa, people.person.nationality: Quessland; Old Quessland
-2. Tavin Orsa, people.person.education / education.education.institution: Mirravel College; Salt Academy
-{"1": ["Quessland"], "2": []}""",
-    user="""\
-Question: {{question}}
-Sub-goal: {{goal}}
-Groups:
-{{groups}}""",
-)
+ENTITIES = load_template(__file__, "entities")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +38,15 @@ class CandidateGroup:
 
 
 @dataclass(frozen=True)
-class SelectEntities(Prompt[tuple[GroundedPath, ...] | None]):
+class SelectEntities(LenientPrompt[tuple[GroundedPath, ...] | None]):
     """The facts whose ends are worth keeping, group by group; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.entities"
+    template = ENTITIES
 
     question: Question
     subgoal: SubGoal
     groups: tuple[CandidateGroup, ...]
-
-    @property
-    def template(self) -> Template:
-        return ENTITIES
 
     def inputs(self) -> dict[str, str]:
         groups = (
@@ -84,14 +59,11 @@ class SelectEntities(Prompt[tuple[GroundedPath, ...] | None]):
             "groups": "\n".join(groups),
         }
 
-    def parse(self, text: str) -> tuple[GroundedPath, ...] | None:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> tuple[GroundedPath, ...] | None:
         """Return None: the method then ranks the candidates by similarity."""
         return None
 
-    def _read(self, text: str) -> tuple[GroundedPath, ...]:
+    def read(self, text: str) -> tuple[GroundedPath, ...]:
         records = read_records(text)
         if not records:
             raise ParseError("there is no JSON object")

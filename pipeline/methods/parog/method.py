@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
-from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import entity_names
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath
@@ -33,7 +33,7 @@ from pipeline.types import Answer, Prediction, Question, Status
 class PARoG:
     """Plan-Answer-Refine-on-Graph. Its hyper-parameters are described in `conf/method/parog.yaml`."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
+    prompts: ClassVar = (
         MakePlan,
         SelectRelations,
         SelectEntities,

@@ -15,105 +15,23 @@ from pipeline.methods.parog.subgoal_result import SubgoalResult
 from pipeline.methods.parog.tentative import print_answers
 from pipeline.methods.parsing import Value, parse_leniently
 from pipeline.methods.rendering import as_question, one_line, print_facts
+from pipeline.methods.templates import load_template, load_texts
 from pipeline.types import Question
 
 T = TypeVar("T")
 
-_TASK = """\
-You check the answer to one sub-goal of a question against facts from a knowledge graph. A fact is
-("subject", "relation", "object"). In a fact with "relation / relation" the first leads to an unnamed
-node that holds several parts together, the second from there to the object; ^ marks a relation that is
-followed from its object to its subject. The tentative answer was given before anything was looked up."""
+READ = load_template(__file__, "read")
+_TEXTS = load_texts(__file__, "refinement")
 
-_USER = """\
-Question: {{question}}
-Found before: {{known}}
-Sub-goal: {{goal}}
-Tentative answer: {{tentative}}
-Facts:
-{{facts}}"""
 
-_EXAMPLE = """\
-Example
+def _template(name: str) -> Template:
+    """Return the template of a refinement: the task, what to ask for, the example, and the reply to it."""
+    asked = _TEXTS[name]
+    example = f"{_TEXTS['example']}\n{asked['reply']}"
+    return Template(system="\n\n".join([_TEXTS["task"], asked["ask"], example]), user=_TEXTS["user"])
 
-Question: what do people speak in the country that Tavin Orsa comes from?
-Found before: none
-Sub-goal: 1. Find the country that Tavin Orsa comes from
-Tentative answer: Varnland
-Facts:
-[("Tavin Orsa", "people.person.nationality", "Quessland")]
-"""
 
-REFINE = Template(
-    system=f"""\
-{_TASK}
-
-Reply with a JSON object:
-- "aligned": whether the facts are about the sub-goal; if they are not, the tentative answer stands;
-- "answers": the answers to the sub-goal by the facts, with gaps filled from what you know, names as the
-  facts have them;
-- "done": whether nothing more has to be looked up for the sub-goal;
-- "question_answered": whether the question itself, not only the sub-goal, is answered by now;
-- "final": if so, the answers to the question.
-
-{_EXAMPLE}{{"aligned": true, "answers": ["Quessland"], "done": true, "question_answered": false, "final": []}}""",
-    user=_USER,
-)
-ALIGN = Template(
-    system=f"""\
-{_TASK}
-
-Are the facts about the sub-goal? Reply with a JSON object: {{"aligned": true or false}}.
-
-{_EXAMPLE}{{"aligned": true}}""",
-    user=_USER,
-)
-CORRECT = Template(
-    system=f"""\
-{_TASK}
-
-What are the answers to the sub-goal by the facts? Fill gaps from what you know, and write names as the
-facts have them. Reply with a JSON object: {{"answers": ["…"]}}.
-
-{_EXAMPLE}{{"answers": ["Quessland"]}}""",
-    user=_USER,
-)
-SUFFICE = Template(
-    system=f"""\
-{_TASK}
-
-Is that enough? Reply with a JSON object:
-- "done": whether nothing more has to be looked up for the sub-goal;
-- "question_answered": whether the question itself, not only the sub-goal, is answered by now;
-- "final": if so, the answers to the question.
-
-{_EXAMPLE}{{"done": true, "question_answered": false, "final": []}}""",
-    user=_USER,
-)
-READ = Template(
-    system="""\
-You answer one sub-goal of a question from facts of a knowledge graph. A fact is ("subject", "relation",
-"object"). In a fact with "relation / relation" the first leads to an unnamed node that holds several
-parts together, the second from there to the object; ^ marks a relation that is followed from its object
-to its subject. Write names as the facts have them.
-
-Reply with a JSON object: {"answers": ["…"]}.
-
-Example
-
-Question: what do people speak in the country that Tavin Orsa comes from?
-Found before: none
-Sub-goal: 1. Find the country that Tavin Orsa comes from
-Facts:
-[("Tavin Orsa", "people.person.nationality", "Quessland")]
-{"answers": ["Quessland"]}""",
-    user="""\
-Question: {{question}}
-Found before: {{known}}
-Sub-goal: {{goal}}
-Facts:
-{{facts}}""",
-)
+REFINE, ALIGN, CORRECT, SUFFICE = map(_template, ("refine", "align", "correct", "suffice"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +84,7 @@ class Refine(RefinementPrompt):
     """The tentative answer corrected by the facts, and whether to continue."""
 
     role: ClassVar[str] = "parog.refine"
-
-    @property
-    def template(self) -> Template:
-        return REFINE
+    template = REFINE
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "aligned", "answers"), text)
@@ -182,10 +97,7 @@ class Align(RefinementPrompt):
     """The first question alone: whether the facts are about the sub-goal."""
 
     role: ClassVar[str] = "parog.align"
-
-    @property
-    def template(self) -> Template:
-        return ALIGN
+    template = ALIGN
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "aligned"), text)
@@ -197,10 +109,7 @@ class Correct(RefinementPrompt):
     """The second question alone: the answers according to the facts."""
 
     role: ClassVar[str] = "parog.correct"
-
-    @property
-    def template(self) -> Template:
-        return CORRECT
+    template = CORRECT
 
     def parse(self, text: str) -> Refinement:
         return Refinement(answers=_read_answers(text))
@@ -211,10 +120,7 @@ class Suffice(RefinementPrompt):
     """The third question alone: whether the facts suffice, for the sub-goal and for the question."""
 
     role: ClassVar[str] = "parog.suffice"
-
-    @property
-    def template(self) -> Template:
-        return SUFFICE
+    template = SUFFICE
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "done"), text)
@@ -226,10 +132,7 @@ class Read(FactsPrompt[tuple[str, ...]]):
     """The answers to a sub-goal from its facts alone, without self-refinement (§5.8)."""
 
     role: ClassVar[str] = "parog.read"
-
-    @property
-    def template(self) -> Template:
-        return READ
+    template = READ
 
     def parse(self, text: str) -> tuple[str, ...]:
         return _read_answers(text)

@@ -6,42 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parog.node_labels import relation_label
 from pipeline.methods.parog.plan import Plan, SubGoal
-from pipeline.methods.parsing import Value, match_key, parse_leniently, read_records
+from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import Names, as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import EntityId, Question, Relation
 
-RELATIONS = Template(
-    system="""\
-You explore a knowledge graph for one sub-goal of a question. For each entity you are given the relations
-that it has. Pick those worth following now for the sub-goal, as few as will do; copy them letter by
-letter. A relation with ^ before it is followed from its object to its subject. An entity that is of no
-use for the sub-goal, or from which nothing more is needed, gets an empty list. A line such as
-"all 12 others (Edda Orsa; Odo Marrick; …)" stands for many entities at once: call it "all 12 others".
-
-Reply with a JSON object: {"entity": ["relation", …], …}.
-
-Example
-
-Question: what do people speak in the country that Tavin Orsa comes from?
-Plan:
-1. Find the country that Tavin Orsa comes from
-2. Find the languages spoken in the country found in 1
-Sub-goal: 2. Find the languages spoken in the country found in 1
-Relations:
-Tavin Orsa: people.person.nationality; people.person.profession
-Quessland: location.country.capital; location.country.languages_spoken; ^people.person.nationality
-{"Tavin Orsa": [], "Quessland": ["location.country.languages_spoken"]}""",
-    user="""\
-Question: {{question}}
-Plan:
-{{plan}}
-Sub-goal: {{goal}}
-Relations:
-{{relations}}""",
-)
+RELATIONS = load_template(__file__, "relations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +46,11 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
+class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
     """The relations to follow, by the text of each offer, best first; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.relations"
+    template = RELATIONS
 
     question: Question
     subgoal: SubGoal
@@ -88,10 +61,6 @@ class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
     max_relations: int = 5
     """Relations to follow from each offer, at most."""
 
-    @property
-    def template(self) -> Template:
-        return RELATIONS
-
     def inputs(self) -> dict[str, str]:
         return {
             "question": as_question(self.question.text),
@@ -100,14 +69,11 @@ class SelectRelations(Prompt[dict[str, tuple[Relation, ...]] | None]):
             "relations": "\n".join(offer.print() for offer in self.offers),
         }
 
-    def parse(self, text: str) -> dict[str, tuple[Relation, ...]] | None:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> dict[str, tuple[Relation, ...]] | None:
         """Return None: the method then ranks the relations by similarity."""
         return None
 
-    def _read(self, text: str) -> dict[str, tuple[Relation, ...]]:
+    def read(self, text: str) -> dict[str, tuple[Relation, ...]]:
         offers = {match_key(offer.text): offer for offer in self.offers}
         records = read_records(text)
         if not records:

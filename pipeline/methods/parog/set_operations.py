@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from pipeline.methods.parog.plan import SET_OPERATORS, Keep, Plan, SubGoal, waves
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult, last_answers
-from pipeline.methods.rendering import Names
+from pipeline.methods.rendering import Names, node_name
 from pipeline.normalisation import canonical_literal
 from pipeline.types import LiteralNode, Node
 
@@ -74,7 +74,8 @@ def _select_by_value(subgoal: SubGoal, dependencies: Sequence[SubgoalResult]) ->
     names = {id: name for result in dependencies for id, name in result.names.items()}
     keys = {node: [sort_key(text) for text in texts] for node, texts in values.items()}
     nodes = _passing(subgoal, keys, sort_key)
-    return None if nodes is None else tuple(SubgoalAnswer(_text(node, names), node) for node in nodes) or None
+    answers = [SubgoalAnswer(node_name(node, names) or str(node), node) for node in nodes or ()]
+    return tuple(answers) or None
 
 
 def _passing(
@@ -164,7 +165,3 @@ def _date(text: str) -> _SortKey:
     match = _DATE.fullmatch(canonical_literal(text))
     assert match, "all texts were checked to be dates"
     return tuple(Decimal(part) for part in match.groups() if part)
-
-
-def _text(node: Node, names: Mapping[str, str | None]) -> str:
-    return canonical_literal(node.value) if isinstance(node, LiteralNode) else names.get(node) or node

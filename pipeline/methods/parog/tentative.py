@@ -6,40 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.replies import print_list, read_object, read_texts
 from pipeline.methods.parog.subgoal_result import SubgoalResult
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-TENTATIVE = Template(
-    system="""\
-You work on one sub-goal of a question. Nothing has been looked up for it yet: answer it from what you
-know, as well as you can. Give names, numbers or dates; several if there are several. An empty list is
-right where you have no idea.
-
-Reply with a JSON object: {"answers": ["…"], "confidence": "high", "medium" or "low"}.
-
-Examples
-
-Question: which gas makes up most of the air on the planet closest to the sun?
-Found before: none
-Sub-goal: Find the planet closest to the sun
-{"answers": ["Mercury"], "confidence": "high"}
-
-Question: what do people speak in the country that Tavin Orsa comes from?
-Found before:
-1. Find the country that Tavin Orsa comes from: Quessland
-Sub-goal: Find the languages spoken in the country found in 1
-{"answers": [], "confidence": "low"}""",
-    user="""\
-Question: {{question}}
-Found before: {{known}}
-Sub-goal: {{goal}}""",
-)
+TENTATIVE = load_template(__file__, "tentative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +33,13 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
     """The answers to a sub-goal from the model's own knowledge."""
 
     role: ClassVar[str] = "parog.tentative"
+    template = TENTATIVE
 
     question: Question
     subgoal: SubGoal
     dependencies: tuple[SubgoalResult, ...]
     """The results of the sub-goals that this one uses."""
     labels: NodeLabels
-
-    @property
-    def template(self) -> Template:
-        return TENTATIVE
 
     def inputs(self) -> dict[str, str]:
         return {

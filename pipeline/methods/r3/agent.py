@@ -14,6 +14,7 @@ from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.memory import Step
 from pipeline.methods.r3.reflect import Guidance
 from pipeline.methods.rendering import as_question
+from pipeline.methods.templates import load_texts
 from pipeline.types import Question
 
 T = TypeVar("T")
@@ -23,41 +24,20 @@ _ACTION = re.compile(r"^[ \t]*Action[ \t]*\d{0,4}[ \t]*:", re.IGNORECASE | re.MU
 _OBSERVATION = re.compile(r"^[ \t]*Observation[ \t]*\d{0,4}[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _MAX_THOUGHT = 2000
 
-_INSTRUCTION = """\
-You answer a question by walking through a graph, in turns of a thought, an action and an observation.
-A thought says what is known and what is needed next. An action uses these tools:
-
-RetrieveNode[keyword] gives the node whose text is most like the keyword.
-NodeFeature[id, feature] gives the value of a feature of a node.
-NeighbourCheck[id, neighbour type] lists the neighbours of a node by that type of edge.
-NodeDegree[id, neighbour type] gives the number of those neighbours.
-Finish[answer] ends the search with the answer.
-
-Several actions may stand on one line; they are carried out in order. Never write an observation
-yourself: it is given to you. Answer with names, numbers or dates, not with node ids, and part several
-answers by a comma and a blank."""
-_TURN = {
-    "separate": "Write only the line that is asked for: the thought, or the action.",
-    "merged": "Write two lines: the thought, and on the next line `Action` with its number, a colon and the action.",
-}
-_USER = {
-    "thought": "Thought {{number}}:",
-    "action": "Thought {{number}}: {{thought}}\nAction {{number}}:",
-    "step": "Thought {{number}}:",
-}
+_TEXTS = load_texts(__file__, "agent")
 
 
 @lru_cache
 def _template(domain: str, part: str) -> Template:
     described = describe(domain)
     system = [
-        _INSTRUCTION,
-        _TURN["merged" if part == "step" else "separate"],
+        _TEXTS["instruction"],
+        _TEXTS["merged" if part == "step" else "separate"],
         f"The graph\n\n{described.schema}",
         "Examples",
         *described.examples,
     ]
-    user = "Question: {{question}}\n{{memory}}{{guidance}}{{scratchpad}}" + _USER[part]
+    user = "Question: {{question}}\n{{memory}}{{guidance}}{{scratchpad}}" + _TEXTS["user"][part]
     return Template(system="\n\n".join(system), user=user)
 
 

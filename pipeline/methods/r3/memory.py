@@ -50,8 +50,8 @@ class Listing:
         limit = max(0, limit - len(self.heading) - _MARGIN)
         if self.bare:
             (item,) = self.items
-            kept = item if len(item.text) <= limit else item._replace(text=_cut(item.text, limit))
-            return replace(self, items=(kept,))
+            cut = f"{item.text[:limit]}… ({len(item.text)} characters in all)"
+            return self if len(item.text) <= limit else replace(self, items=(item._replace(text=cut),))
         length = 0
         for index, item in enumerate(self.items):
             length += len(item.text) + 2
@@ -208,7 +208,3 @@ def _print_entry(entry: Mapping[str, Any]) -> str:
     arrow = "<-" if entry.get("direction") == "in" else "->"
     to = entry["to"] if isinstance(entry["to"], str) else ", ".join(entry["to"])
     return f"{quoted(entry['from'])} {arrow} {entry['via']}: {to}"
-
-
-def _cut(text: str, limit: int) -> str:
-    return f"{text[:limit]}… ({len(text)} characters in all)"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
 from math import ceil
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from pydantic.dataclasses import dataclass
@@ -38,14 +38,7 @@ _MIN_OBSERVATION_CAP = 100
 class R3:
     """Reason, retrospect, replan. Its hyper-parameters are described in `conf/method/r3.yaml`."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
-        Thought,
-        NextAction,
-        ThoughtAndAction,
-        Verify,
-        Reflect,
-        FallbackAnswer,
-    )
+    prompts: ClassVar = (Thought, NextAction, ThoughtAndAction, Verify, Reflect, FallbackAnswer)
     name: str
     samples: PositiveInt
     step_limit: PositiveInt

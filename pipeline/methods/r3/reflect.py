@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import Value, parse_leniently, read_literal
+from pipeline.methods.parsing import LenientPrompt, Value, read_literal
 from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.memory import Step, elide
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
 Failure: TypeAlias = Literal["incorrect", "halted"]
@@ -32,41 +32,7 @@ _MAX_ITEMS = 10
 _MIN_LOG = 1000
 """Characters reserved for the log, even if the knowledge path is long."""
 
-REFLECT = Template(
-    system=f"""\
-An agent answers questions by walking through a graph with the tools RetrieveNode, NodeFeature,
-NeighbourCheck, NodeDegree and Finish (in some graphs also Relations). One of its attempts has failed:
-it was *incorrect*, or it *halted* before it could finish. You see what it did. Find the first mistake
-that led to the failure, and say what a new attempt, which will remember nothing, should do instead.
-
-Reply with one JSON object:
-{{"root_cause": "the first mistake, in a sentence", "category": one of {", ".join(CATEGORIES)},
-"advice": ["what to do, step by step, with tool and edge names"], "avoid": ["actions not to repeat"],
-"retry": true}}
-`retry` is false only when the graph cannot hold the answer.
-
-Examples
-
-Question: Which brand makes the Zephyline 40 Camping Lantern?
-Outcome: incorrect, with the answer brand_12
-Reflection: {{"root_cause": "The answer is the id of the brand; its name was never looked up.",
-"category": "missing_step", "advice": ["Find the brand by NeighbourCheck[item id, brand].",
-"Then read NodeFeature[brand id, name] and finish with it."],
-"avoid": ["Finish[brand_12]"], "retry": true}}
-
-Question: At which venue did Orla Quist publish in 1997?
-Outcome: halted, without an answer
-Reflection: {{"root_cause": "The references of every paper were listed, one after the other.",
-"category": "wrong_edge_or_feature", "advice": ["List the papers of the author, read all their years on
-one line, and go to the venue of the paper of 1997."],
-"avoid": ["NeighbourCheck[p5, reference]"], "retry": true}}""",
-    user="""\
-The graph: {{schema}}
-
-Question: {{question}}
-Outcome: {{outcome}}
-{{memory}}Reflection:""",
-)
+REFLECT = load_template(__file__, "reflect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +55,11 @@ class Guidance:
 
 
 @dataclass(frozen=True)
-class Reflect(Prompt[Guidance]):
+class Reflect(LenientPrompt[Guidance]):
     """A reflection on one whole attempt."""
 
     role: ClassVar[str] = "r3.reflect"
+    template = REFLECT
 
     question: Question
     domain: str
@@ -106,10 +73,6 @@ class Reflect(Prompt[Guidance]):
     """The steps of the same attempt, for simulators; empty without memory."""
     max_characters: int = 40_000
     """Maximum length of path and log in the prompt."""
-
-    @property
-    def template(self) -> Template:
-        return REFLECT
 
     def inputs(self) -> dict[str, str]:
         answer = (
@@ -130,28 +93,24 @@ class Reflect(Prompt[Guidance]):
         log = elide(self.log, max(_MIN_LOG, self.max_characters - len(path)))
         return f"What was learnt:\n{path}\nWhat was done:\n{log}\n"
 
-    def parse(self, text: str) -> Guidance:
-        return parse_leniently(_read, text)
+    def read(self, text: str) -> Guidance:
+        reply = read_literal(text, "{")
+        assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
+        cause, advice = reply.get("root_cause"), _texts(reply.get("advice"))
+        if not isinstance(cause, str) or not (cause.strip() or advice):
+            raise ParseError("the object has no 'root_cause' and no 'advice'")
+        category, retry = reply.get("category"), reply.get("retry", True)
+        return Guidance(
+            root_cause=one_line(cause)[:MAX_TEXT],
+            category=category if isinstance(category, str) and category in CATEGORIES else "other",
+            advice=advice,
+            avoid=_texts(reply.get("avoid")),
+            retry=retry is not False and str(retry).strip().lower() not in {"false", "no"},
+        )
 
     def fallback(self, text: str) -> Guidance:
         """Return the raw text as advice for another attempt."""
         return Guidance(advice=(one_line(text)[:MAX_TEXT],) if text.strip() else ())
-
-
-def _read(text: str) -> Guidance:
-    reply = read_literal(text, "{")
-    assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
-    cause, advice = reply.get("root_cause"), _texts(reply.get("advice"))
-    if not isinstance(cause, str) or not (cause.strip() or advice):
-        raise ParseError("the object has no 'root_cause' and no 'advice'")
-    category, retry = reply.get("category"), reply.get("retry", True)
-    return Guidance(
-        root_cause=one_line(cause)[:MAX_TEXT],
-        category=category if isinstance(category, str) and category in CATEGORIES else "other",
-        advice=advice,
-        avoid=_texts(reply.get("avoid")),
-        retry=retry is not False and str(retry).strip().lower() not in {"false", "no"},
-    )
 
 
 def _texts(value: Value) -> tuple[str, ...]:

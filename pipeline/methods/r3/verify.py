@@ -7,54 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import parse_leniently, read_literal
+from pipeline.methods.parsing import LenientPrompt, read_literal
 from pipeline.methods.r3.memory import Memory, Step, elide, listings
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.normalisation import normalise
 from pipeline.types import Question
 
-VERIFY = Template(
-    system="""\
-You check an answer that an agent has found by walking through a graph. You see the question, the answer
-and what the agent learnt, one line per lookup: `from -> edge, feature or search: what was found`, or
-`<-` where the edge points the other way.
-
-Accept the answer when what was learnt supports it, it is of the kind that the question asks for, and
-nothing is missing. Otherwise reject it. Reply with one JSON object:
-{"verdict": "accept" or "reject", "why": "one sentence"}
-
-Examples
-
-Question: Which brand makes the Zephyline 40 Camping Lantern?
-Answer: brand_12
-Learnt:
-"Zephyline 40 Camping Lantern" -> search: B00QZ1
-"B00QZ1" -> brand: brand_12
-Check: {"verdict": "reject", "why": "The answer is a node id; the name of the brand was not looked up."}
-
-Question: Who drew up the plans for the Ondrel Bridge?
-Answer: Odo Marrick
-Learnt:
-"Ondrel Bridge" -> search: m.0q1
-"m.0q1" -> architecture.structure.architect: m.0q7 "Odo Marrick"
-Check: {"verdict": "accept", "why": "The architect of the bridge is Odo Marrick."}
-
-Question: At which venue did Orla Quist publish in 1997?
-Answer: Journal of Slow Computing
-Learnt:
-"Orla Quist" -> search: a44
-"a44" -> paper: p5, p6
-"p6" -> venue: v8
-"v8" -> name: Journal of Slow Computing
-Check: {"verdict": "reject", "why": "The years of the papers were not read; it may be the venue of another."}""",
-    user="""\
-Question: {{question}}
-Answer: {{answer}}
-Learnt:
-{{path}}
-Check:""",
-)
+VERIFY = load_template(__file__, "verify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +26,11 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Verify(Prompt[Verdict]):
+class Verify(LenientPrompt[Verdict]):
     """A check that an answer is supported, of the kind asked for, and complete."""
 
     role: ClassVar[str] = "r3.verify"
+    template = VERIFY
 
     question: Question
     answers: tuple[str, ...]
@@ -78,10 +39,6 @@ class Verify(Prompt[Verdict]):
     max_characters: int = 40_000
     """Maximum length of the path in the prompt."""
 
-    @property
-    def template(self) -> Template:
-        return VERIFY
-
     def inputs(self) -> dict[str, str]:
         return {
             "question": as_question(self.question.text),
@@ -89,8 +46,13 @@ class Verify(Prompt[Verdict]):
             "path": elide(self.path, self.max_characters) or "nothing",
         }
 
-    def parse(self, text: str) -> Verdict:
-        return parse_leniently(_read, text)
+    def read(self, text: str) -> Verdict:
+        reply = read_literal(text, "{")
+        assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
+        verdict, why = str(reply.get("verdict", "")).strip().lower(), reply.get("why")
+        if verdict not in {"accept", "reject"}:
+            raise ParseError("the 'verdict' is neither 'accept' nor 'reject'")
+        return Verdict(verdict == "accept", one_line(why)[:500] if isinstance(why, str) else "")
 
     def fallback(self, text: str) -> Verdict:
         return Verdict(accept=True)
@@ -143,12 +105,3 @@ class _Observed:
         if answer.strip() in self.counts or normalise(answer) in self.text:
             return True
         return all(normalise(part) in self.text for part in answer.split(", "))
-
-
-def _read(text: str) -> Verdict:
-    reply = read_literal(text, "{")
-    assert isinstance(reply, dict), "a literal that opens with a brace is a dictionary"
-    verdict, why = str(reply.get("verdict", "")).strip().lower(), reply.get("why")
-    if verdict not in {"accept", "reject"}:
-        raise ParseError("the 'verdict' is neither 'accept' nor 'reject'")
-    return Verdict(verdict == "accept", one_line(why)[:500] if isinstance(why, str) else "")

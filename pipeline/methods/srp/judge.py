@@ -9,11 +9,12 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import after_last, match_key, numbered, parse_leniently, read_literal
 from pipeline.methods.rendering import Fact, Names, Printer, as_question, print_facts
 from pipeline.methods.srp.references import print_references
+from pipeline.methods.templates import load_template
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Question
 
@@ -23,48 +24,7 @@ RETAINED = "Retained sequences:"
 _VERDICT = re.compile(r"<[ ]?(HAVE|NO)[_ ]ANSWER[ ]?>", re.IGNORECASE)
 _THINKING = re.compile(r"\A\s*thinking:", re.IGNORECASE)
 
-JUDGE = Template(
-    system=f"""\
-You check what a search in a knowledge graph has brought back. You are given a question and numbered
-sequences of facts. A fact is ("subject", "relation", "object"); the facts of a sequence hang
-together and begin at an entity of the question. <cvt 1>, <cvt 2> … are unnamed nodes that hold a
-fact of several parts together.
-
-Think about which sequences, or which of their first facts, lead to what is asked for. End your
-thinking with {HAVE_ANSWER} if the answer stands in the sequences, or with {NO_ANSWER} if it does not.
-Then write `{RETAINED}` and, under each number, the facts worth keeping: from the first fact
-of the sequence onwards, copied as they are, without a gap. Keep nothing, [], of a sequence that
-does not help.
-
-Examples
-
-Question: what movies has Lirae Dobson played in?
-Sequences:
-1. [("Lirae Dobson", "film.actor.film", "<cvt 1>"), ("<cvt 1>", "film.performance.film", "The Salt Road")]
-2. [("Lirae Dobson", "film.actor.film", "<cvt 2>"), ("<cvt 2>", "film.performance.film", "Nine Lanterns")]
-3. [("Lirae Dobson", "people.person.nationality", "Varnland")]
-Thinking: Sequences 1 and 2 go through her roles to the films The Salt Road and Nine Lanterns, which
-is what the question asks for. Sequence 3 tells her nationality, which nobody asked about. {HAVE_ANSWER}
-{RETAINED}
-1. [("Lirae Dobson", "film.actor.film", "<cvt 1>"), ("<cvt 1>", "film.performance.film", "The Salt Road")]
-2. [("Lirae Dobson", "film.actor.film", "<cvt 2>"), ("<cvt 2>", "film.performance.film", "Nine Lanterns")]
-3. []
-
-Question: who leads the country that Tavin Orsa comes from?
-Sequences:
-1. [("Tavin Orsa", "people.person.nationality", "Quessland"), ("Quessland", "location.country.capital", "Mirravel")]
-2. [("Tavin Orsa", "people.person.children", "Edda Orsa"), ("Edda Orsa", "people.person.profession", "Glazier")]
-Thinking: The question is about the leader of a country. Sequence 1 finds the country, Quessland, but
-goes on to its capital instead of its leader. Sequence 2 is about a daughter. No leader is named. {NO_ANSWER}
-{RETAINED}
-1. [("Tavin Orsa", "people.person.nationality", "Quessland")]
-2. []""",
-    user="""\
-{{references}}Question: {{question}}
-Sequences:
-{{sequences}}
-Thinking:""",
-)
+JUDGE = load_template(__file__, "judge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +46,12 @@ class Judge(Prompt[Verdict]):
     """Whether the sequences contain the answer, and which parts of them to keep."""
 
     role: ClassVar[str] = "srp.judge"
+    template = JUDGE
 
     question: Question
     sequences: tuple[GroundedPath, ...]
     names: Names
     references: tuple[Reference, ...] = ()
-
-    @property
-    def template(self) -> Template:
-        return JUDGE
 
     def inputs(self) -> dict[str, str]:
         return {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Prompt, Sampling
-from pipeline.methods.answer_linking import entity_names, link, search_status
+from pipeline.methods.answer_linking import answer_from_chains
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.interface import Tools
@@ -46,14 +46,7 @@ GuidedCall: TypeAlias = Literal["relation_check", "path_generation", "judge", "e
 class SRP:
     """Self-Reflective Planning. Its hyper-parameters are described in `conf/method/srp.yaml`."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
-        PathGeneration,
-        RelationCheck,
-        Judge,
-        Edit,
-        AnswerFromEvidence,
-        AnswerWithoutEvidence,
-    )
+    prompts: ClassVar = (PathGeneration, RelationCheck, Judge, Edit, AnswerFromEvidence, AnswerWithoutEvidence)
     name: str
     temperature: NonNegativeFloat
     num_references: NonNegativeInt
@@ -293,17 +286,9 @@ class SRP:
             else AnswerWithoutEvidence(state.question)
         )
         answers = await self._ask(state, prompt, self.max_tokens_other, last=True)
-        nodes = (node for chain in evidence.chains for node in chain.nodes)
-        facts = tuple(chain.triples for chain in evidence.chains)
-        status = search_status(state.question, facts, exhausted=evidence.exhausted)
-        state.tools.record("answered", answers=answers.texts, evidence=len(facts), status=status)
-        return Answer(
-            predictions=link(answers.texts, nodes, evidence.names),
-            raw=answers.raw,
-            evidence=facts,
-            names=entity_names(facts, evidence.names),
-            status=status,
-        )
+        question, chains, names = state.question, evidence.chains, evidence.names
+        record = state.tools.record
+        return answer_from_chains(question, answers, chains, names, exhausted=evidence.exhausted, record=record)
 
     def _references_for(self, call: GuidedCall, state: QuestionState) -> tuple[Reference, ...]:
         """Return the references that the prompt of this call shows."""

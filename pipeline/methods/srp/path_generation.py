@@ -8,26 +8,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import Path
-from pipeline.methods.parsing import Value, after_last, match_key, parse_leniently, read_literal, split_path
+from pipeline.methods.parsing import LenientPrompt, Value, after_last, match_key, read_literal, split_path
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
+from pipeline.methods.templates import load_texts
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, EntityId, Question
 
-_INSTRUCTION = """\
-You plan a search in a knowledge graph. A relation path starts at an entity of the question and
-names the relations to follow, one after the other, until the answer is reached:
-`entity -> relation -> relation`. Relations can be followed in either direction. A fact with several
-parts, such as a role in a film, is an unnamed node of its own, so that it takes two relations to
-cross.
-
-First write `Thought:` and think about the way from each topic entity to the answer. Then write
-`Path:` and a dictionary that gives every topic entity a list of paths, the best first. A path holds
-no entity but the one that it starts from."""
-_ON_RELATIONS = """
-The valuable relations of an entity are those that exist there: let its paths begin with one of them."""
+_TEXTS = load_texts(__file__, "path_generation")
 
 
 @dataclass(frozen=True)
@@ -44,50 +34,17 @@ class _Example:
         return "\n".join([*lines, f"Thought: {self.thought}", f"Path: {json.dumps(self.paths)}"])
 
 
-_EXAMPLES = (
-    _Example(
-        question="what do people speak in the country that Tavin Orsa comes from?",
-        relations={"Tavin Orsa": ["people.person.nationality", "people.person.place_of_birth"]},
-        thought="The question asks for the languages of a country, and that country is the nationality of "
-        "Tavin Orsa. So I go from him to his country and on to the languages spoken there.",
-        paths={"Tavin Orsa": ["Tavin Orsa -> people.person.nationality -> location.country.languages_spoken"]},
-    ),
-    _Example(
-        question="what movies has Lirae Dobson played in?",
-        relations={"Lirae Dobson": ["film.actor.film", "award.award_nominee.award_nominations"]},
-        thought="A role is a fact of its own: it joins the actor, the film and the character. The first relation "
-        "leads from Lirae Dobson to her roles, the second from a role to its film.",
-        paths={"Lirae Dobson": ["Lirae Dobson -> film.actor.film -> film.performance.film"]},
-    ),
-    _Example(
-        question="who drew up the plans for the Ondrel Bridge?",
-        relations={"Ondrel Bridge": ["architecture.structure.architect", "transportation.bridge.bridge_type"]},
-        thought="Whoever drew the plans of a structure is its architect, one relation away.",
-        paths={"Ondrel Bridge": ["Ondrel Bridge -> architecture.structure.architect"]},
-    ),
-    _Example(
-        question="which novel by Ysolde Crane is set in Port Hallow?",
-        relations={
-            "Ysolde Crane": ["book.author.works_written", "people.person.place_of_birth"],
-            "Port Hallow": ["fictional_universe.fictional_setting.works_set_here"],
-        },
-        thought="Two conditions meet in the novel: Ysolde Crane wrote it, and it is set in Port Hallow. Each entity "
-        "has its own way to it, and what both ways reach is the answer.",
-        paths={
-            "Ysolde Crane": ["Ysolde Crane -> book.author.works_written"],
-            "Port Hallow": ["Port Hallow -> fictional_universe.fictional_setting.works_set_here"],
-        },
-    ),
-)
+_EXAMPLES = [_Example(**example) for example in _TEXTS["examples"]]
 _EXAMPLES_SHOWN = {"webqsp": 3}
 """The number of few-shot examples by dataset (§3.3); any other dataset gets all."""
 
 
 def _template(examples: int, *, with_relations: bool) -> Template:
     shown = [example.print(with_relations=with_relations) for example in _EXAMPLES[:examples]]
+    instruction = "\n".join([_TEXTS["instruction"], *([_TEXTS["on_relations"]] if with_relations else [])])
     offer = "Valuable relations: {{relations}}\n" * with_relations
     return Template(
-        system="\n\n".join([_INSTRUCTION + _ON_RELATIONS * with_relations, "Examples", *shown]),
+        system="\n\n".join([instruction, "Examples", *shown]),
         user="{{references}}Question: {{question}}\nTopic entities: {{entities}}\n" + offer + "Thought:",
     )
 
@@ -100,7 +57,7 @@ PATH_GENERATION = {
 
 
 @dataclass(frozen=True)
-class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
+class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
     """Relation paths for all topic entities. The value lacks the entities for which none was read."""
 
     role: ClassVar[str] = "srp.path_generation"
@@ -135,14 +92,11 @@ class PathGeneration(Prompt[dict[EntityId, tuple[Path, ...]]]):
         relations = self.relations or {}
         return [tuple(relations.get(entity.id, ())) for entity in self.question.topic_entities]
 
-    def parse(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
         """Return no path: the method then starts each entity with its best relation."""
         return {}
 
-    def _read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
+    def read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
         plan = read_literal(after_last(text, "Path:"), "{")
         assert isinstance(plan, dict), "a literal that opens with a brace is a dictionary"
         lists = {match_key(name): paths for name, paths in plan.items()}

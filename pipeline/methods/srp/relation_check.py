@@ -6,48 +6,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parsing import parse_leniently, scored_pairs
+from pipeline.methods.parsing import LenientPrompt, scored_pairs
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
+from pipeline.methods.templates import load_template
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, Question
 
-RELATION_CHECK = Template(
-    system="""\
-You plan a search in a knowledge graph. You are given a question, an entity that it mentions, and
-the relations that lead away from this entity or towards it. Pick the relations with which a path
-from the entity to the answer most probably begins.
-
-Pick exactly as many relations as you are told to, and copy them letter by letter from the list.
-Give each a score between 0 and 1; the scores add up to 1. When similar solved questions are shown,
-a relation with which one of their paths begins deserves a higher score. Write one line for each
-relation: ('relation', score), a colon, your reason.
-
-Example
-
-Question: Which river runs through the town where Odo Marrick was born?
-Entity: Odo Marrick
-Relations: film.actor.film; people.person.children; people.person.nationality; people.person.place_of_birth
-Number of relations to pick: 3
-Picked:
-('people.person.place_of_birth', 0.8): the river is sought by way of his birthplace.
-('people.person.nationality', 0.15): his country narrows the place down, but only roughly.
-('people.person.children', 0.05): his children may have been born there too.""",
-    user="""\
-{{references}}Question: {{question}}
-Entity: {{entity}}
-Relations: {{relations}}
-Number of relations to pick: {{top_k}}
-Picked:""",
-)
+RELATION_CHECK = load_template(__file__, "relation_check")
 
 
 @dataclass(frozen=True)
-class RelationCheck(Prompt[dict[str, float]]):
+class RelationCheck(LenientPrompt[dict[str, float]]):
     """The best relations of one topic entity with their scores, best first."""
 
     role: ClassVar[str] = "srp.relation_check"
+    template = RELATION_CHECK
 
     question: Question
     entity: Entity
@@ -55,10 +29,6 @@ class RelationCheck(Prompt[dict[str, float]]):
     """The candidates, sorted."""
     top_k: int
     references: tuple[Reference, ...] = ()
-
-    @property
-    def template(self) -> Template:
-        return RELATION_CHECK
 
     def inputs(self) -> dict[str, str]:
         return {
@@ -69,14 +39,11 @@ class RelationCheck(Prompt[dict[str, float]]):
             "top_k": str(self.top_k),
         }
 
-    def parse(self, text: str) -> dict[str, float]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> dict[str, float]:
         """Return no relation: the method then ranks the candidates with the sentence encoder."""
         return {}
 
-    def _read(self, text: str) -> dict[str, float]:
+    def read(self, text: str) -> dict[str, float]:
         scores: dict[str, float] = {}
         for relation, score in scored_pairs(text):
             if relation in self.relations:

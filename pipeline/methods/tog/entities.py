@@ -7,52 +7,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import first_line, numbered, parse_leniently
+from pipeline.methods.parsing import LenientPrompt, first_line, numbered
 from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_facts
+from pipeline.methods.templates import load_template
 from pipeline.types import Node, Question, Relation
 
 _NUMBER = re.compile(r"-?[0-9]{0,9}\.?[0-9]{1,9}")
 _MAX_ITEM_LENGTH = 300
 """The number of characters of an item in which its score is searched."""
 
-ENTITIES = Template(
-    system="""\
-You steer a search in a knowledge graph, one hop at a time. You are given a question, the facts by
-which the search has come to an entity, a relation that it follows from there, and the numbered
-candidates that this relation leads to. <cvt 1>, <cvt 2> … are unnamed nodes that hold a fact of
-several parts together.
-
-Score how much each candidate helps to answer the question: 0 for one that does not help at all. The
-scores add up to 1. Write one line for each candidate: its number, a full stop, its score.
-
-Example
-
-Question: Which film of Lirae Dobson is set in Port Hallow?
-Facts: [("Lirae Dobson", "film.director.film", "?")]
-Candidates:
-1. The Salt Road
-2. Winter in Hallow
-3. Nine Lanterns
-Scores:
-1. 0.2
-2. 0.7
-3. 0.1""",
-    user="""\
-Question: {{question}}
-Facts: {{facts}}
-Candidates:
-{{candidates}}
-Scores:""",
-)
+ENTITIES = load_template(__file__, "entities")
 
 
 @dataclass(frozen=True)
-class EntityScores(Prompt[tuple[float, ...]]):
+class EntityScores(LenientPrompt[tuple[float, ...]]):
     """The scores of the candidates, in order. They sum to 1, or are all 0 when no candidate helps."""
 
     role: ClassVar[str] = "tog.entities"
+    template = ENTITIES
 
     question: Question
     chain: GroundedPath
@@ -61,10 +34,6 @@ class EntityScores(Prompt[tuple[float, ...]]):
     candidates: tuple[Node, ...]
     """At least one."""
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return ENTITIES
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)
@@ -78,14 +47,11 @@ class EntityScores(Prompt[tuple[float, ...]]):
             "candidates": "\n".join(f"{number}. {text}" for number, text in enumerate(listed, start=1)),
         }
 
-    def parse(self, text: str) -> tuple[float, ...]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> tuple[float, ...]:
         """Return equal scores."""
         return (1 / len(self.candidates),) * len(self.candidates)
 
-    def _read(self, text: str) -> tuple[float, ...]:
+    def read(self, text: str) -> tuple[float, ...]:
         scores: dict[int, float] = {}
         for number, item in numbered(text):
             if 1 <= number <= len(self.candidates) and (score := _score(item)) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import node_order
 from pipeline.llm.prompt import Prompt, Sampling
-from pipeline.methods.answer_linking import entity_names, link, search_status
+from pipeline.methods.answer_linking import answer_from_chains
 from pipeline.methods.answering import Answers
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath
@@ -37,13 +37,7 @@ T = TypeVar("T")
 class ToG:
     """Think-on-Graph. Its hyper-parameters are described in `conf/method/tog.yaml`."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (
-        RelationScores,
-        EntityScores,
-        Enough,
-        AnswerFromChains,
-        AnswerWithoutChains,
-    )
+    prompts: ClassVar = (RelationScores, EntityScores, Enough, AnswerFromChains, AnswerWithoutChains)
     name: str
     width: PositiveInt
     max_depth: PositiveInt
@@ -65,7 +59,8 @@ class ToG:
             answers, search.exhausted = None, True
         if answers is None:
             answers = await self._answer(search)
-        return search.result(answers)
+        record, exhausted = tools.record, search.exhausted
+        return answer_from_chains(question, answers, search.chains, search.names, exhausted=exhausted, record=record)
 
     async def _explore(self, search: _Search) -> Answers | None:
         """Return the answers as soon as the chains suffice to give them; None when they never do."""
@@ -251,21 +246,6 @@ class _Search:
         """Look up the names of entities that are not known yet."""
         new = sorted({node for node in nodes if isinstance(node, str)}.difference(self.names))
         self.names.update(await self.tools.kg.labels(new))
-
-    def result(self, answers: Answers) -> Answer:
-        """Return the answer, with the chains as evidence."""
-        chains = self.chains
-        nodes = (node for chain in chains for node in chain.nodes)
-        facts = tuple(chain.triples for chain in chains)
-        status = search_status(self.question, facts, exhausted=self.exhausted)
-        self.tools.record("answered", answers=answers.texts, evidence=len(facts), status=status)
-        return Answer(
-            predictions=link(answers.texts, nodes, self.names),
-            raw=answers.raw,
-            evidence=facts,
-            names=entity_names(facts, self.names),
-            status=status,
-        )
 
 
 def _without_repeat(chain: GroundedPath, relations: Sequence[Relation]) -> list[Relation]:

@@ -8,48 +8,23 @@ from functools import cached_property
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parsing import parse_leniently, scored_pairs
+from pipeline.methods.parsing import LenientPrompt, scored_pairs
 from pipeline.methods.rendering import Names, Printer, as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import Question, Relation
 
 _INCOMING = " (incoming)"
 
-RELATIONS = Template(
-    system="""\
-You steer a search in a knowledge graph, one hop at a time. You are given a question, the entity that
-the search has reached, the facts by which it got there, and the relations to go on with. A relation
-marked (incoming) has the entity as its object, any other one as its subject. <cvt 1> is an unnamed
-node that holds a fact of several parts together.
-
-Pick the relations that bring the search closer to the answer, rarely more than five, and copy them
-letter by letter, their marks included. Give each a score between 0 and 1; the scores add up to 1.
-Write one line for each relation: ('relation', score), a colon, your reason.
-
-Example
-
-Question: Which river runs through the town where Odo Marrick was born?
-Reached: Odo Marrick
-By: none
-Relations: film.actor.film; people.person.nationality; people.person.place_of_birth; people.person.parents (incoming)
-Picked:
-('people.person.place_of_birth', 0.85): the river is sought by way of his birthplace.
-('people.person.nationality', 0.15): his country narrows the place down, but only roughly.""",
-    user="""\
-Question: {{question}}
-Reached: {{entity}}
-By: {{facts}}
-Relations: {{relations}}
-Picked:""",
-)
+RELATIONS = load_template(__file__, "relations")
 
 
 @dataclass(frozen=True)
-class RelationScores(Prompt[Mapping[Relation, float]]):
+class RelationScores(LenientPrompt[Mapping[Relation, float]]):
     """The score of each relation at the end of a chain. Relations that should not be followed are absent."""
 
     role: ClassVar[str] = "tog.relations"
+    template = RELATIONS
 
     question: Question
     chain: GroundedPath
@@ -57,10 +32,6 @@ class RelationScores(Prompt[Mapping[Relation, float]]):
     relations: tuple[Relation, ...]
     """The candidates, sorted."""
     names: Names
-
-    @property
-    def template(self) -> Template:
-        return RELATIONS
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)
@@ -71,14 +42,11 @@ class RelationScores(Prompt[Mapping[Relation, float]]):
             "relations": "; ".join(map(print_relation, self.relations)),
         }
 
-    def parse(self, text: str) -> Mapping[Relation, float]:
-        return parse_leniently(self._read, text)
-
     def fallback(self, text: str) -> Mapping[Relation, float]:
         """Return equal scores."""
         return dict.fromkeys(self.relations, 1 / len(self.relations))
 
-    def _read(self, text: str) -> Mapping[Relation, float]:
+    def read(self, text: str) -> Mapping[Relation, float]:
         scores: dict[Relation, float] = {}
         for name, score in scored_pairs(text):
             if score > 0 and (relation := self._by_name.get(name)):

@@ -65,21 +65,29 @@ class RelationSegmentSimulator(SegmentSimulator[RelationSegment]):
     """Labels the offered relations by the gold paths, or by similarity to the question."""
 
     def write_as_oracle(self, prompt: RelationSegment, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Label the best next relations fully relevant and other next ones partially; as an error, a wrong one."""
-        following = all_next(prompt.walks, gold_context)
-        if error_rng:
-            wrong = [relation for relation in prompt.group if relation not in following]
-            return _label_relations(prompt, wrong and [error_rng.choice(wrong)])
-        return _label_relations(prompt, best_next(prompt.walks, gold_context), following)
+        """Write the labels of `relations_as_oracle`."""
+        return prompt.render(relations_as_oracle(prompt, gold_context, error_rng))
 
     def write_by_similarity(self, prompt: RelationSegment, encoder: LexicalEncoder) -> str:
-        """Label the relation most similar to the question fully relevant, and the second one partially."""
-        ranking = rank_relations(prompt.group, prompt.question.text, encoder)
-        return _label_relations(prompt, ranking[:1], ranking[1:2])
+        """Write the labels of `relations_by_similarity`."""
+        return prompt.render(relations_by_similarity(prompt, encoder))
 
 
-def _label_relations(prompt: RelationSegment, fully: Collection[str], partially: Collection[str] = ()) -> str:
-    return prompt.render(label_relevance(prompt.group, fully, partially))
+def relations_as_oracle(
+    offered: RelationSegment, gold_context: GoldContext, error_rng: Random | None
+) -> dict[str, str]:
+    """Label the best next relations fully relevant and other next ones partially; as an error, a wrong one."""
+    following = all_next(offered.walks, gold_context)
+    if error_rng:
+        wrong = [relation for relation in offered.group if relation not in following]
+        return label_relevance(offered.group, wrong and [error_rng.choice(wrong)])
+    return label_relevance(offered.group, best_next(offered.walks, gold_context), following)
+
+
+def relations_by_similarity(offered: RelationSegment, encoder: LexicalEncoder) -> dict[str, str]:
+    """Label the relation most similar to the question fully relevant, and the second one partially."""
+    ranking = rank_relations(offered.group, offered.question.text, encoder)
+    return label_relevance(offered.group, ranking[:1], ranking[1:2])
 
 
 def label_relevance(names: Iterable[str], fully: Collection[str], partially: Collection[str] = ()) -> dict[str, str]:

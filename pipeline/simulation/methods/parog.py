@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
@@ -32,6 +32,8 @@ from pipeline.simulation.parog_plan import (
 )
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.types import Relation
+
+F = TypeVar("F", bound=FactsPrompt[Any])
 
 
 @simulates(MakePlan)
@@ -135,58 +137,57 @@ class SelectEntitiesSimulator(Simulator[SelectEntities]):
         )
 
 
-@simulates(Refine)
-class RefineSimulator(Simulator[Refine]):
-    """Answers the three questions of a refinement."""
+class RefinementSimulator(Simulator[F]):
+    """Base of the simulators of a refinement, which decide alike and write what their prompt asks for."""
 
-    def write_as_oracle(self, prompt: Refine, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Write what `_refine_as_oracle` decides."""
-        return _write_refinement(_refine_as_oracle(prompt, gold_context, error_rng))
+    def write(self, refinement: Refinement) -> str:
+        """Write the part of a decision that the prompt asks for."""
+        raise NotImplementedError
 
-    def write_by_similarity(self, prompt: Refine, encoder: LexicalEncoder) -> str:
-        """Write what `_refine_by_similarity` decides."""
-        return _write_refinement(_refine_by_similarity(prompt, encoder))
+    def write_as_oracle(self, prompt: F, gold_context: GoldContext, error_rng: Random | None) -> str:
+        return self.write(_refine_as_oracle(prompt, gold_context, error_rng))
+
+    def write_by_similarity(self, prompt: F, encoder: LexicalEncoder) -> str:
+        return self.write(_refine_by_similarity(prompt, encoder))
 
 
 @simulates(Align)
-class AlignSimulator(Simulator[Align]):
-    """Answers the first question of a refinement."""
+class AlignSimulator(RefinementSimulator[Align]):
+    """Answers the first question of a refinement: whether the facts are about the sub-goal."""
 
-    def write_as_oracle(self, prompt: Align, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Say whether the facts are on the path of the sub-goal."""
-        return write_object(aligned=_refine_as_oracle(prompt, gold_context, error_rng).aligned)
-
-    def write_by_similarity(self, prompt: Align, encoder: LexicalEncoder) -> str:
-        """Accept all facts."""
-        return write_object(aligned=True)
+    def write(self, refinement: Refinement) -> str:
+        return write_object(aligned=refinement.aligned)
 
 
 @simulates(Correct)
-class CorrectSimulator(Simulator[Correct]):
-    """Answers the second question of a refinement."""
+class CorrectSimulator(RefinementSimulator[Correct]):
+    """Answers the second question: the answers by the facts."""
 
-    def write_as_oracle(self, prompt: Correct, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Answer with the ends of the sub-goal's step."""
-        return write_object(answers=_refine_as_oracle(prompt, gold_context, error_rng).answers)
-
-    def write_by_similarity(self, prompt: Correct, encoder: LexicalEncoder) -> str:
-        """Answer with the ends of the most similar path."""
-        return write_object(answers=_refine_by_similarity(prompt, encoder).answers)
+    def write(self, refinement: Refinement) -> str:
+        return write_object(answers=refinement.answers)
 
 
 @simulates(Suffice)
-class SufficeSimulator(Simulator[Suffice]):
-    """Answers the third question of a refinement."""
+class SufficeSimulator(RefinementSimulator[Suffice]):
+    """Answers the third question: whether the sub-goal is done, and the question answered."""
 
-    def write_as_oracle(self, prompt: Suffice, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Say done if the facts show answers; answer the question if the sub-goal is the last one."""
-        refinement = _refine_as_oracle(prompt, gold_context, error_rng)
-        return write_object(done=refinement.done, question_answered=bool(refinement.final), final=refinement.final)
+    def write(self, refinement: Refinement) -> str:
+        final = refinement.final
+        return write_object(done=refinement.done, question_answered=bool(final), final=final)
 
-    def write_by_similarity(self, prompt: Suffice, encoder: LexicalEncoder) -> str:
-        """Always say done, with the ends of the most similar path."""
-        refinement = _refine_by_similarity(prompt, encoder)
-        return write_object(done=True, question_answered=True, final=refinement.final)
+
+@simulates(Refine)
+class RefineSimulator(RefinementSimulator[Refine]):
+    """Answers all three questions."""
+
+    def write(self, refinement: Refinement) -> str:
+        return write_object(
+            aligned=refinement.aligned,
+            answers=refinement.answers,
+            done=refinement.done,
+            question_answered=bool(refinement.final),
+            final=refinement.final,
+        )
 
 
 @simulates(Read)
@@ -307,13 +308,3 @@ def _write_relations(selected: Mapping[str, Iterable[Relation]]) -> str:
 
 def _write_groups(selected: Iterable[Iterable[str]]) -> str:
     return json.dumps({str(id): list(texts) for id, texts in enumerate(selected, start=1)}, ensure_ascii=False)
-
-
-def _write_refinement(refinement: Refinement) -> str:
-    return write_object(
-        aligned=refinement.aligned,
-        answers=refinement.answers,
-        done=refinement.done,
-        question_answered=bool(refinement.final),
-        final=refinement.final,
-    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from random import Random
 from typing import TypeAlias
+
+import yaml
 
 from pipeline.simulation.world.names import Ids, Labels
 from pipeline.types import EntityId, LiteralNode, Node, Relation, Triple
@@ -15,79 +18,12 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 Kind: TypeAlias = str
 """The kind of an entity in questions: `film`, `person`, `city`, … A kind may have several Freebase types."""
 
-TYPES: dict[Kind, tuple[str, ...]] = {
-    "album": ("music.album",),
-    "award": ("award.award_category",),
-    "book": ("book.book", "book.written_work"),
-    "capital": ("location.citytown",),
-    "character": ("film.film_character",),
-    "city": ("location.citytown",),
-    "company": ("film.production_company",),
-    "continent": ("base.locations.continents",),
-    "country": ("location.country",),
-    "currency": ("finance.currency",),
-    "degree": ("education.educational_degree",),
-    "film": ("film.film",),
-    "film_genre": ("film.film_genre",),
-    "gender": ("people.gender",),
-    "government": ("government.form_of_government",),
-    "language": ("language.human_language",),
-    "literary_genre": ("media_common.literary_genre",),
-    "music_genre": ("music.genre",),
-    "office": ("government.government_office_or_title",),
-    "person": ("people.person",),
-    "profession": ("people.profession",),
-    "religion": ("religion.religion",),
-    "university": ("education.university",),
-}
+_SCHEMA = yaml.safe_load(Path(__file__).with_name("schema.yaml").read_text(encoding="utf-8"))
 
-MEDIATORS = (
-    "award.award_honor",
-    "education.education",
-    "film.film_cut",
-    "film.performance",
-    "government.government_position_held",
-    "measurement_unit.dated_integer",
-    "people.marriage",
-)
+TYPES: dict[Kind, tuple[str, ...]] = {kind: tuple(types) for kind, types in _SCHEMA["types"].items()}
+MEDIATORS: tuple[str, ...] = tuple(_SCHEMA["mediators"])
 """Types of mediators: unnamed nodes that join the parts of one n-ary fact."""
-
-INVERSES = {
-    "award.award_honor.award": "award.award_category.winners",
-    "award.award_honor.honored_for": "award.award_winning_work.awards_won",
-    "award.award_winner.awards_won": "award.award_honor.award_winner",
-    "base.locations.countries.continent": "base.locations.continents.countries_within",
-    "book.book.genre": "media_common.literary_genre.books_in_this_genre",
-    "book.written_work.author": "book.author.works_written",
-    "education.education.institution": "education.educational_institution.students_graduates",
-    "film.actor.film": "film.performance.actor",
-    "film.film.directed_by": "film.director.film",
-    "film.film.genre": "film.film_genre.films_in_this_genre",
-    "film.film.production_companies": "film.production_company.films",
-    "film.film.sequel": "film.film.prequel",
-    "film.film.starring": "film.performance.film",
-    "film.performance.character": "film.film_character.portrayed_in_films",
-    "government.government_position_held.jurisdiction_of_office": (
-        "government.governmental_jurisdiction.governing_officials"
-    ),
-    "government.government_position_held.office_position_or_title": (
-        "government.government_office_or_title.office_holders"
-    ),
-    "government.politician.government_positions_held": "government.government_position_held.office_holder",
-    "location.country.currency_used": "finance.currency.countries_used",
-    "location.country.form_of_government": "government.form_of_government.countries",
-    "location.country.languages_spoken": "language.human_language.countries_spoken_in",
-    "location.location.containedby": "location.location.contains",
-    "media_common.adaptation.adapted_from": "media_common.adapted_work.adaptations",
-    "music.album.artist": "music.artist.album",
-    "music.album.genre": "music.genre.albums",
-    "organization.organization.founders": "organization.organization_founder.organizations_founded",
-    "people.person.education": "education.education.student",
-    "people.person.parents": "people.person.children",
-    "people.person.place_of_birth": "location.location.people_born_here",
-    "people.person.profession": "people.profession.people_with_this_profession",
-    "people.person.spouse_s": "people.marriage.spouse",
-}
+INVERSES: dict[str, str] = _SCHEMA["inverses"]
 """Relation → the relation under which the graph holds each of its edges in reverse (specification §8.4)."""
 
 _FOREIGN = (("fr", "Le "), ("de", "Der "), ("es", "El "), ("tr", "Bu "))

@@ -7,34 +7,19 @@ and on to another hub, but never from a hub into the regions, because its answer
 from __future__ import annotations
 
 from pipeline.simulation.world.facts import MEDIATORS, Facts
-
-_WORDS: dict[str, str] = {
-    "award": "Golden Heron|Silver Lantern Prize|Meridian Award|Order of the Quill|Amber Reel|Critics' Laurel",
-    "degree": "Bachelor of Arts|Bachelor of Science|Master's Degree|PhD",
-    "film_genre": "Drama|Comedy|Thriller|Western|Science Fiction|Documentary|Romance Film|Horror|Film noir|Musical",
-    "gender": "Male|Female",
-    "government": "Constitutional monarchy|Federal republic|Parliamentary republic",
-    "literary_genre": "Novel|Poetry|Mystery|Memoir|Fantasy|Children's literature",
-    "music_genre": "Jazz|Folk music|Hip hop music|Ambient music|Rock & roll|Opera|Blues",
-    "office": "Mayor|Governor|Deputy mayor|Councillor",
-    "profession": "Actor|Film director|Author|Musician|Politician|Teacher|Physician|Lawyer|Journalist|Architect",
-    "religion": "Solarism|Riverfaith|Old Covenant|Stillness movement",
-    "continent": "Norrland|Zephyria|Austrava",
-}
-_COUNTRIES = "Valdoria|Brenmark|Ostavia|Quillon|Tamarra|Selvane|Korrin|Ülmera|Drasnia|Pelagia|Fenwick|Marisova"
-_FOREIGN = {"Male": "Erkek", "Female": "Kadın", "Drama": "Dram", "Jazz": "Caz", "Actor": "Oyuncu", "Novel": "Roman"}
+from pipeline.simulation.world.names import WORDS
 
 
 def build_hubs(seed: int) -> Facts:
     """Build the hubs and the facts between them."""
     facts = Facts(seed, 0)
     _add_mediator_types(facts)
-    for kind, words in _WORDS.items():
-        for word in words.split("|"):
-            id = facts.entity(kind, word)
-            if word in _FOREIGN:
-                facts.say(id, "type.object.name", _FOREIGN[word], "tr")
-    countries = _COUNTRIES.split("|")
+    for kind, names in WORDS["hubs"].items():
+        for name in names:
+            id = facts.entity(kind, name)
+            if name in WORDS["in_turkish"]:
+                facts.say(id, "type.object.name", WORDS["in_turkish"][name], "tr")
+    countries = WORDS["countries"]
     for name in countries:
         facts.entity("language", name[:-1].rstrip("i") + "ish")
     for name in countries[::2]:

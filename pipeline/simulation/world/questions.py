@@ -75,14 +75,19 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """Asks for the ends of a route."""
+class _AboutRoute:
+    """Base of the forms about the ends of one route."""
 
     route: Route
 
     @property
     def domain(self) -> Kind:
         return self.route.domain
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(_AboutRoute):
+    """Asks for the ends of a route."""
 
     def generate(self, view: RegionView, topic: EntityId, rng: Random) -> GeneratedQuestion | None:
         answers = self.route.ends(view.index, topic)
@@ -138,16 +143,11 @@ class Conjunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(_AboutRoute):
     """Asks which ends of a route have a value above (or below) a bound."""
 
-    route: Route
     measure: Measure
     above: bool
-
-    @property
-    def domain(self) -> Kind:
-        return self.route.domain
 
     def generate(self, view: RegionView, topic: EntityId, rng: Random) -> GeneratedQuestion | None:
         values = _measured(view, self.route.ends(view.index, topic), self.measure)
@@ -180,16 +180,11 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Superlative:
+class Superlative(_AboutRoute):
     """Asks which end of a route has the highest (or lowest) value."""
 
-    route: Route
     measure: Measure
     highest: bool
-
-    @property
-    def domain(self) -> Kind:
-        return self.route.domain
 
     def generate(self, view: RegionView, topic: EntityId, rng: Random) -> GeneratedQuestion | None:
         values = _measured(view, self.route.ends(view.index, topic), self.measure)
@@ -208,14 +203,8 @@ class Superlative:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(_AboutRoute):
     """Asks how many ends a route has."""
-
-    route: Route
-
-    @property
-    def domain(self) -> Kind:
-        return self.route.domain
 
     def generate(self, view: RegionView, topic: EntityId, rng: Random) -> GeneratedQuestion | None:
         counted = self.route.ends(view.index, topic)

@@ -75,7 +75,7 @@ class Sample:
 class ArGCollection:
     """Draws a reference path and has it labelled. The keys are described in `conf/collect_arg.yaml`."""
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (RelationRelevance, EntityRelevance, Rationality, Utility)
+    prompts: ClassVar = (RelationRelevance, EntityRelevance, Rationality, Utility)
     name: str
     paths: Literal["shortest", "known"]
     max_hops: PositiveInt

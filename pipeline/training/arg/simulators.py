@@ -16,17 +16,9 @@ from pipeline.methods.arg.tokens import (
 )
 from pipeline.methods.rendering import node_name
 from pipeline.retrieval.lexical import LexicalEncoder
-from pipeline.simulation.arg_paths import (
-    all_next,
-    best_next,
-    has_arrived,
-    next_relations,
-    sought_tails,
-    tails_leading_on,
-)
+from pipeline.simulation.arg_paths import has_arrived, next_relations, sought_tails, tails_leading_on
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import rank_relations
-from pipeline.simulation.methods.arg import label_relevance
+from pipeline.simulation.methods.arg import label_relevance, relations_as_oracle, relations_by_similarity
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.training.arg.critic import EntityRelevance, Rationality, RelationRelevance, Utility
 
@@ -36,18 +28,12 @@ class RelationRelevanceSimulator(Simulator[RelationRelevance]):
     """Labels the offered relations by the gold paths, or by similarity to the question."""
 
     def write_as_oracle(self, prompt: RelationRelevance, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Label the best next relations fully relevant and other next ones partially; as an error, a wrong one."""
-        following = all_next(prompt.segment.walks, gold_context)
-        if error_rng:
-            wrong = [relation for relation in prompt.judged if relation not in following]
-            return _write_relevance(label_relevance(prompt.judged, wrong and [error_rng.choice(wrong)]))
-        best = best_next(prompt.segment.walks, gold_context)
-        return _write_relevance(label_relevance(prompt.judged, best, following))
+        """Write the labels of `relations_as_oracle`."""
+        return _write_relevance(relations_as_oracle(prompt.segment, gold_context, error_rng))
 
     def write_by_similarity(self, prompt: RelationRelevance, encoder: LexicalEncoder) -> str:
-        """Label the relation most similar to the question fully relevant, and the second one partially."""
-        ranking = rank_relations(prompt.judged, prompt.segment.question.text, encoder)
-        return _write_relevance(label_relevance(prompt.judged, ranking[:1], ranking[1:2]))
+        """Write the labels of `relations_by_similarity`."""
+        return _write_relevance(relations_by_similarity(prompt.segment, encoder))
 
 
 @simulates(EntityRelevance)

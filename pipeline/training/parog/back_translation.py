@@ -6,51 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.plan import Plan
 from pipeline.methods.parog.replies import read_flag, read_object
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-BACK_TRANSLATE = Template(
-    system="""\
-You are given a plan: steps that are carried out over a knowledge graph, where the last one gives the answers.
-Write the one question that this plan answers, as a person would ask it. Mention every name, value and date that
-the plan mentions, spelled the same way, and no step numbers. Ask for nothing that the plan does not look for.
-
-Reply with the question on one line.
-
-Example
-
-Plan:
-1. Find the country that Tavin Orsa comes from
-2. Find the languages spoken in the country of 1
-what do people speak in the country that Tavin Orsa comes from?""",
-    user="""\
-Plan:
-{{plan}}""",
-)
-EQUIVALENT = Template(
-    system="""\
-Do both questions ask for the same thing, so that every answer to one is an answer to the other? Different words
-are fine; another relation, another direction, or a condition that one of them lacks is not.
-
-Reply with a JSON object: {"equivalent": true or false}.
-
-Example
-
-First: what do people speak in the country that Tavin Orsa comes from?
-Second: which languages are spoken in Tavin Orsa's home country?
-{"equivalent": true}
-
-First: who directed the films in which Edda Marrick plays?
-Second: who plays in the films that Edda Marrick directed?
-{"equivalent": false}""",
-    user="""\
-First: {{first}}
-Second: {{second}}""",
-)
+BACK_TRANSLATE = load_template(__file__, "back_translate")
+EQUIVALENT = load_template(__file__, "equivalent")
 
 
 @dataclass(frozen=True)
@@ -58,14 +23,11 @@ class BackTranslate(Prompt[str]):
     """The question that a plan answers; empty when no reply could be read."""
 
     role: ClassVar[str] = "parog.back_translate"
+    template = BACK_TRANSLATE
 
     plan: Plan
     constants: tuple[str, ...]
     """The names and values that the question has to mention."""
-
-    @property
-    def template(self) -> Template:
-        return BACK_TRANSLATE
 
     def inputs(self) -> dict[str, str]:
         return {"plan": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}
@@ -86,16 +48,13 @@ class JudgeEquivalent(Prompt[bool]):
     """Whether the original question and the back-translation of its plan ask the same thing."""
 
     role: ClassVar[str] = "parog.equivalent"
+    template = EQUIVALENT
 
     question: Question
     translated: str
     """The back-translation."""
     constants: tuple[str, ...]
     """The names and values that the translated question has to mention."""
-
-    @property
-    def template(self) -> Template:
-        return EQUIVALENT
 
     def inputs(self) -> dict[str, str]:
         return {"first": as_question(self.question.text), "second": as_question(self.translated)}

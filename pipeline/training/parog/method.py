@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -32,7 +32,7 @@ class PlanningData:
     plan. Its decisions are the events `decomposed`, and `sample` or `rejected`.
     """
 
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (Polish, BackTranslate, JudgeEquivalent)
+    prompts: ClassVar = (Polish, BackTranslate, JudgeEquivalent)
     name: str
     temperature: NonNegativeFloat
     max_subgoals: PositiveInt
@@ -65,7 +65,8 @@ class PlanningData:
         tools.record("sample", question=text, plan=write_plan(plan), executed=is_executed)
         if not is_executed:
             return Answer()
-        return await execute_plan(_without_gold(question, text), plan, atoms, topics, tools)
+        without_gold = Question(question.id, question.dataset, question.split, text)
+        return await execute_plan(without_gold, plan, atoms, topics, tools)
 
     async def _verbalise(
         self, question: LabelledQuestion, atoms: Sequence[Atom], topics: Mapping[EntityId, Entity], tools: Tools
@@ -110,8 +111,3 @@ def _nodes(question: LabelledQuestion) -> Mapping[str, EntityId]:
     """Return the ids of topic entities in the graph, by their ids in the query."""
     paths = question.gold.paths
     return paths.topics if isinstance(paths, SparqlPaths) else {}
-
-
-def _without_gold(question: LabelledQuestion, text: str) -> Question:
-    """Return the question with the text of the training pair, and without gold."""
-    return Question(question.id, question.dataset, question.split, text)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.plan import Keep, Plan, SubGoal
 from pipeline.methods.parsing import parse_leniently, read_literal, truncate
 from pipeline.methods.rendering import one_line
+from pipeline.methods.templates import load_template
 from pipeline.normalisation import canonical_literal
 from pipeline.retrieval.relations import as_text
 from pipeline.simulation.parog_plan import in_words
@@ -18,24 +19,7 @@ from pipeline.training.parog.constants import missing_constants
 from pipeline.training.parog.decompose import Atom
 from pipeline.types import EntityId
 
-POLISH = Template(
-    system="""\
-Each step of a plan below was worded by a program. Reword every step into one fluent sentence that a person
-would say. Change the wording alone: keep what is found, every name, every value and date, the numbers of other
-steps, and the order. All sentences differ.
-
-Reply with a JSON list of sentences, one for each step.
-
-Example
-
-Steps:
-1. Find every country that “people person nationality” leads to from Tavin Orsa
-2. Find every human language that “location country languages spoken” leads to from each answer of 1
-["Find the country that Tavin Orsa comes from", "Find the languages spoken in the country of 1"]""",
-    user="""\
-Steps:
-{{steps}}""",
-)
+POLISH = load_template(__file__, "polish")
 
 
 def verbalise(atoms: Sequence[Atom], names: Mapping[EntityId, str]) -> Plan:
@@ -51,14 +35,11 @@ class Polish(Prompt[Plan]):
     """The plan in fluent sentences."""
 
     role: ClassVar[str] = "parog.polish"
+    template = POLISH
 
     plan: Plan
     constants: tuple[str, ...]
     """The names and values that the sentences must keep."""
-
-    @property
-    def template(self) -> Template:
-        return POLISH
 
     def inputs(self) -> dict[str, str]:
         return {"steps": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.exhaustive
 
 @pytest.fixture(scope="module")
 def virtuosi(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> list[VirtuosoServer]:
-    """Two replicas of the small sample world."""
+    """Two replicas of the small synthetic world."""
     return virtuoso_factory(default(SyntheticWorld, triples=2000).triples(), replicas=2)
 
 
@@ -64,8 +64,8 @@ async def test_a_cluster_with_too_few_cpus() -> None:
     ray.init("local", num_cpus=1, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
     try:
         words = ("engine=ray", "engine.address=auto", "engine.workers=3")
-        level, found, mend = worst(await machine.ray_cluster(point(*words)))
+        level, found, fix = worst(await machine.ray_cluster(point(*words)))
     finally:
         ray.shutdown()
     assert (level, found) == ("warning", "auto: 1 CPUs on 1 nodes, 3 reserved by engine.workers=3")
-    assert mend == "Lower engine.workers or engine.cpus_per_worker, or add nodes: some workers would wait."
+    assert fix == "Lower engine.workers or engine.cpus_per_worker, or add nodes: some workers would wait."

@@ -258,7 +258,9 @@ def test_question_worker(fate: signal.Signals, stage: Stage, undisturbed: Undist
         printed = stage.end(driver)
     hung = fate == signal.SIGSTOP
     judge(
-        "hung question worker" if hung else "question worker", "does nothing any more" if hung else "kill -9", printed
+        "hung question worker" if hung else "question worker",
+        "the process stops responding" if hung else "kill -9",
+        printed,
     )
 
 
@@ -276,7 +278,7 @@ def test_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
                 printed = stage.end(driver)
         finally:
             cluster.shutdown()
-    judge("Ray node", "kill -9 of its raylet, and so of its workers", printed)
+    judge("Ray node", "kill -9 of its raylet, which also ends its workers", printed)
 
 
 @pytest.mark.exhaustive
@@ -285,7 +287,7 @@ def test_one_graph_replica(stage: Stage, undisturbed: Undisturbed, judge: Judge)
         stage.graphs[0].kill()
         printed = stage.end(driver)
     assert f"graph server {stage.graphs[0].endpoint} is unhealthy" in stage.said
-    judge("one Virtuoso replica", "kill -9, stays away", printed, most_repeated=0)
+    judge("one Virtuoso replica", "kill -9, not restarted", printed, most_repeated=0)
 
 
 @pytest.mark.exhaustive
@@ -298,7 +300,7 @@ def test_all_graph_replicas(stage: Stage, undisturbed: Undisturbed, judge: Judge
         for graph in stage.graphs:
             graph.start()
         printed = stage.end(driver)
-    judge("both Virtuoso replicas", f"kill -9, back after {OUTAGE_S} s", printed, most_repeated=0)
+    judge("both Virtuoso replicas", f"kill -9, restarted after {OUTAGE_S} s", printed, most_repeated=0)
 
 
 @contextmanager
@@ -333,7 +335,7 @@ def test_all_graph_replicas_hung(stage: Stage, undisturbed: Undisturbed, judge: 
         with stopped([graph.pid for graph in stage.graphs]):
             stage.wait_until(lambda: stage.said.count("is unhealthy: no answer within") >= 2, driver)
         printed = stage.end(driver)
-    judge("hung endpoints: all graph servers", "until all are given up, then back", printed, most_repeated=0)
+    judge("hung endpoints: all graph servers", "all unhealthy, then back", printed, most_repeated=0)
 
 
 @pytest.mark.exhaustive
@@ -353,7 +355,7 @@ def test_all_model_servers_hung(stage: Stage, undisturbed: Undisturbed, judge: J
         with stopped([model.pid for model in stage.models]):
             stage.wait_until(lambda: len(re.findall(_UNHEALTHY_MODEL, stage.said)) >= 2, driver)
         printed = stage.end(driver)
-    judge("hung endpoints: all model servers", "until all are given up, then back", printed)
+    judge("hung endpoints: all model servers", "all unhealthy, then back", printed)
 
 
 @pytest.mark.exhaustive

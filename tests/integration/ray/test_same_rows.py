@@ -103,7 +103,7 @@ def test_the_runs_compared_leave_little_out(sample: Job) -> None:
 
 
 @pytest.mark.parametrize(("graph", "engine"), [("embedded", "ray"), ("sparql", "local"), ("sparql", "ray")])
-def test_the_sample_world_has_the_same_rows_everywhere(sample: Job, graph: str, engine: str, tmp_path: Path) -> None:
+def test_the_synthetic_world_has_the_same_rows_everywhere(sample: Job, graph: str, engine: str, tmp_path: Path) -> None:
     rows = sample.rows(tmp_path, *ORACLE, *sample.graphs[graph], *ENGINES[engine])
     assert differences(rows, sample.reference(ORACLE)) == []
 

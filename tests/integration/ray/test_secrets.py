@@ -35,7 +35,7 @@ class TellTale(FixedReply):
 
     def reply(self, key: str, asked: bytes) -> tuple[int, object]:
         if key != f"Bearer {SECRETS['OPENAI_API_KEY']}":
-            return 401, {"error": {"message": f"{key} is no key of ours"}}
+            return 401, {"error": {"message": f"{key} is not a known key"}}
         return super().reply(key, asked)
 
 
@@ -78,7 +78,7 @@ def test_no_secret_is_kept_or_said(guarded_graph: str, short_folder: str, tmp_pa
     rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
     assert rows["error"].drop_nulls().str.contains("no such thing for Bearer <key>").any()
     refused = pl.read_parquet(tmp_path / "unknown" / "traces" / "*.parquet")["error"]
-    assert refused.str.contains("Bearer <key> is no key of ours").all()
+    assert refused.str.contains("Bearer <key> is not a known key").all()
     assert rows["kg_lookups"].sum() > 0
     kept = {file: file.read_bytes() for folder in (tmp_path, Path(short_folder)) for file in files(folder)}
     kept |= {file: str(pl.read_parquet(file).to_dicts()).encode() for file in kept if file.suffix == ".parquet"}

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+D = TypeVar("D")
 
 
 class Lru(Generic[K, V]):
@@ -17,10 +18,10 @@ class Lru(Generic[K, V]):
         self._size = size
         self._items: OrderedDict[K, V] = OrderedDict()
 
-    def get(self, key: K) -> V | None:
-        """Return the value of `key` and mark it as the most recently used; None if there is no value."""
+    def get(self, key: K, default: D | None = None) -> V | D | None:
+        """Return the value of `key` and mark it as the most recently used; `default` if there is no value."""
         if key not in self._items:
-            return None
+            return default
         self._items.move_to_end(key)
         return self._items[key]
 
