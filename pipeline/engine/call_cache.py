@@ -6,7 +6,9 @@ Equal calls of one configuration or of many are made only once.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from pipeline.llm.prompt import Completion
 
@@ -46,8 +48,11 @@ class CallCache:
 
     async def _make(self, key: str, call: Callable[[], Awaitable[Completion]]) -> Completion:
         flight = self._flights[key] = asyncio.get_running_loop().create_future()
+        began = time.perf_counter()
         try:
             completion = await call()
+            if completion.seconds is None:
+                completion = replace(completion, seconds=time.perf_counter() - began)
             self._on_call(key, completion)
             self._done[key] = completion
             flight.set_result(completion)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -48,7 +49,7 @@ class QuestionRecord:
 
     def close(self, step: Step) -> float:
         """Set the duration of a step and return it, in seconds."""
-        step.duration_s = time.perf_counter() - self._began - step.start_s
+        step.duration_s = step.own_s = time.perf_counter() - self._began - step.start_s
         return step.duration_s
 
     def add_decision(self, event: str, /, **payload: object) -> None:
@@ -71,6 +72,7 @@ class QuestionRecord:
     def finish(self) -> Counters:
         """Stop the clock and return the counters."""
         self.counters.wall_s = time.perf_counter() - self._began
+        self.counters.critical_s = critical_s(self.steps)
         return self.counters
 
     def _check_clock(self) -> None:
@@ -82,6 +84,25 @@ class QuestionRecord:
                 self.exhausted = cap
                 self.add_decision("cap_hit", cap=cap)
             raise BudgetExhausted(f"{cap} of {allowed} reached")
+
+
+def critical_s(steps: Sequence[Step]) -> float | None:
+    """Return the seconds of the longest sequence of steps, each of which began after the one before it had ended.
+
+    A shared call counts as long as the model took for it. None if the `own_s` of a step is not known.
+    """
+    waits = [step for step in steps if step.kind != "decision"]
+    ends = sorted((step.start_s + step.duration_s, step.index) for step in waits)
+    sequences: dict[int, float] = {}
+    longest, ended = 0.0, 0  # of the sequences that have ended when the step begins
+    for step in waits:
+        if step.own_s is None:
+            return None
+        while ended < len(ends) and ends[ended][0] <= step.start_s and ends[ended][1] in sequences:
+            longest = max(longest, sequences[ends[ended][1]])
+            ended += 1
+        sequences[step.index] = longest + step.own_s
+    return max(sequences.values(), default=0.0)
 
 
 def to_json(value: Any) -> str:

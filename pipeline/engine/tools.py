@@ -143,6 +143,7 @@ class QuestionModel:
     def _add_to_step(self, step: Step, completion: Completion) -> None:
         step.completion, step.finish_reason = completion.text, completion.finish_reason
         step.prompt_tokens, step.completion_tokens = completion.prompt_tokens, completion.completion_tokens
+        step.own_s = completion.seconds
         if completion.probabilities is not None:
             step.probabilities = to_json(completion.probabilities)
         if completion.logprobs is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ _COUNTERS = (
     "llm_s",
     "kg_s",
     "wall_s",
+    "critical_s",
 )
 SUMMARY_COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
 """The trace columns that `group_equal_rows` reads."""
@@ -83,7 +85,7 @@ class ConfigurationSummary:
     confidence: float
     """Coverage of the intervals."""
     counters: Mapping[str, float]
-    """Totals over questions, as if the configuration had run alone."""
+    """Totals over questions, as if the configuration had run alone, without those that a question does not know."""
     breakdown: Mapping[str, Sequence[Group]] = field(default_factory=dict)
 
     def score(self, name: str) -> float:
@@ -157,7 +159,10 @@ def group_equal_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 def _one_row_per_question(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of the groups, with one row per question."""
     counters = [
-        pl.col(name).cast(pl.Float64 if name.endswith("_s") else pl.Int64) for name in _COUNTERS if name in rows.columns
+        # a sum with an unknown number of seconds is not a number, and not the sum of the others
+        pl.col(name).cast(pl.Float64).fill_null(math.nan) if name.endswith("_s") else pl.col(name).cast(pl.Int64)
+        for name in _COUNTERS
+        if name in rows.columns
     ]
     keys = [name for name in _EQUAL_COLUMNS if name != "empty_gold"]
     return rows.select(*keys, *counters, empty_gold=pl.col("gold").list.len() == 0, questions=1)
@@ -225,7 +230,7 @@ def _counters(rows: pl.DataFrame) -> dict[str, float]:
     totals: dict[str, float] = rows.select(pl.col(present).sum()).row(0, named=True) if present else {}
     if "prompt_tokens" in totals:
         totals["tokens"] = totals["prompt_tokens"] + totals["completion_tokens"]
-    return totals
+    return {name: total for name, total in totals.items() if not math.isnan(total)}
 
 
 def _breakdown(rows: pl.DataFrame, scoring: ScoringConfig) -> dict[str, tuple[Group, ...]]:

@@ -10,7 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -92,6 +92,8 @@ class Completion:
     """Per generated token, natural log-probabilities by text, its own first; None if not requested."""
     probabilities: Mapping[str, float] | None = None
     """For `choose`: the probability of each choice, summing to 1. None for a plain completion."""
+    seconds: float | None = field(default=None, compare=False)
+    """How long the model took, without queues of this process; None if that is not known."""
 
     @classmethod
     def of_choices(cls, logprobs: Mapping[str, float], *, prompt_tokens: int, completion_tokens: int) -> Completion:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
+from pipeline import config
+from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.curves import find_curves
 from pipeline.report.data import Block, Configuration, RunInfo
-from pipeline.report.labels import SCORES, BlockLabels, inline, with_label
+from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
 from pipeline.report.table import configuration_table
-from pipeline.report.view import BlockView, Breakdown, Page, RunView, ScoreView
+from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 
+_COPIED = "kg.dataset."
+"""The keys of the dataset that the synthetic graph repeats."""
 _BREAKDOWN_SCORES = ("hits_at_1", "f1")
 
 
@@ -60,10 +66,46 @@ def _block_view(block: Block) -> BlockView:
             )
             for score, of_score in by_score.items()
         ],
+        without_seconds=sum(each.cost("critical_s") is None for each in configurations),
         table=configuration_table(block, labels, tags(block, by_score)),
+        keys=_keys(configurations),
+        has_defaults=all(map(_defaults, configurations)),
         names=labels.names,
         breakdown=_breakdown([configuration.summary for configuration in configurations], shown=first),
     )
+
+
+def _keys(configurations: Sequence[Configuration]) -> list[KeyView]:
+    """Return the keys of the configurations, those that differ from their defaults first."""
+    values: dict[str, dict[str, None]] = {}
+    defaults: dict[str, dict[str, None]] = {}
+    for configuration in configurations:
+        default = _defaults(configuration)
+        for key, value in config.flatten(configuration.resolved):
+            if key.startswith(_COPIED):
+                continue
+            values.setdefault(key, {})[value_text(value)] = None
+            if default and default.get(key) != value:
+                defaults.setdefault(key, {})[value_text(default.get(key))] = None
+    views = [
+        KeyView(key.removeprefix("choices."), list(found), list(defaults.get(key, ()))) for key, found in values.items()
+    ]
+    return sorted(views, key=lambda view: not view.defaults)
+
+
+def _defaults(configuration: Configuration) -> dict[str, Any]:
+    """Return the default of each key with the same choices, and of each choice; empty if a choice is not found."""
+    choices = configuration.resolved["choices"].items()
+    return _compose_defaults(tuple(f"{group}={choice}" for group, choice in choices if group != "experiment"))
+
+
+@cache
+def _compose_defaults(choices: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        composed = config.compose(choices)
+    except UserError:
+        return {}
+    return dict(config.flatten({**composed, "choices": config.compose([])["choices"]}))
 
 
 def _shown(recommendation: Recommendation) -> int:
@@ -76,6 +118,7 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
     configurations = block.configurations
     summary = block.most_complete.summary
     facts = {
+        "runs": [f"{len({id(each.run) for each in configurations}):,}"],
         "configurations": [f"{len(configurations):,}"],
         "questions": [f"{summary.questions - summary.not_run:,}"],
         "model": [_model(each) for each in configurations],

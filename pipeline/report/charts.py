@@ -69,6 +69,7 @@ class Line:
 
     group: int
     dash: int
+    is_mean: bool
     path: str
     band: str
     marks: Sequence[Mark]
@@ -100,6 +101,8 @@ class Series:
     scores: Mapping[float, Estimate]
     texts: Mapping[float, str]
     """Empty for small charts, which have no tooltips."""
+    is_mean: bool = False
+    """Whether it is the marginal curve, which is drawn behind the best one and without a band."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,9 @@ def line_chart(
             if value in each.scores
         ]
         band = [(mark.x, mark.high) for mark in marks] + [(mark.x, mark.low) for mark in reversed(marks)]
-        lines.append(Line(each.group, each.dash, _path([(m.x, m.y) for m in marks]), f"{_path(band)}Z", marks))
+        lines.append(
+            Line(each.group, each.dash, each.is_mean, _path([(m.x, m.y) for m in marks]), f"{_path(band)}Z", marks)
+        )
     return LineChart(frame, lines)
 
 

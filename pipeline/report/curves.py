@@ -42,6 +42,9 @@ class Curve:
     slices: Sequence[Slice]
     followers: Sequence[str]
     """Other numeric parameters that the value of the axis determines."""
+    candidates: Mapping[float, Sequence[Sequence[int]]]
+    """Indices of configurations by value, one sequence per combination of the other parameters that was run with it.
+    Combinations without some of the values are in no slice, but here."""
 
     def configurations(self, value: float) -> list[int]:
         """Return the indices of the configurations of all slices at a value."""
@@ -90,21 +93,25 @@ def _curves(axis: str, configurations: Mapping[int, Configuration]) -> Iterator[
     for group in _groups(each for each in configurations.values() if axis in each.parameters):
         categories, numbers, followers = _other_keys(axis, group)
         for part in _split(group, categories):
-            slices = _largest_common(_by_value(axis, each) for each in _split(part, numbers))
+            combinations = [_by_value(axis, each) for each in _split(part, numbers)]
+            slices = _largest_common(combinations)
             values = sorted(slices[0], key=lambda value: (axis == BEAM_WIDTH and value == 0, value))
             if len(values) < 2:
                 continue
             firsts = [by_value[values[0]][0] for by_value in slices]
             keys = _sufficient(numbers, firsts)
+
+            def indices(members: Sequence[Configuration]) -> list[int]:
+                return [index_of[id(each)] for each in members]
+
             found = [
-                Slice(
-                    _values(first, keys),
-                    {value: [index_of[id(each)] for each in by_value[value]] for value in values},
-                )
+                Slice(_values(first, keys), {value: indices(by_value[value]) for value in values})
                 for first, by_value in zip(firsts, slices, strict=True)
             ]
             found.sort(key=lambda each: tuple(each.parameters.values()))
-            yield Curve(part[0].group, _values(part[0], _sufficient(categories, group)), values, found, followers)
+            candidates = {value: [indices(each[value]) for each in combinations if value in each] for value in values}
+            named = _values(part[0], _sufficient(categories, group))
+            yield Curve(part[0].group, named, values, found, followers, candidates)
 
 
 def _other_keys(axis: str, group: Sequence[Configuration]) -> tuple[list[str], list[str], list[str]]:
@@ -120,9 +127,8 @@ def _other_keys(axis: str, group: Sequence[Configuration]) -> tuple[list[str], l
     )
 
 
-def _largest_common(slices: Iterable[_ByValue]) -> list[_ByValue]:
-    """Return the slices that have all values of the largest slice, reduced to these values."""
-    parts = list(slices)
+def _largest_common(parts: Sequence[_ByValue]) -> list[_ByValue]:
+    """Return the parts that have all values of the largest part, reduced to these values."""
     largest = max(parts, key=lambda part: (len(part), sum(part.keys() <= other.keys() for other in parts)))
     return [{value: part[value] for value in largest} for part in parts if largest.keys() <= part.keys()]
 

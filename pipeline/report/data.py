@@ -59,6 +59,8 @@ class Configuration:
     """The choice of `method=`, which presets of one method share."""
     parameters: Mapping[str, Any]
     """What affects its answers: the choices of configuration groups, and all keys by dotted name."""
+    resolved: Mapping[str, Any]
+    """The composed configuration, as in `run.yaml`."""
     served: Mapping[str, Any]
     """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
     rows: pl.DataFrame
@@ -68,6 +70,11 @@ class Configuration:
     def questions_digest(self) -> bytes:
         """A digest of the answered questions."""
         return hashlib.blake2b(self.rows["question"].to_numpy().tobytes()).digest()
+
+    @cached_property
+    def scores_digest(self) -> bytes:
+        """A digest of the charted scores of every answered question."""
+        return hashlib.blake2b(self.questions_digest + self.rows.select(CHARTED).to_numpy().tobytes()).digest()
 
     @property
     def question_selection(self) -> str:
@@ -209,6 +216,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
             summary=summary,
             family=resolved["choices"]["method"],
             parameters=_parameters(resolved),
+            resolved=resolved,
             served=run["served"][summary.number],
             rows=rows[summary.number],
         )

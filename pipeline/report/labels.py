@@ -36,7 +36,7 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "compat_arg_f1": ("ArG's F1", "lenient metric of a paper: F1 of the exact labels"),
 }
 """Name and definition of each score, in the order of the page."""
-COSTS = {"llm_calls": "model calls", "tokens": "tokens", "wall_s": "seconds"}
+COSTS = {"llm_calls": "model calls", "tokens": "tokens", "critical_s": "seconds"}
 """Names of the costs of a question, by counter."""
 ABSENT = "–"
 _LONGEST_NAME = 200

@@ -4,8 +4,7 @@
 
 for (const table of document.querySelectorAll("table.configurations")) {
   const headings = [...table.tHead.rows[0].cells];
-  const body = table.tBodies[0];
-  const originalOrder = [...body.rows];
+  const originalOrder = [...table.tBodies];
   for (const heading of headings) {
     const button = heading.querySelector("button");
     if (!button) continue;
@@ -15,9 +14,9 @@ for (const table of document.querySelectorAll("table.configurations")) {
       const direction = other[heading.ariaSort] ?? button.dataset.first;
       for (const each of headings) if (each.ariaSort) each.ariaSort = "none";
       heading.ariaSort = direction;
-      const rows = originalOrder.map((row) => ({ row, key: row.cells[heading.cellIndex].dataset.order }));
-      rows.sort((one, two) => compare(one.key, two.key, direction));
-      body.append(...rows.map(({ row }) => row));
+      const groups = originalOrder.map((group) => ({ group, key: group.rows[0].cells[heading.cellIndex].dataset.order }));
+      groups.sort((one, two) => compare(one.key, two.key, direction));
+      table.append(...groups.map(({ group }) => group));
     });
   }
 }

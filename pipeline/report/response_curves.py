@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from pipeline.evaluation.statistics import Estimate
 from pipeline.report.charts import Series, line_chart, score_range
 from pipeline.report.curves import BEAM_WIDTH, Curve
-from pipeline.report.data import Block
+from pipeline.report.data import Block, ScoreMatrix
 from pipeline.report.labels import BlockLabels, percent, score_text, value_text
 from pipeline.report.view import AxisView, CurveView, Panel
 
@@ -19,40 +20,50 @@ _SMALL = (220, 130)
 
 
 @dataclass(frozen=True, slots=True)
-class _DrawnCurve:
-    """A curve with its style, name and scores by value of the axis."""
+class _Line:
+    """A drawn line: the best or the marginal curve, with the configurations at each value of the axis."""
 
     curve: Curve
     group: int
     dash: int
-    """Its number among the curves of one colour."""
+    """The number of its curve among those of one colour."""
     name: str
-    scores: Mapping[float, Estimate]
+    kind: str
+    is_mean: bool
+    members: Mapping[float, Sequence[int]]
 
 
 def responses(block: Block, labels: BlockLabels, score: str, axes: Mapping[str, Sequence[Curve]]) -> list[AxisView]:
     """Build the curves of a score along each axis."""
-    estimates = _estimates(block, score, [curve for curves in axes.values() for curve in curves])
+    scores = block.scores(score)
+    lines = {key: list(_lines(curves, labels, scores)) for key, curves in axes.items()}
+    members = [each.members[value] for of_axis in lines.values() for each in of_axis for value in each.members]
+    estimates = iter(_estimates(block, score, scores, members))
     return [
-        _axis_view(block, labels, score, key, list(_drawn(curves, labels, estimates))) for key, curves in axes.items()
+        _axis_view(
+            block, labels, score, key, [(line, {value: next(estimates) for value in line.members}) for line in of_axis]
+        )
+        for key, of_axis in lines.items()
     ]
 
 
-def _estimates(block: Block, score: str, curves: Sequence[Curve]) -> Iterator[Estimate]:
-    """Yield, for each value of each curve, the mean over its configurations, with an interval over the questions.
+def _estimates(block: Block, score: str, scores: ScoreMatrix, members: Sequence[Sequence[int]]) -> list[Estimate]:
+    """Return the mean over each sequence of configurations, with an interval over the questions.
 
     A single configuration keeps the interval of its summary, so that chart and table agree.
     """
-    members = [curve.configurations(value) for curve in curves for value in curve.values]
-    if not members:
-        return
-    scores = block.scores(score)
-    means = scores.means(np.column_stack([scores.values[:, indices].mean(axis=1) for indices in members]))
-    for indices, mean in zip(members, means, strict=True):
-        yield block.configurations[indices[0]].summary.scores[score] if len(indices) == 1 else mean
+    averaged = [indices for indices in members if len(indices) > 1]
+    columns = [scores.values[:, indices].mean(axis=1) for indices in averaged]
+    means = iter(scores.means(np.column_stack(columns)) if columns else [])
+    return [
+        next(means) if len(indices) > 1 else block.configurations[indices[0]].summary.scores[score]
+        for indices in members
+    ]
 
 
-def _drawn(curves: Sequence[Curve], labels: BlockLabels, estimates: Iterator[Estimate]) -> Iterator[_DrawnCurve]:
+def _lines(curves: Sequence[Curve], labels: BlockLabels, scores: ScoreMatrix) -> Iterator[_Line]:
+    """Yield the best and the marginal curve; one line if each value has one combination of the other parameters."""
+    means = scores.values.mean(axis=0)
     for curve in curves:
         same_group = [other for other in curves if other.group == curve.group]
         differing = [
@@ -61,60 +72,78 @@ def _drawn(curves: Sequence[Curve], labels: BlockLabels, estimates: Iterator[Est
             if any(other.categories.get(key) != value for other in same_group)
         ]
         group = labels.group_number(curve.group)
-        name = " · ".join([str(labels.legend[group]), *differing])
-        yield _DrawnCurve(
-            curve, group, same_group.index(curve), name, {value: next(estimates) for value in curve.values}
+        drawn = partial(
+            _Line, curve, group, same_group.index(curve), " · ".join([str(labels.legend[group]), *differing])
         )
+        best = {value: max(found, key=lambda each: means[each].mean()) for value, found in curve.candidates.items()}
+        if all(len(found) == 1 for found in curve.candidates.values()):
+            yield drawn("", False, best)
+        else:
+            yield drawn("best configuration", False, best)
+            kind = f"marginal: mean over {len(curve.slices)} combination{'s' * (len(curve.slices) > 1)}"
+            yield drawn(kind, True, {value: curve.configurations(value) for value in curve.values})
 
 
-def _axis_view(block: Block, labels: BlockLabels, score: str, key: str, drawn: Sequence[_DrawnCurve]) -> AxisView:
+def _axis_view(
+    block: Block, labels: BlockLabels, score: str, key: str, lines: Sequence[tuple[_Line, Mapping[float, Estimate]]]
+) -> AxisView:
     unlimited_value = 0.0 if key == BEAM_WIDTH else None
     values = sorted(
-        {value for each in drawn for value in each.scores}, key=lambda value: (value == unlimited_value, value)
+        {value for _, scores in lines for value in scores}, key=lambda value: (value == unlimited_value, value)
     )
     series = [
         Series(
-            each.group,
-            each.dash,
-            each.scores,
-            {
-                value: score_text(f"{each.name} · {labels.parameter(key, value)}", estimate)
-                for value, estimate in each.scores.items()
-            },
+            line.group,
+            line.dash,
+            scores,
+            {value: score_text(_mark_name(line, labels, key, value), estimate) for value, estimate in scores.items()},
+            line.is_mean,
         )
-        for each in drawn
+        for line, scores in lines
     ]
-    within = score_range([estimate for each in drawn for estimate in each.scores.values()])
     return AxisView(
         key=key,
         values=["0 (all)" if value == unlimited_value else f"{value:g}" for value in values],
         curves=[
             CurveView(
-                group=each.group,
-                dash=each.dash,
-                name=each.name,
-                followers=[follower.rpartition(".")[2] for follower in each.curve.followers],
-                averaged=len(each.curve.slices),
-                figures=[percent(each.scores[value]) if value in each.scores else None for value in values],
+                group=line.group,
+                dash=line.dash,
+                is_mean=line.is_mean,
+                name=line.name,
+                kind=line.kind,
+                followers=[follower.rpartition(".")[2] for follower in line.curve.followers],
+                figures=[percent(scores[value]) if value in scores else None for value in values],
             )
-            for each in drawn
+            for line, scores in lines
         ],
-        chart=line_chart(series, *_SIZE, unlimited_value=unlimited_value, within=within),
-        panels=_panels(block, labels, score, unlimited_value, drawn),
+        chart=line_chart(
+            series,
+            *_SIZE,
+            unlimited_value=unlimited_value,
+            within=score_range([estimate for _, scores in lines for estimate in scores.values()]),
+        ),
+        panels=_panels(block, labels, score, unlimited_value, [line for line, _ in lines if not line.is_mean]),
     )
 
 
+def _mark_name(line: _Line, labels: BlockLabels, key: str, value: float) -> str:
+    """Name a mark: on a best curve, by its configuration."""
+    if line.kind and not line.is_mean:
+        return str(labels.names[line.members[value][0]])
+    return " · ".join(filter(None, [line.name, line.kind, labels.parameter(key, value)]))
+
+
 def _panels(
-    block: Block, labels: BlockLabels, score: str, unlimited_value: float | None, drawn: Sequence[_DrawnCurve]
+    block: Block, labels: BlockLabels, score: str, unlimited_value: float | None, lines: Sequence[_Line]
 ) -> list[Panel]:
     """Build a small chart for each combination of values that is averaged over, all with the same scale.
 
     Return none if no curve is an average.
     """
-    if all(len(each.curve.slices) == 1 for each in drawn):
+    if all(len(each.curve.slices) == 1 for each in lines):
         return []
     panels: dict[str, list[Series]] = {}
-    for each in drawn:
+    for each in lines:
         for part in each.curve.slices:
             title = " · ".join(labels.parameter(key, value) for key, value in part.parameters.items())
             scores = {

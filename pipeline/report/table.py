@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
 from pipeline.report.charts import score_range
 from pipeline.report.curves import is_number
-from pipeline.report.data import Block, Configuration
+from pipeline.report.data import CHARTED, Block, Configuration
 from pipeline.report.labels import ABSENT, COSTS, SCORES, BlockLabels, Figure, Name, inline, percent, value_text
 
 _LENIENT_PREFIX = "compat_"
@@ -26,6 +27,8 @@ class Column:
     numeric: bool = True
     rising: bool = False
     """Whether the first click on the heading sorts in ascending order."""
+    shown: bool = True
+    """Whether it is shown before the reader chooses columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,15 @@ class ConfigurationTable:
     """Columns, and rows with one cell per column."""
 
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    groups: Sequence[Sequence[Row]]
+    """The rows, best score first. Configurations of one method with equal scores on every question are one group, with
+    the cheapest one first."""
     range: tuple[str, str] | None
     """The ends of the bars' scale, in percent; None without bars."""
 
 
 def configuration_table(block: Block, labels: BlockLabels, tags: Sequence[Mapping[str, str]]) -> ConfigurationTable:
-    """Build the table: parameters, every score that some configuration has, and costs per question."""
+    """Build the table: score, calls and tokens first, then parameters and all other scores and costs."""
     configurations = block.configurations
     columns = list(_columns(configurations, labels))
     drawn = [each.summary.scores[_BAR_SCORE] for each in configurations if _BAR_SCORE in each.summary.scores]
@@ -84,27 +89,47 @@ def configuration_table(block: Block, labels: BlockLabels, tags: Sequence[Mappin
         for configuration, name, own_tags in zip(configurations, labels.names, tags, strict=True)
     ]
     return ConfigurationTable(
-        [column for column, _ in columns], rows, (f"{100 * ends[0]:g}", f"{100 * ends[1]:g}") if ends else None
+        [column for column, _ in columns],
+        [[rows[index] for index in group] for group in _equal(configurations)],
+        (f"{100 * ends[0]:g}", f"{100 * ends[1]:g}") if ends else None,
     )
 
 
 def _columns(
     configurations: Sequence[Configuration], labels: BlockLabels
 ) -> Iterator[tuple[Column, Callable[[Configuration], Cell]]]:
-    """Yield each column with the function that fills its cells."""
+    """Yield each column with the function that fills its cells. The first one is the score that orders the rows."""
+    scores = [
+        (Column(heading, definition, shown=name in CHARTED), partial(_score, name))
+        for name, (heading, definition) in SCORES.items()
+        if not name.startswith(_LENIENT_PREFIX) and any(name in each.summary.scores for each in configurations)
+    ]
+    cost = "per question, as if the configuration had run alone"
+    costs = [(Column(COSTS[each], cost, rising=True), partial(_cost, labels, each)) for each in labels.costs]
+    yield from (*scores[:1], *costs[:2])
     if len({id(configuration.run) for configuration in configurations}) > 1:
         yield Column("run", "the run folder", numeric=False, rising=True), _run
     for key in labels.keys:
         numeric = all(is_number(configuration.parameters.get(key, 0)) for configuration in configurations)
         yield Column(labels.short_key(key), key, numeric, rising=True), partial(_parameter, key)
+    yield from (*costs[2:], *scores[1:])
     if any(map(_paper_scores, configurations)):
         yield Column("paper's metric", "the metric of the method's paper, which is more lenient"), _paper_metrics
-    for name, (heading, definition) in SCORES.items():
-        if not name.startswith(_LENIENT_PREFIX) and any(name in each.summary.scores for each in configurations):
-            yield Column(heading, definition), partial(_score, name)
-    for counter in labels.costs:
-        column = Column(COSTS[counter], "per question, as if the configuration had run alone", rising=True)
-        yield column, partial(_cost, labels, counter)
+
+
+def _equal(configurations: Sequence[Configuration]) -> list[list[int]]:
+    """Return groups of configurations of one method with equal scores on every question, the best group first."""
+    cheapest_first = sorted(range(len(configurations)), key=lambda index: configurations[index].cost_key)
+    groups: dict[object, list[int]] = {}
+    for index in cheapest_first:
+        configuration = configurations[index]
+        groups.setdefault((configuration.group, configuration.scores_digest), []).append(index)
+
+    def worse(group: Sequence[int]) -> float:
+        score = configurations[group[0]].summary.scores.get(_BAR_SCORE)
+        return -score.mean if score else math.inf
+
+    return sorted(groups.values(), key=worse)
 
 
 def _run(configuration: Configuration) -> Cell:

@@ -61,11 +61,13 @@ class CurveView:
 
     group: int
     dash: int
+    is_mean: bool
+    """Whether it is a marginal curve."""
     name: str
+    kind: str
+    """`best`, or `marginal` with the number of combinations of other parameters; empty if there is one combination."""
     followers: Sequence[str]
     """Keys that change with the axis."""
-    averaged: int
-    """Number of combinations of other parameters that each figure is the mean of."""
     figures: Sequence[Figure | None]
     """Parallel to the values of the axis."""
 
@@ -116,6 +118,17 @@ class Breakdown:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyView:
+    """A key of the configurations."""
+
+    name: str
+    values: Sequence[str]
+    """Its different values in the configurations."""
+    defaults: Sequence[str]
+    """The defaults with the same choices of configuration groups; empty if every value is the default."""
+
+
+@dataclass(frozen=True, slots=True)
 class BlockView:
     """Configurations with the same questions."""
 
@@ -130,7 +143,13 @@ class BlockView:
     legend: Sequence[tuple[Name, int]]
     """The methods in charts and filters, with their numbers of configurations."""
     scores: Sequence[ScoreView]
+    without_seconds: int
+    """Number of configurations whose seconds are not known."""
     table: ConfigurationTable
+    keys: Sequence[KeyView]
+    """The keys of the configurations, those that differ from their defaults first."""
+    has_defaults: bool
+    """Whether all defaults are known; not if a choice of a configuration group is not found on this machine."""
     names: Sequence[Name]
     """The names of the configurations, in the order of the table."""
     breakdown: Breakdown
@@ -158,6 +177,11 @@ class Page:
     def most_scores(self) -> int:
         """The largest number of selectable scores in a block."""
         return max(len(block.scores) for block in self.blocks)
+
+    @property
+    def most_columns(self) -> int:
+        """The largest number of columns of a block's table."""
+        return max(len(block.table.columns) for block in self.blocks)
 
     @property
     def most_methods(self) -> int:

@@ -15,7 +15,12 @@ _TOKEN = re.compile(r"\[[^\[\]\n]{1,40}\]|\s+|[^\s\[]+|\[")
 
 
 def simulated_completion(
-    call: Call, text: str, *, probabilities: Mapping[str, float] | None = None, error_probability: float = 0.0
+    call: Call,
+    text: str,
+    *,
+    probabilities: Mapping[str, float] | None = None,
+    error_probability: float = 0.0,
+    latency_s: float = 0.0,
 ) -> Completion:
     """Build the completion `text`, every token of which is wrong with the given probability.
 
@@ -28,6 +33,7 @@ def simulated_completion(
         completion_tokens=_token_count(len(text)),
         logprobs=token_logprobs(text, simulator_of(call.prompt).alternatives, error_probability) if wanted else None,
         probabilities=probabilities,
+        seconds=latency_s,
     )
 
 

@@ -111,7 +111,10 @@ class QuestionOracle(OneModel):
         is_malformed = rng.random() < self._oracle.malformed_rate
         text = await self._write(call, error_rng)
         return simulated_completion(
-            call, damage(text, rng) if is_malformed else text, error_probability=error_probability
+            call,
+            damage(text, rng) if is_malformed else text,
+            error_probability=error_probability,
+            latency_s=self._oracle.latency_s,
         )
 
     async def choose(self, call: Call) -> Completion:
@@ -125,7 +128,7 @@ class QuestionOracle(OneModel):
         others = [choice for choice in call.choices if choice != favourite]
         shares = {choice: error_probability / len(others) for choice in others}
         probabilities = {choice: shares.get(choice, 1 - sum(shares.values())) for choice in call.choices}
-        return simulated_completion(call, favourite, probabilities=probabilities)
+        return simulated_completion(call, favourite, probabilities=probabilities, latency_s=self._oracle.latency_s)
 
     def _rng(self, call: Call) -> Random:
         """Return a generator seeded by the call's inputs, except those that its simulator excludes."""

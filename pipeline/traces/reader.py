@@ -16,6 +16,8 @@ from pipeline.text import VARIABLE_PARTS
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
+_ADDED = {"critical_s": pl.Float32}
+"""Columns that were added after the first version."""
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions are requested shard by shard."""
 
@@ -23,16 +25,20 @@ _OPEN_SHARDS = 64
 def read_shards(
     folder: RunFolder, columns: Sequence[str], *, indices: Sequence[int] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield these columns of each finished shard, or of `indices`. Raises UserError if a shard lacks a column."""
+    """Yield these columns of each finished shard, or of `indices`. Raises UserError if a shard lacks a column.
+
+    Columns that were added after the first version are null where a shard lacks them.
+    """
     shards = folder.traces if indices is None else list(map(folder.shard, indices))
     for rows in _frames(shards):
         existing = rows.collect_schema()
-        if missing := [name for name in columns if name not in existing]:
+        absent = [name for name in columns if name not in existing]
+        if missing := [name for name in absent if name not in _ADDED]:
             raise UserError(
                 f"{folder.path} was written by another version of this project, without the column {missing[0]}: "
                 "run its questions again in another run.dir"
             )
-        yield rows.select(columns).collect()
+        yield rows.with_columns(pl.lit(None, _ADDED[name]).alias(name) for name in absent).select(columns).collect()
 
 
 def read_completions(folder: RunFolder, configuration: int, *, questions: Collection[str]) -> pl.DataFrame:
@@ -178,4 +184,5 @@ def _completion(step: Mapping[str, Any]) -> Completion:
         completion_tokens=step["completion_tokens"],
         logprobs=tuple(orjson.loads(step["logprobs"])) if step["logprobs"] else None,
         probabilities=orjson.loads(step["probabilities"]) if step["probabilities"] else None,
+        seconds=step.get("own_s"),
     )

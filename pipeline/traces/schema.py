@@ -28,6 +28,9 @@ class Step:
     start_s: float
     """Seconds since the question started."""
     duration_s: float = 0.0
+    own_s: float | None = 0.0
+    """Seconds without queues: of a model call, how long the model took, also if the reply is shared; None if that is
+    not known."""
     parent: int | None = None
     """For a repeated call: the step whose reply could not be parsed."""
     shared: bool = False
@@ -80,6 +83,10 @@ class Counters:
     """Seconds spent waiting for the model, summed over concurrent calls."""
     kg_s: float = 0.0
     wall_s: float = 0.0
+    """Seconds from the start of the question to its answer. In them, other questions and configurations ran as well."""
+    critical_s: float | None = 0.0
+    """Seconds of the question's own waiting: the longest sequence of model calls and lookups, each of which began after
+    the one before it, by their `own_s`. None if the `own_s` of a step is not known."""
 
 
 @dataclass(slots=True)
@@ -104,6 +111,7 @@ STEP_TYPE = pa.struct(
         ("role", pa.string()),
         ("start_s", pa.float32()),
         ("duration_s", pa.float32()),
+        ("own_s", pa.float32()),
         ("parent", pa.int32()),
         ("shared", pa.bool_()),
         ("key", pa.string()),
@@ -165,7 +173,7 @@ _ANSWERS: dict[str, pa.DataType] = {
 }
 _SCORES: dict[str, pa.DataType] = {score.name: pa.float32() for score in fields(Scores)}
 _COUNTERS: dict[str, pa.DataType] = {
-    counter.name: pa.float32() if counter.type == "float" else pa.int32() for counter in fields(Counters)
+    counter.name: pa.int32() if counter.type == "int" else pa.float32() for counter in fields(Counters)
 }
 
 SCHEMA = pa.schema(

@@ -30,6 +30,20 @@ def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch
     assert all(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
 
 
+def test_a_sweep_is_read_one_configuration_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    words = ["method=srp", "method.depth=1,2", "llm=oracle", "run.limit=12"]
+    assert main(["sweep", *words, f"run.dir={folder}"]) == 0
+    monkeypatch.setenv("KGQA_RUN", str(folder))
+    for number in (0, 1):
+        monkeypatch.setenv("KGQA_CONFIGURATION", str(number))
+        counted = "print([each.collect()['configuration'].unique().to_list() for each in (questions, steps, calls)])"
+        notebook = executed(NOTEBOOKS / "trace_analytics.ipynb", counted)
+        printed = "".join(output.get("text", "") for output in notebook.cells[1].outputs)
+        assert f"These cells read configuration {number} of 2, with 12 answered questions:" in printed
+        assert notebook.cells[-1].outputs[0].text.strip() == str([[number]] * 3)
+
+
 def test_recovery_is_told_by_how_the_first_attempt_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     words = ["method=r3", "method.step_limit=4", "llm=oracle", "llm.error_rate=0.1", "run.limit=48"]

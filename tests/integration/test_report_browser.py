@@ -32,10 +32,10 @@ Open = Callable[..., Chrome]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a run over two methods, two depths and two retry budgets; one method has a hostile name."""
+    """The report of a run over two methods, two depths and three retry budgets; one method has a hostile name."""
     folder = tmp_path_factory.mktemp("reported")
     configurations = []
-    for method, depth, retries in [(m, d, r) for m in ("srp", "parog") for d in (1, 2) for r in (0, 1)]:
+    for method, depth, retries in [(m, d, r) for m in ("srp", "parog") for d in (1, 2) for r in (0, 1, 9)]:
         words = ("dataset.triples=2000", "run.limit=24", "evaluation.bootstrap_resamples=100", "llm=oracle")
         own = (f"method={method}", f"method.depth={depth}", f"method.retries={retries}", "llm.error_rate=0.3")
         overrides = (*words, *own, f"run.dir={folder}/run")
@@ -78,41 +78,93 @@ def opened(browser: Chrome, report: Path) -> Iterator[Chrome]:
 
 
 def heading(page: Chrome, text: str) -> WebElement:
-    return next(
-        cell for cell in page.find_elements(By.CSS_SELECTOR, ".configurations thead th") if cell.text.startswith(text)
-    )
+    cells = page.find_elements(By.CSS_SELECTOR, ".configurations thead th:not(.plot)")
+    return next(cell for cell in cells if cell.text.startswith(text))
 
 
 def column(page: Chrome, text: str) -> list[float]:
-    place = heading(page, text).get_property("cellIndex")
-    rows = page.find_elements(By.CSS_SELECTOR, ".configurations tbody tr")
-    return [float(str(row.find_elements(By.CSS_SELECTOR, "th, td")[int(str(place))].text).split()[0]) for row in rows]
+    """The figures of a column, one of each group of equal configurations."""
+    place = int(str(heading(page, text).get_property("cellIndex")))
+    rows = page.find_elements(By.CSS_SELECTOR, ".configurations tbody tr:first-child")
+    return [float(str(row.find_elements(By.CSS_SELECTOR, "th, td")[place].text).split()[0]) for row in rows]
 
 
-def test_a_click_on_a_heading_sorts_and_a_second_click_reverses(opened: Chrome) -> None:
-    before = column(opened, "F1")
-    assert len(before) == 8
-    assert before != sorted(before, reverse=True)
-    heading(opened, "F1").find_element(By.TAG_NAME, "button").click()
-    assert column(opened, "F1") == sorted(before, reverse=True)
-    assert heading(opened, "F1").get_attribute("aria-sort") == "descending"
-    heading(opened, "F1").find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
-    assert column(opened, "F1") == sorted(before)
+def shown_rows(page: Chrome) -> int:
+    return sum(row.is_displayed() for row in page.find_elements(By.CSS_SELECTOR, ".configurations tbody tr"))
+
+
+def test_the_best_score_is_first_and_a_click_on_a_heading_sorts(opened: Chrome) -> None:
+    scores = column(opened, "Hits@1")
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) > 1
+    calls = column(opened, "model calls")
+    assert calls != sorted(calls)
+    heading(opened, "model calls").find_element(By.TAG_NAME, "button").click()
+    assert column(opened, "model calls") == sorted(calls)
+    assert heading(opened, "model calls").get_attribute("aria-sort") == "ascending"
+    heading(opened, "model calls").find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert column(opened, "model calls") == sorted(calls, reverse=True)
     heading(opened, "depth").find_element(By.TAG_NAME, "button").click()
-    assert column(opened, "depth") == [1.0] * 4 + [2.0] * 4
-    assert heading(opened, "F1").get_attribute("aria-sort") == "none"
+    depths = column(opened, "depth")
+    assert depths == sorted(depths)
+    assert heading(opened, "model calls").get_attribute("aria-sort") == "none"
+
+
+def test_equal_configurations_are_one_row_that_can_be_opened(opened: Chrome) -> None:
+    boxes = opened.find_elements(By.CSS_SELECTOR, ".configurations .open")
+    assert boxes
+    closed = shown_rows(opened)
+    assert closed == len(opened.find_elements(By.CSS_SELECTOR, ".configurations tbody")) < 12
+    for box in boxes:
+        box.click()
+    assert shown_rows(opened) == 12
+
+
+def test_a_column_can_be_hidden_and_shown(opened: Chrome) -> None:
+    opened.find_element(By.CSS_SELECTOR, ".chooser summary").click()
+    box = opened.find_element(By.CSS_SELECTOR, ".chooser .col-2")
+    assert heading(opened, "tokens").is_displayed()
+    box.click()
+    hidden = opened.find_elements(By.CSS_SELECTOR, ".configurations .k2")
+    assert not any(cell.is_displayed() for cell in hidden)
+    box.click()
+    assert heading(opened, "tokens").is_displayed()
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_score_calls_and_tokens_need_no_scrolling_sideways(width: int, opened: Chrome) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    box = opened.find_element(By.CSS_SELECTOR, ".tall")
+    end = box.rect["x"] + float(str(box.get_property("clientWidth"))) + 1
+    for text in ("Hits@1", "model calls", "tokens"):
+        cell = heading(opened, text)
+        assert cell.rect["x"] + cell.rect["width"] <= end
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_heading_stays_in_view_when_the_table_scrolls(opened: Chrome) -> None:
+    size = {"width": 1280, "height": 400, "deviceScaleFactor": 1, "mobile": False}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    box, cell = opened.find_element(By.CSS_SELECTOR, ".tall"), heading(opened, "method")
+    top = cell.rect["y"]
+    opened.execute_script("arguments[0].scrollTop = 150", box)
+    assert box.get_property("scrollTop") == 150
+    assert cell.rect["y"] == top
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_method_can_be_hidden_in_the_table_and_the_charts(opened: Chrome) -> None:
     def shown(selector: str) -> int:
         return sum(element.is_displayed() for element in opened.find_elements(By.CSS_SELECTOR, selector))
 
-    rows, marks = shown(".configurations tbody tr"), shown(".of.s0 .mark")
+    rows, marks = shown_rows(opened), shown(".of.s0 .mark")
+    others = len(opened.find_elements(By.CSS_SELECTOR, '.configurations tbody[data-m="0"]'))
     opened.find_element(By.CSS_SELECTOR, ".show-1").click()
-    assert shown(".configurations tbody tr") == rows / 2
+    assert 0 < shown_rows(opened) == others < rows
     assert 0 < shown(".of.s0 .mark") < marks
     opened.find_element(By.CSS_SELECTOR, ".show-1").click()
-    assert (shown(".configurations tbody tr"), shown(".of.s0 .mark")) == (rows, marks)
+    assert (shown_rows(opened), shown(".of.s0 .mark")) == (rows, marks)
 
 
 def test_selecting_another_score_shows_its_charts(opened: Chrome) -> None:
@@ -163,7 +215,9 @@ def test_the_numbers_are_shown_without_javascript(browser: Chrome, report: Path)
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get(report.as_uri())
-        assert len([row for row in browser.find_elements(By.CSS_SELECTOR, ".configurations tbody tr") if row.text]) == 8
+        for box in browser.find_elements(By.CSS_SELECTOR, ".configurations .open"):
+            box.click()
+        assert shown_rows(browser) == 12
         assert not browser.find_element(By.CSS_SELECTOR, ".configurations button").is_enabled()
         assert browser.find_element(By.CSS_SELECTOR, ".kinds tbody tr").text
     finally:

@@ -11,7 +11,7 @@ import polars as pl
 
 from pipeline.config import default
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.statistics import bootstrap_mean
+from pipeline.evaluation.statistics import estimate_mean
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.report.data import CHARTED, Configuration, RunInfo
 
@@ -44,7 +44,7 @@ def make(
         for given in (parameters, implied)
     )
     values = np.array(hits, dtype=np.float64)
-    estimate = bootstrap_mean(values, resamples=QUICK.bootstrap_resamples)
+    estimate = estimate_mean(values, resamples=QUICK.bootstrap_resamples)
     summary = {
         "number": 0,
         "method": name or method,
@@ -58,7 +58,7 @@ def make(
         "statuses": {"ok": len(values)},
         "scores": dict.fromkeys(CHARTED, estimate),
         "confidence": 0.95,
-        "counters": {"llm_calls": calls * len(values), "tokens": tokens * len(values), "wall_s": 2.0 * len(values)},
+        "counters": {"llm_calls": calls * len(values), "tokens": tokens * len(values), "critical_s": 2.0 * len(values)},
         "breakdown": breakdown or {},
     }
     return Configuration(
@@ -66,6 +66,7 @@ def make(
         summary=ConfigurationSummary(**{**summary, **changed}),
         family=method,
         parameters={"method": method, "experiment": "none", "method.name": name or method, **overrides, **others},
+        resolved={"method": {"name": name or method}, "choices": {"method": "srp"}},
         served={"model": model, "label": label, "graph": "a graph", "roles": {}},
         rows=pl.DataFrame(
             {

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.evaluation.statistics import Estimate
+from pipeline import config
+from pipeline.evaluation.statistics import Estimate, wilson
 from pipeline.evaluation.summary import Group
 from pipeline.report.build import build_page
 from pipeline.report.data import Block, Configuration
-from pipeline.report.view import BlockView, ScoreView
+from pipeline.report.labels import percent
+from pipeline.report.table import Row
+from pipeline.report.view import BlockView, CurveView, ScoreView
 from tests.report.configurations import RUN, make
 
 
@@ -25,6 +28,10 @@ def strict(*configurations: Configuration) -> ScoreView:
     return score
 
 
+def rows(block: BlockView) -> list[Row]:
+    return [row for group in block.table.groups for row in group]
+
+
 def hits(right: int, of: int = 20) -> list[float]:
     return [1.0] * right + [0.0] * (of - right)
 
@@ -35,13 +42,46 @@ GRID = [
 ]
 
 
-def test_a_curve_is_the_mean_over_the_other_axes() -> None:
+def texts(curve: CurveView) -> list[str | None]:
+    return [figure and figure.text for figure in curve.figures]
+
+
+def test_each_axis_has_the_best_and_the_marginal_curve_of_a_method() -> None:
     depth, retries = strict(*GRID).axes
     assert (depth.key, retries.key) == ("method.depth", "method.retries")
     assert depth.values == ["1", "2"]
-    assert [figure and figure.text for figure in depth.curves[0].figures] == ["25.0", "75.0"]
-    assert [figure and figure.text for figure in retries.curves[0].figures] == ["35.0", "65.0"]
-    assert depth.curves[0].averaged == 2
+    assert [curve.kind for curve in depth.curves] == ["best configuration", "marginal: mean over 2 combinations"]
+    assert [texts(curve) for curve in depth.curves] == [["30.0", "100.0"], ["25.0", "75.0"]]
+    assert [texts(curve) for curve in retries.curves] == [["50.0", "100.0"], ["35.0", "65.0"]]
+    assert [line.is_mean for line in depth.chart.lines] == [False, True]
+    tooltips = [mark.text.split(":")[0] for mark in depth.chart.lines[0].marks]
+    assert tooltips == ["srp (oracle) · depth 1 · retries 1", "srp (oracle) · depth 2 · retries 1"]
+
+
+def test_a_setting_that_cannot_work_lowers_the_marginal_curve_only() -> None:
+    depth_one = [make(hits(0), {"depth": 1, "beam_width": beam}) for beam in (1, 3)]
+    depth_two = [make(hits(right), {"depth": 2, "beam_width": beam}) for beam, right in ((1, 10), (3, 16))]
+    best, marginal = strict(*depth_one, *depth_two).axes[0].curves
+    assert (texts(best), texts(marginal)) == (["50.0", "80.0"], ["25.0", "40.0"])
+
+
+def test_the_best_configuration_may_belong_to_a_combination_that_lacks_other_values() -> None:
+    lone = make(hits(18), {"depth": 2, "retries": 2})
+    best, marginal = strict(*GRID[:2], make(hits(10), {"depth": 2, "retries": 0}), lone).axes[0].curves
+    assert (texts(best), texts(marginal)) == (["30.0", "90.0"], ["20.0", "50.0"])
+    assert marginal.kind == "marginal: mean over 1 combination"
+
+
+def test_a_curve_of_one_combination_has_one_name() -> None:
+    (curve,) = strict(make(hits(3), {"depth": 1}), make(hits(5), {"depth": 2})).axes[0].curves
+    assert (curve.kind, curve.is_mean, texts(curve)) == ("", False, ["15.0", "25.0"])
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    """A bootstrap interval of no hits would be empty."""
+    first, _ = strict(make(hits(0), {"depth": 1}), make(hits(5), {"depth": 2})).axes[0].curves[0].figures
+    assert first == percent(Estimate(0.0, *wilson(0.0, 20), 20))
+    assert first.interval == "0.0–16.1"
 
 
 def test_the_interval_of_a_mean_over_configurations_is_over_their_common_questions() -> None:
@@ -53,7 +93,7 @@ def test_the_interval_of_a_mean_over_configurations_is_over_their_common_questio
         for depth in (1, 2)
         for retries in (0, 1)
     ]
-    alike, complementary = (strict(*configurations).axes[0].curves[0].figures[0] for configurations in (same, others))
+    alike, complementary = (strict(*configurations).axes[0].curves[1].figures[0] for configurations in (same, others))
     assert alike is not None
     assert complementary is not None
     assert (alike.text, complementary.text) == ("50.0", "50.0")
@@ -101,7 +141,7 @@ def test_a_cheaper_configuration_that_is_hardly_worse_is_recommended_and_marked(
     assert (str(advice.recommended), str(advice.best)) == ("srp (oracle) · depth 2", "srp (oracle) · depth 3")
     assert (advice.difference.text, advice.is_best) == ("−0.2", False)
     assert advice.difference.interval.endswith("… +0.0")
-    assert [row.tags.get("hits_at_1") for row in block.table.rows] == ["best", "recommended", None]
+    assert [row.tags.get("hits_at_1") for row in rows(block)] == ["best", "recommended", None]
     assert [mark.recommended for mark in block.scores[0].fronts[0].chart.marks] == [False, True, False]
 
 
@@ -149,7 +189,7 @@ def test_simulated_and_language_models_are_not_compared() -> None:
 
 def test_every_name_has_its_label() -> None:
     block = view(*GRID)
-    names = [*block.names, *(name for name, _ in block.legend), *(row.name for row in block.table.rows)]
+    names = [*block.names, *(name for name, _ in block.legend), *(row.name for row in rows(block))]
     names += [on.name for score in block.scores for front in score.fronts for on in front.entries]
     assert {name.label for name in names} == {"oracle"}
     texts = [mark.text for score in block.scores for front in score.fronts for mark in front.chart.marks]
@@ -159,23 +199,74 @@ def test_every_name_has_its_label() -> None:
     assert all("(oracle)" in text for text in texts)
 
 
-def test_the_table_has_parameters_scores_and_costs() -> None:
-    table = view(*GRID).table
-    headings = [column.heading for column in table.columns]
-    assert headings[:4] == ["depth", "retries", "paper's metric", "Hits@1"]
-    assert headings[-3:] == ["model calls", "tokens", "seconds"]
-    cells = dict(zip(headings, table.rows[2].cells, strict=True))
+def test_the_table_begins_with_score_and_costs_and_has_parameters_and_other_scores() -> None:
+    block = view(*GRID)
+    columns = block.table.columns
+    headings = [column.heading for column in columns]
+    assert headings[:6] == ["Hits@1", "model calls", "tokens", "depth", "retries", "seconds"]
+    assert headings[-1] == "paper's metric"
+    assert {column.heading: column.shown for column in columns}["F1"]
+    cells = dict(zip(headings, rows(block)[1].cells, strict=True))
     assert cells["depth"].order == 2
     assert cells["paper's metric"].figures[0].name == "Readi's Hit"
     assert (cells["Hits@1"].figures[0].text, cells["Hits@1"].order) == ("50.0", 0.5)
     assert cells["model calls"].figures[0].text == "3.00"
-    assert all(len(row.cells) == len(headings) for row in table.rows)
+    assert all(len(row.cells) == len(headings) for row in rows(block))
+
+
+def test_the_best_row_is_first_and_equal_configurations_are_one_group() -> None:
+    """Equal scores on every question, not only an equal mean; the cheapest configuration stands for its group."""
+    configurations = [
+        make(hits(4), {"depth": 1}, calls=1),
+        make(hits(10), {"depth": 2}, calls=3),
+        make(hits(10), {"depth": 3}, calls=2),
+        make(hits(10)[::-1], {"depth": 4}, calls=9),
+        make(hits(10), {"depth": 5}, method="arg", calls=5),
+    ]
+    groups = view(*configurations).table.groups
+    assert [[row.cells[3].order for row in group] for group in groups] == [[3, 2], [5], [4], [1]]
+
+
+def test_an_unknown_cost_is_no_column_and_is_counted() -> None:
+    """Traces of an older version do not have the seconds of a question's own waiting."""
+    counters = {"llm_calls": 20.0, "tokens": 40.0, "wall_s": 60.0}
+    old = view(make(hits(3), {"depth": 1}, counters=counters), make(hits(4), {"depth": 2}, counters=counters))
+    assert "seconds" not in [column.heading for column in old.table.columns]
+    assert [front.cost for front in old.scores[0].fronts] == ["model calls", "tokens"]
+    assert old.without_seconds == 2
+    assert view(*GRID).without_seconds == 0
+
+
+def test_the_page_counts_runs_configurations_and_questions() -> None:
+    other = replace(RUN, name="other")
+    facts = dict(view(*GRID, make(hits(3), {"depth": 3}, run=other)).facts)
+    assert [facts[term] for term in ("runs", "configurations", "questions")] == [["2"], ["5"], ["20"]]
+
+
+def test_keys_that_differ_from_their_default_are_first() -> None:
+    words = ["method=arg", "llm=oracle", "llm.error_rate=0.2", "run.limit=20"]
+    resolved = [config.compose([*words, f"method.depth={depth}"]) for depth in (2, 3)]
+    keys = view(*(replace(make(hits(3)), resolved=each) for each in resolved)).keys
+    changed = {key.name: (key.values, key.defaults) for key in keys if key.defaults}
+    assert changed["llm.error_rate"] == (["0.2"], ["0.0"])
+    assert changed["method"] == (["arg"], ["srp"])
+    assert changed["run.limit"] == (["20"], ["–"])
+    assert set(changed["method.depth"][0]) == {"2", "3"}
+    assert "method.retrieve_k" not in changed, "the default of the chosen method"
+    assert [bool(key.defaults) for key in keys] == [True] * len(changed) + [False] * (len(keys) - len(changed))
+
+
+def test_keys_of_a_choice_that_is_not_found_have_no_known_default() -> None:
+    resolved = {"method": {"depth": 2}, "choices": {"method": "not_found"}}
+    block = view(replace(make(hits(3)), resolved=resolved))
+    assert not block.has_defaults
+    assert all(not key.defaults for key in block.keys)
 
 
 def test_failed_and_not_run_questions_are_counted_separately() -> None:
     block = view(make(hits(3), failed=2, not_run=5, questions=25))
     assert dict(block.facts)["complete"] == ["no · 2 failed · 5 not run"]
-    assert block.table.rows[0].remarks == ["2 failed", "5 not run"]
+    assert rows(block)[0].remarks == ["2 failed", "5 not run"]
     assert dict(block.facts)["questions"] == ["20"]
     assert any(warning.startswith("2 questions failed") for warning in block.warnings)
     assert dict(view(make(hits(3))).facts)["complete"] == ["yes · 0 failed · 0 not run"]
@@ -190,11 +281,11 @@ def test_a_run_in_progress_has_a_warning() -> None:
 def test_a_configuration_that_was_stopped_early_is_shown_but_not_compared() -> None:
     stopped = make(hits(8, of=8), {"depth": 2}, not_run=12, questions=20)
     block = view(make(hits(4), {"depth": 1}), stopped)
-    assert len(block.table.rows) == 2
+    assert len(rows(block)) == 2
     assert block.scores[0].recommendations[0].candidates == 1
     assert [str(on.name) for on in block.scores[0].fronts[0].entries] == ["srp (oracle) · depth 1"]
     assert block.scores[0].axes == []
-    assert block.table.rows[1].remarks == ["8 questions", "12 not run"]
+    assert rows(block)[0].remarks == ["8 questions", "12 not run"]
     assert block.warnings == [
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         "compared: 1."
@@ -249,4 +340,5 @@ def test_configurations_with_all_answers_right_or_wrong_can_be_shown(right: int)
 def test_several_runs_have_a_column_with_the_run() -> None:
     other = replace(RUN, name="other")
     table = view(make(hits(1), {"depth": 1}), make(hits(2), {"depth": 2}, run=other)).table
-    assert [row.cells[0].figures[0].text for row in table.rows] == ["run", "other"]
+    runs = [group[0].cells[3].figures[0].text for group in table.groups]
+    assert (table.columns[3].heading, runs) == ("run", ["other", "run"])

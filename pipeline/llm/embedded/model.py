@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,7 @@ class EmbeddedModel(OneModel):
             prompt_tokens=len(reply.prompt),
             completion_tokens=len(reply.ids),
             logprobs=tuple(logprobs) if sampling.logprobs is not None else None,
+            seconds=reply.seconds,
         )
 
     async def choose(self, call: Call) -> Completion:
@@ -80,11 +82,12 @@ class EmbeddedModel(OneModel):
         ids = {choice: self._token(choice) for choice in call.choices}
         reply = await self._reply(call, Sampling(max_tokens=1), listed=list(ids.values()))
         next_token = reply.logprobs[0]
-        return Completion.of_choices(
+        completion = Completion.of_choices(
             {choice: next_token[id] for choice, id in ids.items()},
             prompt_tokens=len(reply.prompt),
             completion_tokens=len(reply.ids),
         )
+        return replace(completion, seconds=reply.seconds)
 
     async def tokens(self, text: str) -> list[int]:
         """Return the ids of a text's tokens."""
@@ -127,9 +130,12 @@ class EmbeddedModel(OneModel):
     def _generate(self, replies: Sequence[Reply]) -> None:
         """Run one round for replies with the same `next_round`."""
         ends, limit, logits = replies[0].next_round
+        began = time.perf_counter()
         rounds = self._llama.generate([reply.context for reply in replies], ends, limit, logits=logits)
+        seconds = time.perf_counter() - began
         for reply, (ids, scores) in zip(replies, rounds, strict=True):
             reply.add(ids, scores)
+            reply.seconds += seconds
 
 
 def _folder(model: str | None) -> Path:

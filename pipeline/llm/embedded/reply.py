@@ -61,6 +61,8 @@ class Reply:
         """`stop` or `length`; None if the reply is not complete."""
         self.logprobs: list[dict[int, float]] = []
         """Per token, natural log-probabilities by id, its own first; empty if not requested."""
+        self.seconds = 0.0
+        """Seconds in which the model generated it, without the pauses between rounds."""
         self._read = chat.reader(prompt)
         self._sampling = sampling
         self._ends = ends
