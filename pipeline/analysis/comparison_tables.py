@@ -135,13 +135,13 @@ def _name(configuration: RunConfiguration) -> Text:
 
 
 def _description(configuration: RunConfiguration, configurations: Sequence[RunConfiguration]) -> Text:
-    """Return name, method, label, and the overrides that not all configurations share, without `run.dir`."""
+    """Return name, method, label, and the overrides that not all configurations share, without folder and tags."""
     shared = set.intersection(*(set(each.overrides) for each in configurations))
     text = _name(configuration)
     if configuration.label:
         text.append(f" ({configuration.label})", "not bold yellow")
     for override in configuration.overrides:
-        if override not in shared and not override.startswith("run.dir="):
+        if override not in shared and not override.startswith(("run.dir=", "run.tags=", "run.note=")):
             text.append(f"\n{override}", "not bold dim")
     return text
 

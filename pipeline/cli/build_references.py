@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,9 @@ def run(arguments: Arguments) -> Output:
         raise UserError(f"none of {report.questions:,} questions can be a reference ({reasons}); nothing was written")
     output = plan.output or Path("references") / f"{dataset.name}.jsonl"
     base.save(output)
-    return Output(notes=_notes(base, report, output))
+    figures = {each.name: getattr(report, each.name) for each in fields(report)}
+    figures |= {"references": len(base.references), "output": str(output)}
+    return Output(figures, lines=_lines(base, report, output))
 
 
 async def _build(plan: Plan, composed: Mapping[str, Any], dataset: Dataset) -> tuple[ReferenceBase, BuildReport]:
@@ -86,7 +89,7 @@ def _examples(composed: Mapping[str, Any], dataset: Dataset) -> Iterator[Example
     return dataset.examples(reject)
 
 
-def _notes(base: ReferenceBase, report: BuildReport, output: Path) -> list[str]:
+def _lines(base: ReferenceBase, report: BuildReport, output: Path) -> list[str]:
     return [
         f"{report.questions:>10,} questions read, {report.eligible:,} of them can become references",
         *(f"{count:>10,} rejected: {reason}" for reason, count in report.rejected.most_common()),

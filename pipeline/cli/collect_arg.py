@@ -18,5 +18,7 @@ def run(arguments: Arguments) -> Output:
         raise UserError(f"none of {report.questions:,} questions gave a training text ({reasons})")
     failed = [f"{summary.failed} questions failed: run.retry_failed=true runs them again"] if summary.failed else []
     return Output(
-        tables=[report_table(report)], notes=[*failed, *remarks(rejected, folder.rejected), f"texts: {output}"]
+        {**report.document(), "output": str(output)},
+        [report_table(report)],
+        notes=[*failed, *remarks(rejected, folder.rejected), f"texts: {output}"],
     )

@@ -24,7 +24,8 @@ def run(arguments: Arguments) -> Output:
     folders = [RunFolder(storage_path(word)) for word in dict.fromkeys(arguments.words)]
     report, output = Report(), Path(composed["output"])
     write_calls(_with_progress(read_calls(folders, material, selection, report)), report, output)
-    return Output(tables=tables(report), notes=[*_notes(folders), f"rows: {output}"])
+    figures = {**report.document(), "output": str(output)}
+    return Output(figures, tables(report), notes=[*_notes(folders), f"rows: {output}"])
 
 
 def _with_progress(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

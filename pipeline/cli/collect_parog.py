@@ -16,7 +16,8 @@ def run(arguments: Arguments) -> Output:
     if not report.kept:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
         raise UserError(f"none of {report.questions:,} questions makes a training pair ({reasons})")
-    return Output(tables=tables(report), notes=_notes(report, collected))
+    figures = {**report.to_dict(), "output": str(collected.output)}
+    return Output(figures, tables(report), notes=_notes(report, collected))
 
 
 def _notes(report: Report, collected: Collected) -> list[str]:

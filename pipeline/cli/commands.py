@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,8 +22,8 @@ class Command:
     """The file of `conf/` with its keys; None when it has none."""
     words: Literal["none", "optional", "required"] = "none"
     """Whether it takes words that are not `key=value`: run folders, files, names."""
-    prints_figures: bool = False
-    """Whether it takes `json=true`."""
+    prints_figures: bool = True
+    """Whether it takes `json=true`; False for a command that runs until it is stopped."""
 
 
 SECTIONS: Mapping[str, Mapping[str, Command]] = {
@@ -33,7 +33,6 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             "check everything that a run needs, and say how to fix what is wrong",
             usage=_RUN_OR_FILE,
             words="optional",
-            prints_figures=True,
         ),
         "estimate": Command(
             "estimate:run",
@@ -41,44 +40,45 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[group=choice,choice] [key=value,value] [estimate.questions=N] … | CONFIGURATIONS.txt [key=value] …",
             config_name="estimate",
             words="optional",
-            prints_figures=True,
         ),
         "evaluate": Command(
             "evaluate:run",
             "run a method on a dataset, score it, print the table",
             usage=_RUN_OR_FILE,
             words="optional",
-            prints_figures=True,
         ),
         "sweep": Command(
             "sweep:run",
             "run many configurations as one run that makes each distinct call once",
             usage=("[group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | CONFIGURATIONS.txt [key=value] …"),
             words="optional",
-            prints_figures=True,
         ),
         "ablations": Command(
             "ablations:run",
             "run a method without each of its parts, next to the published effects",
             usage="method=srp|arg|parog|r3 [group=choice] [key=value] …",
-            prints_figures=True,
         ),
         "reproduce": Command(
             "reproduce:run",
             "run every row of the papers' tables, next to the published numbers",
             usage="[scale=smoke|full] [group=choice] [key=value] …",
             config_name="reproduce",
-            prints_figures=True,
         ),
     },
     "Look at results": {
+        "ls": Command(
+            "ls:run",
+            "list runs with their scores, costs, tags and notes, the newest first",
+            usage="[FOLDER …] [tag=TAG]",
+            config_name="ls",
+            words="optional",
+        ),
         "compare": Command(
             "compare:run",
             "compare runs question by question: differences, flips, costs, noise",
             usage="RUN [RUN …] [key=value] …",
             config_name="compare",
             words="required",
-            prints_figures=True,
         ),
         "show": Command(
             "show:run",
@@ -86,7 +86,6 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="RUN QUESTION [configuration=N]",
             config_name="show",
             words="required",
-            prints_figures=True,
         ),
         "score": Command(
             "score:run",
@@ -94,7 +93,6 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="RUN [evaluation.key=value] … | predictions=FILE dataset=NAME [dataset.key=value] …",
             config_name="score",
             words="optional",
-            prints_figures=True,
         ),
         "report": Command(
             "report:run",
@@ -116,6 +114,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             "start local Virtuoso replicas of a graph",
             usage="[dataset=NAME] [replicas=N] [key=value] …",
             config_name="graph_serve",
+            prints_figures=False,
         ),
         "build-references": Command(
             "build_references:run",
@@ -129,6 +128,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             "serve a model with vLLM for many jobs",
             usage="llm.model=NAME [key=value] …",
             config_name="llm_serve",
+            prints_figures=False,
         ),
         "init-model": Command(
             "init_model:run",
@@ -171,7 +171,6 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[RUN …] [key=value] …",
             config_name="capacity",
             words="optional",
-            prints_figures=True,
         ),
         "benchmark": Command(
             "benchmark:run",
@@ -179,10 +178,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="NAME … | all",
             config_name=None,
             words="required",
-            prints_figures=True,
         ),
     },
 }
 """The commands by the section of `kgqa --help` that lists them."""
 
 COMMANDS: Mapping[str, Command] = {name: command for part in SECTIONS.values() for name, command in part.items()}
+
+
+def named(words: Sequence[str]) -> str | None:
+    """Return the command that the first words name; None if there is none."""
+    return next((name for name in COMMANDS if list(words[: len(name.split())]) == name.split()), None)

@@ -47,17 +47,19 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command prints: tables and notes for people, or the same figures for scripts."""
+    """What a command prints: tables, lines and notes for people, or the same figures for scripts."""
 
     figures: Mapping[str, Any] | None = None
     """What `json=true` prints; None for commands without figures."""
     tables: Sequence[RenderableType] = ()
+    lines: Sequence[str] = ()
+    """The same figures, one line each."""
     notes: Sequence[str] = ()
-    """Sentences below the tables."""
+    """Sentences below the figures."""
     exit_code: int = 0
 
     def print(self, *, as_json: bool = False) -> None:
-        """Print tables and notes, or nothing but one JSON document."""
+        """Print tables, lines and notes, or nothing but one JSON document."""
         if as_json:
             document = {**(self.figures or {}), "notes": list(self.notes)}
             print(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode())
@@ -65,8 +67,8 @@ class Output:
         console = Console()
         for table in self.tables:
             console.print(table)
-        for note in self.notes:  # as they are: a path is not markup, and must not be cut
-            console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+        for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
+            console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def run_figures(folder: RunFolder) -> dict[str, Any]:

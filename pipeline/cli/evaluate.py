@@ -16,8 +16,8 @@ from pipeline.renames import current_run
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_whole, storage_path
 
-_RESUMING = ("run.retry_failed", "run.extend", "run.restart")
-"""Keys that may be given with a `run.yaml`: they say how it is resumed."""
+_RESUMING = ("run.retry_failed", "run.extend", "run.restart", "run.tags", "run.note")
+"""Keys that may be given with a `run.yaml`: they say how it is resumed, or describe it."""
 
 
 def run(arguments: Arguments) -> Output:

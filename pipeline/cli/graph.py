@@ -42,12 +42,23 @@ def load(arguments: Arguments) -> Output:
     if target not in get_args(Target):
         raise UserError(f"target={target} is wrong: input should be one of {', '.join(get_args(Target))}")
     output = Path(composed["output"]) if composed["output"] else None
-    notes = _load(composed, dataset, target, output, rejected=Path(f"{output or dataset.name}.rejected.jsonl"))
+    rejected = Path(f"{output or dataset.name}.rejected.jsonl")
+    summary, notes = _load(composed, dataset, target, output, rejected=rejected)
+    fingerprint = None
     if target == "oxigraph":
-        notes.append(_fingerprint(config.default(EmbeddedGraph, store=output, **_id_format(composed))))
+        fingerprint = _fingerprint(config.default(EmbeddedGraph, store=output, **_id_format(composed)))
     elif target == "virtuoso":
-        notes.append(_fingerprint(config.build("kg", composed)))
-    return Output(notes=notes)
+        fingerprint = _fingerprint(config.build("kg", composed))
+    distinct = {name: getattr(summary, name) for name in ("triples", "entities", "relations", "literals")}
+    figures = {
+        **{name: each.count for name, each in distinct.items()},
+        "estimated": [name for name, each in distinct.items() if not each.exact],
+        "read": summary.read,
+        "rejected": summary.rejected,
+        "fingerprint": fingerprint,
+    }
+    lines = [*_describe(summary), *([f"fingerprint {fingerprint}"] if fingerprint else [])]
+    return Output(figures, lines=lines, notes=notes)
 
 
 def serve(arguments: Arguments) -> None:
@@ -69,7 +80,7 @@ def serve(arguments: Arguments) -> None:
             endpoints = [server.endpoint for server in servers]
             snapshot = composed["kg"].get("snapshot")
             graph = config.default(SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, **_id_format(composed))
-            print(_fingerprint(graph))
+            print(f"fingerprint {_fingerprint(graph)}")
             print(f"kg=sparql kg.endpoints=[{','.join(endpoints)}]", flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
             _report_ended(servers)
@@ -79,8 +90,8 @@ def serve(arguments: Arguments) -> None:
 
 def _load(
     composed: Mapping[str, Any], dataset: Dataset, target: Target, output: Path | None, *, rejected: Path
-) -> list[str]:
-    """Load the graph, and return lines that say what is in it."""
+) -> tuple[Summary, list[str]]:
+    """Load the graph. Return what is in it, and remarks on rows that cannot be read."""
     with Rejections(rejected, strict=composed["dataset"]["strict"]) as rejections, _progress(dataset.name) as tick:
         summary = load_graph(
             dataset,
@@ -91,7 +102,7 @@ def _load(
             reject=rejections.add,
             tick=tick,
         )
-    return [*_describe(summary), *rejections.remarks()]
+    return summary, rejections.remarks()
 
 
 def _build(composed: Mapping[str, Any], dataset: Dataset, database: Path, server: VirtuosoConfig) -> None:
@@ -99,10 +110,10 @@ def _build(composed: Mapping[str, Any], dataset: Dataset, database: Path, server
     database.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=database.parent, prefix=f".{database.name}-") as folder:
         file = Path(folder, "graph.nt")
-        contents = _load(composed, dataset, "ntriples", file, rejected=Path(f"{database}.rejected.jsonl"))
+        summary, notes = _load(composed, dataset, "ntriples", file, rejected=Path(f"{database}.rejected.jsonl"))
         with Console(stderr=True).status("loading into Virtuoso …"):
             build_database([file], database, server)
-    (database / CONTENTS_FILE).write_text("\n".join(contents), encoding="utf-8")
+    (database / CONTENTS_FILE).write_text("\n".join([*_describe(summary), *notes]), encoding="utf-8")
 
 
 def _report_ended(servers: Sequence[VirtuosoServer]) -> None:
@@ -121,13 +132,13 @@ def _id_format(composed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fingerprint(graph: KnowledgeGraph) -> str:
-    """Open the graph, which also tests it, and return a line with its fingerprint."""
+    """Open the graph, which also tests it, and return its fingerprint."""
 
     async def opened() -> str:
         async with graph:
             return graph.fingerprint
 
-    return f"fingerprint {asyncio.run(opened())}"
+    return asyncio.run(opened())
 
 
 def _digest(dataset: Mapping[str, Any]) -> str:

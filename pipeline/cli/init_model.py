@@ -24,6 +24,6 @@ def run(arguments: Arguments) -> Output:
         texts = (part for text in read_texts(map(Path, composed["texts"])) for part in text.parts)
         made = make_llama(dataset, rejections.add, config.build("shape", composed), composed["seed"], texts)
     made.save(output)
-    return Output(
-        notes=[f"{output}: a Llama of {made.model.num_parameters():,} weights and {len(made.tokenizer):,} tokens"]
-    )
+    weights, tokens = made.model.num_parameters(), len(made.tokenizer)
+    figures = {"output": str(output), "weights": weights, "tokens": tokens}
+    return Output(figures, lines=[f"{output}: a Llama of {weights:,} weights and {tokens:,} tokens"])

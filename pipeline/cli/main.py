@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 
-from pipeline.cli.commands import COMMANDS, SECTIONS, Command
+from pipeline.cli import hydra_flags
+from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
 from pipeline.errors import ServiceError, UserError, nearest
 from pipeline.renames import current_command, current_override
 from pipeline.text import printable
 
 _HELP = {"-h", "--help"}
+_COMPLETION = 'eval "$(kgqa --shell-completion install=bash)" lets the Tab key of bash complete commands and keys.'
 _FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 
 
@@ -26,6 +28,8 @@ def main(argv: list[str] | None = None) -> int:
     if words[0] == "--version":
         print(version("kgqa-pipeline"))
         return 0
+    if words[0] in hydra_flags.COMPLETION:
+        return guard(hydra_flags.complete, words[1:])
     return guard(_run, words)
 
 
@@ -49,19 +53,26 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
 
 def _run(words: Sequence[str]) -> int:
     """Run the command that the first words name. Raises UserError for an unknown one."""
-    name = next((name for name in COMMANDS if words[: len(name.split())] == name.split()), None)
+    name = named(words)
     if name is None:
         return _list_subcommands(words)
-    command, rest = COMMANDS[name], words[len(name.split()) :]
-    if _HELP & set(rest) or (command.words == "required" and not rest):
+    flags, rest = hydra_flags.take(words[len(name.split()) :], COMMANDS[name].config_name)
+    name = _sweeping(name) if flags.multirun else name
+    command = COMMANDS[name]
+    if _HELP & set(rest) or (command.words == "required" and not (rest or flags.cfg or flags.info)):
         print(_help(name, command, rest))
         return 0
-    from pipeline.cli.common import Arguments  # help needs none of what this imports
-
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
+    from pipeline import config  # help needs none of what these import
+    from pipeline.cli.common import Arguments
+
     arguments = Arguments.parse(rest, command.config_name or "config")
     if command.words == "none":
         arguments = Arguments(arguments.config_name, (), rest)  # composing says what is wrong with a word
+    if flags.cfg or flags.info:
+        shown = {each: getattr(flags, each) for each in ("cfg", "package", "resolve", "info")}
+        config.show(arguments.overrides, arguments.config_name, **shown)
+        return 0
     if command.words == "required" and not arguments.words:
         raise UserError(f"name what to read: {_usage(name, command)}")
     module, _, function = command.function.partition(":")
@@ -70,6 +81,13 @@ def _run(words: Sequence[str]) -> int:
         return 0
     output.print(as_json=as_json)
     return int(output.exit_code)
+
+
+def _sweeping(name: str) -> str:
+    """Return the command that runs several configurations. Raises UserError for a command that runs none."""
+    if name not in ("evaluate", "sweep", "estimate"):
+        raise UserError(f"kgqa {name} does not run several configurations: --multirun is for kgqa evaluate")
+    return "sweep" if name == "evaluate" else name
 
 
 def _take_json(words: Sequence[str]) -> tuple[bool, list[str]]:
@@ -123,13 +141,17 @@ def _overview() -> str:
     lines = ["usage: kgqa COMMAND [group=choice] [key=value] …"]
     for section, commands in SECTIONS.items():
         lines += ["", f"{section}:", *(f"  {name:<{column}}{each.purpose}" for name, each in commands.items())]
-    return "\n".join([*lines, "", "kgqa COMMAND --help explains its keys. kgqa --version prints the version."])
+    return "\n".join(
+        [*lines, "", "kgqa COMMAND --help explains its keys. kgqa --version prints the version.", _COMPLETION]
+    )
 
 
 def _help(name: str, command: Command, words: Sequence[str]) -> str:
     lines = [f"usage: {_usage(name, command)}", "", f"{command.purpose[0].upper()}{command.purpose[1:]}."]
     if command.prints_figures:
         lines.append("json=true prints the figures as one JSON document instead of tables.")
+    if command.config_name:
+        lines.append("--cfg job prints the configuration instead; --config-dir FOLDER adds a folder of choices.")
     return "\n".join([*lines, "", _details(command, words)])
 
 

@@ -23,7 +23,7 @@ def run(arguments: Arguments) -> Output:
         write_whole(file, page.encode())
     except StorageError as error:
         raise UserError(f"output={error}") from None
-    return Output(notes=[str(file)])
+    return Output({"output": str(file)}, lines=[str(file)])
 
 
 def _take_output(arguments: Arguments) -> str | None:

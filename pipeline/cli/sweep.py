@@ -7,8 +7,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import hydra
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
@@ -50,11 +48,9 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     with (
         tempfile.TemporaryDirectory() as scratch,  # for the files of the basic sweeper; run.yaml has all they say
-        hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"),
+        config.running_hydra() as running,
     ):
         words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
-        running = GlobalHydra.instance().hydra
-        assert running is not None
         try:
             running.multirun("config", sweep, words, with_log_configuration=False)
         except (HydraException, OmegaConfBaseException) as error:

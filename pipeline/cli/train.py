@@ -22,7 +22,7 @@ _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 
 def run(arguments: Arguments) -> Output:
     """Train the model that the configuration describes, or continue, and write it."""
-    return Output(notes=[_train(arguments.compose())])
+    return _train(arguments.compose())
 
 
 def bundled_model(arguments: Arguments) -> Output:
@@ -30,12 +30,13 @@ def bundled_model(arguments: Arguments) -> Output:
     composed = arguments.compose()
     prepare(composed)
     *first, last = stages(composed)
-    missing = [stage for stage in first if not Path(stage["output"]).exists()]
-    return Output(notes=[_train(stage) for stage in (*missing, last)])
+    earlier = [_train(stage) for stage in first if not Path(stage["output"]).exists()]
+    made = _train(last)
+    return Output(made.figures, lines=[line for each in (*earlier, made) for line in each.lines])
 
 
-def _train(settings: Mapping[str, Any]) -> str:
-    """Train, write the model, and return a sentence that describes it."""
+def _train(settings: Mapping[str, Any]) -> Output:
+    """Train, write the model, and describe it."""
     output = Path(settings["output"])
     if output.exists():
         raise UserError(f"{output} already exists: give another output=")
@@ -50,7 +51,9 @@ def _train(settings: Mapping[str, Any]) -> str:
     task = Task(model, texts, sft_config, sft_config.texts_per_device(workers.count), workers.gpus, workers.sharded)
     made = fine_tune(task, workers, Path(settings["storage"]), Curve(Console(stderr=True)))
     made.save(output, sft_config.weights)
-    return f"{output}: a Llama of {made.model.num_parameters():,} weights, its curves in {settings['storage']}"
+    weights, curves = made.model.num_parameters(), settings["storage"]
+    figures = {"output": str(output), "weights": weights, "curves": curves}
+    return Output(figures, lines=[f"{output}: a Llama of {weights:,} weights, its curves in {curves}"])
 
 
 class Curve:

@@ -4,13 +4,23 @@ A resolved configuration is a plain nested dictionary. Each section with a `_tar
 keys are the component's arguments. `run.yaml` holds the resolved configuration, so a saved run is a command.
 """
 
-from pipeline.config.composition import complete, compose, conf_dir, describe, user_conf_dirs
+from pipeline.config.composition import (
+    HYDRA_ERRORS,
+    complete,
+    compose,
+    conf_dir,
+    describe,
+    running_hydra,
+    show,
+    user_conf_dirs,
+)
 from pipeline.config.construction import build, build_whole, check, default, import_target
 from pipeline.config.identity import canonical, deciding_keys, drift, identity_hash, key_without_name
 from pipeline.config.keys import SECTIONS, flatten
 from pipeline.config.models import models, prompt_styles
 
 __all__ = [
+    "HYDRA_ERRORS",
     "SECTIONS",
     "build",
     "build_whole",
@@ -29,5 +39,7 @@ __all__ = [
     "key_without_name",
     "models",
     "prompt_styles",
+    "running_hydra",
+    "show",
     "user_conf_dirs",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import hydra
 import yaml
+from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import (
     ConfigCompositionException,
@@ -25,7 +26,7 @@ from pipeline.config.keys import flatten
 from pipeline.errors import UserError, nearest
 from pipeline.renames import current_config, current_override
 
-_HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
+HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 """What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -78,17 +79,40 @@ def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
     )
 
 
+def show(
+    overrides: Sequence[str], name: str, *, cfg: str | None, package: str | None, resolve: bool, info: str
+) -> None:
+    """Print what Hydra's flags `--cfg`, `--package` and `--resolve`, or `--info`, print. Raises UserError."""
+    try:
+        with running_hydra() as running:
+            if cfg:
+                running.show_cfg(name, list(overrides), cfg, package, resolve)
+            else:
+                running.show_info(info, name, list(overrides))
+    except HYDRA_ERRORS as error:
+        raise UserError(_explain(error, overrides, name)) from None
+
+
+@contextmanager
+def running_hydra() -> Iterator[Hydra]:
+    """Yield Hydra with the project's configuration files, as it runs in a program of its own."""
+    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        running = GlobalHydra.instance().hydra
+        assert running is not None
+        yield running
+
+
 def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
     """Compose without resolving, and return the choice of each group too. Raises UserError."""
     overrides = [current_override(word)[0] for word in overrides]
     try:
         return _compose_by_hydra(overrides, name)
-    except _HYDRA_ERRORS as error:
+    except HYDRA_ERRORS as error:
         raise UserError(_explain(error, overrides, name)) from None
 
 
 def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
-    """Compose as `_composed` does. Raises `_HYDRA_ERRORS`."""
+    """Compose as `_composed` does. Raises `HYDRA_ERRORS`."""
     with _initialized_hydra():
         composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed):
@@ -102,7 +126,7 @@ def _initialized_hydra() -> Iterator[None]:
     if GlobalHydra.instance().is_initialized():
         yield
         return
-    with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+    with running_hydra():
         yield
 
 
@@ -130,15 +154,15 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
 
 def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     """Return a sentence about a word that is no override; for one written as a flag, with the key that it may mean."""
-    if not word.startswith("--"):
+    if not word.startswith("-"):
         return f"'{word}' is not of the form key=value (with special characters, 'key=\"value\"')"
-    given, _, value = word.removeprefix("--").replace("-", "_").partition("=")
+    given, _, value = word.lstrip("-").replace("-", "_").partition("=")
     following = overrides[overrides.index(word) + 1 :]
     value = value or next((each for each in following[:1] if "=" not in each), "…")
     composed, _ = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
     keys = [key for key, _ in flatten(_plain(composed)) if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
-    return f"'{word}' is not of the form key=value: kgqa has no flags.{meant}"
+    return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
 
 
 def _unknown_choice(error: MissingConfigException) -> str:
@@ -159,7 +183,7 @@ def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
         composed, _ = _compose_by_hydra(
             [*search, *(word for word in overrides if word.partition("=")[0] in groups)], name
         )
-    except _HYDRA_ERRORS:  # a choice or the search path is wrong, not a key
+    except HYDRA_ERRORS:  # a choice or the search path is wrong, not a key
         return None
     known = [key for key, _ in flatten(_plain(composed))]
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}

@@ -95,7 +95,9 @@ def read_command(folders: Sequence[Path], name: str) -> list[ConfigFile]:
 def search_path(folders: Sequence[Path], overrides: Sequence[str]) -> list[Path]:
     """Return the folders of configuration files: `folders`, and those that `hydra.searchpath` adds."""
     values = [word.partition("=")[2] for word in overrides if word.startswith("hydra.searchpath=")]
-    added = [Path(part.strip().removeprefix("file://")) for value in values for part in value.strip("[]").split(",")]
+    added = [
+        Path(part.strip(" '").removeprefix("file://")) for value in values for part in value.strip("[]").split(",")
+    ]
     return [*folders, *(folder for folder in added if folder.is_dir())]
 
 

@@ -31,6 +31,8 @@ class RunKeys(RunnerKeys):
     restart: Annotated[bool, RUNTIME_ONLY]
     max_equal_failures: Annotated[PositiveInt | None, RUNTIME_ONLY]
     early_stopping: PositiveInt | None
+    tags: Annotated[list[str] | None, RUNTIME_ONLY]
+    note: Annotated[str | None, RUNTIME_ONLY]
 
 
 class EngineKeys(RunnerKeys):

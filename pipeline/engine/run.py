@@ -47,6 +47,8 @@ _COMMON = (
     "run.reuse",
     "run.retry_failed",
     "run.early_stopping",
+    "run.tags",
+    "run.note",
     "dataset.strict",
     "engine",
     "evaluation",
@@ -97,6 +99,8 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
             if restart:
                 folder.clear()
+            if saved is not None:
+                _update_labels(folder, saved, configurations[0].config["run"])
             console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))
             return summarise(folder, totals)
@@ -119,6 +123,13 @@ def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> di
             "with run.restart=true"
         )
     return saved
+
+
+def _update_labels(folder: RunFolder, saved: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Replace the tags and the note of a saved run by those that are given: they decide no result."""
+    given = {name: run[name] for name in ("tags", "note") if run[name] is not None}
+    if any(saved.get(name) != value for name, value in given.items()):
+        folder.write_run({**saved, **given})
 
 
 def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
@@ -293,14 +304,17 @@ def _differing(configurations: Sequence[Configuration]) -> dict[str, list[Any]]:
 
 
 def _describe(configurations: Sequence[Configuration], backends: Sequence[Backends], began: float) -> dict[str, Any]:
+    run = configurations[0].config["run"]
     return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(began)),
+        "tags": run["tags"] or [],
+        "note": run["note"],
         "points": [
             {"overrides": list(each.overrides), "config": _resuming(each.config), "sources": user_sources(each.config)}
             for each in configurations
         ],
         "served": [asdict(each) for each in backends],
-        "seed": configurations[0].config["run"]["seed"],
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(began)),
+        "seed": run["seed"],
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "git_commit": _git_commit(),
     }
@@ -308,7 +322,7 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
 
 def _resuming(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that resumes the run: without the keys that act once."""
-    return {**resolved, "run": {**resolved["run"], "restart": False, "extend": False}}
+    return {**resolved, "run": {**resolved["run"], "restart": False, "extend": False, "tags": None, "note": None}}
 
 
 def _version(package: str) -> str | None:

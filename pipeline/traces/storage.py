@@ -71,6 +71,18 @@ def matching(folder: StoragePath, pattern: str) -> list[StoragePath]:
         return sorted(folder.glob(pattern), key=str)
 
 
+def names_in(folder: StoragePath) -> tuple[set[str], set[str]]:
+    """Return the names of the files and of the subfolders, without links to folders. Raises OSError or StorageError."""
+    if isinstance(folder, Path):
+        with os.scandir(folder) as entries:
+            kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    else:
+        with _reaching(folder):
+            listed = folder.fs.ls(folder.path, detail=True)
+            kinds = {entry["name"].rstrip("/").rpartition("/")[2]: entry["type"] == "directory" for entry in listed}
+    return {name for name, is_folder in kinds.items() if not is_folder}, {name for name in kinds if kinds[name]}
+
+
 def write_whole(path: StoragePath, contents: bytes) -> None:
     """Write atomically: a reader sees the old contents or the new. Raises StorageError."""
     if isinstance(path, UPath):

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import hydra
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -133,9 +131,7 @@ def _separate(questions: int, folder: Path) -> None:
 def _by_hydra(questions: int, folder: Path, launcher: Sequence[str], *, slots: int) -> None:
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none", f"hydra.sweep.dir={folder / 'hydra'}"]
     own = [*_common("srp", questions, slots), f"run.dir={folder}/${{hydra:job.num}}"]
-    with hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"):
-        running = GlobalHydra.instance().hydra
-        assert running is not None
+    with config.running_hydra() as running:
         running.multirun("config", run_alone, [*launcher, *quiet, *own, *AXES], with_log_configuration=False)
 
 

@@ -1,0 +1,96 @@
+"""Flags of Hydra that `kgqa` takes with Hydra's own meaning: `--cfg job` prints the configuration, for example."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentError, ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.cli.commands import COMMANDS, named
+from pipeline.errors import UserError
+
+COMPLETION = {"--shell-completion", "-sc"}
+"""The flag that installs the completion of words in a shell, and with which the shell asks for the words."""
+_SEARCH_PATH = "hydra.searchpath="
+
+
+def take(words: Sequence[str], config_name: str | None) -> tuple[Namespace, list[str]]:
+    """Return the flags of a command (`cfg`, `info`, `multirun`, `package`, `resolve`), and its other words.
+
+    The folder of `--config-dir` becomes part of `hydra.searchpath`. Raises UserError for a wrong or unknown flag.
+    """
+    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--cfg", "-c", choices=("job", "hydra", "all"))
+    about = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+    instead.add_argument("--info", "-i", const="all", nargs="?", choices=about)
+    instead.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--package", "-p")
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    try:
+        flags, rest = parser.parse_known_args(words)
+    except ArgumentError as error:
+        raise UserError(str(error)) from None
+    if (flags.resolve or flags.package) and not flags.cfg:
+        raise UserError("--resolve and --package say how --cfg prints the configuration: add --cfg job")
+    if config_name is None and (flags.cfg or flags.info):
+        raise UserError("this command has no configuration: --cfg and --info have nothing to print")
+    if flags.config_dir:
+        rest = _with_folder(rest, flags.config_dir)
+    unknown = [
+        number for number, word in enumerate(rest) if re.match("--?[a-z]", word) and word not in ("-h", "--help")
+    ]
+    if unknown and config_name:
+        from pipeline import config
+
+        config.compose(rest[unknown[0] :], name=config_name)  # it says what is wrong with the word
+    return flags, rest
+
+
+def _with_folder(words: Sequence[str], folder: Path) -> list[str]:
+    """Add a folder to `hydra.searchpath`."""
+    if not folder.is_dir():
+        raise UserError(f"--config-dir={folder} is not a folder")
+    given = [word.removeprefix(_SEARCH_PATH).strip("[]") for word in words if word.startswith(_SEARCH_PATH)]
+    others = [word for word in words if not word.startswith(_SEARCH_PATH)]
+    folders = ",".join([*given, f"'file://{folder.absolute()}'"])
+    return [*others, f"{_SEARCH_PATH}[{folders}]"]
+
+
+def complete(words: Sequence[str]) -> int:
+    """Do what Hydra's `--shell-completion` does: print the script of a shell, or the words that may come next.
+
+    `words` are `install=SHELL`, `uninstall=SHELL` or `query=SHELL`. Raises UserError for other ones.
+    """
+    from pipeline import config
+
+    querying = any(word.startswith("query=") for word in words)
+    name = _name_of_query() if querying else "config"
+    try:
+        with config.running_hydra() as running:
+            if name:
+                running.shell_completion(name, list(words))
+    except config.HYDRA_ERRORS as error:
+        if not querying:  # a shell shows what a query prints below the line that the user types
+            raise UserError(f"--shell-completion: {' '.join(str(error).split())}") from None
+    return 0
+
+
+def _name_of_query() -> str | None:
+    """Return the file of `conf/` for the command in `COMP_LINE`, and leave there the words that Hydra can read.
+
+    While the command is not complete, print what its next word may be, and return None.
+    """
+    *words, last = os.environ.get("COMP_LINE", "").split(" ")[1:] or [""]
+    words = list(filter(None, words))
+    name = named(words)
+    if name is None:
+        followed = (each.split() for each in COMMANDS if each.split()[: len(words)] == words)
+        print("\n".join(dict.fromkeys(each[len(words)] for each in followed)))
+        return None
+    overrides = [word for word in words if "=" in word and not word.startswith("json=")]
+    os.environ["COMP_LINE"] = " ".join(["kgqa", *overrides, last])
+    return None if last.startswith("-") else COMMANDS[name].config_name

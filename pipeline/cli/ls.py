@@ -1,0 +1,179 @@
+"""`kgqa ls`: list runs with their scores and costs. It reads `run.yaml` and `summary.json`, and never the traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from pipeline.cli.common import Arguments, Output
+from pipeline.errors import UserError
+from pipeline.evaluation.table import percent
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import StoragePath, names_in, storage_path
+
+_DEFAULT = "runs"
+_CONCURRENT_READS = 32
+"""Folders that are read concurrently, which counts in an object store."""
+_HEADINGS = ("started", "run", "method", "data", "questions", "Hits@1", "calls", "tokens", "state", "tags", "note")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """One run. Figures are None while there is no summary."""
+
+    run: str
+    """The run folder."""
+    started: str
+    methods: Sequence[str]
+    datasets: Sequence[str]
+    labels: Sequence[str]
+    """The simulated models that answered; empty for language models."""
+    configurations: int
+    complete: bool
+    questions: int | None = None
+    hits_at_1: float | None = None
+    """The share of correct first answers: that of the best configuration if there are several."""
+    interval: Sequence[float] | None = None
+    """The lower and the upper end for `hits_at_1`."""
+    confidence: float | None = None
+    best_configuration: int | None = None
+    """The configuration with `hits_at_1`."""
+    logical_llm_calls: int | None = None
+    """Model calls as if each configuration had run alone; `tokens` are counted alike."""
+    physical_llm_calls: int | None = None
+    """Model calls that were made."""
+    tokens: int | None = None
+    tags: Sequence[str]
+    note: str | None
+
+
+def run(arguments: Arguments) -> Output:
+    """List the runs in and below the folders, the newest first."""
+    tag = arguments.compose()["tag"]
+    folders = [storage_path(word) for word in arguments.words or [_DEFAULT]]
+    if missing := [folder for folder in folders if arguments.words and not folder.is_dir()]:
+        raise UserError(f"there is no folder {missing[0]}")
+    found, damaged = find_runs(folder for folder in folders if folder.is_dir())
+    runs = [each for each in found if tag is None or str(tag) in each.tags]
+    runs.sort(key=lambda each: datetime.fromisoformat(each.started), reverse=True)
+    places = ", ".join(map(str, folders))
+    none = f"no run in {places}" if tag is None else f"no run with the tag {tag} in {places}"
+    return Output({"runs": [asdict(each) for each in runs]}, lines=_lines(runs) if runs else [none], notes=damaged)
+
+
+def find_runs(folders: Iterable[StoragePath]) -> tuple[list[ListedRun], list[str]]:
+    """Return the runs in and below the folders, and a sentence about each run folder that cannot be read."""
+    runs: list[ListedRun] = []
+    damaged: list[str] = []
+    level = list(dict.fromkeys(folders))
+    with ThreadPoolExecutor(_CONCURRENT_READS) as pool:
+        while level:
+            looked = list(pool.map(_look, level))
+            level = [folder for _, below in looked for folder in below]
+            runs += [found for found, _ in looked if isinstance(found, ListedRun)]
+            damaged += [found for found, _ in looked if isinstance(found, str)]
+    return runs, damaged
+
+
+def _look(path: StoragePath) -> tuple[ListedRun | str | None, list[StoragePath]]:
+    """Return the run in a folder, or a sentence about damage, and the subfolders that may hold other runs."""
+    try:
+        files, subfolders = names_in(path)
+        if not {"run.yaml", "summary.json", "traces"} & (files | subfolders):
+            return None, [path / name for name in sorted(subfolders) if not name.startswith(".")]
+        batches = [path / name for name in sorted(subfolders) if name.startswith("batch-")]
+        return _read(RunFolder(path)), batches
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}", []
+    except UserError as error:
+        return str(error), []
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return f"{path} cannot be listed: its run.yaml or summary.json is not that of a run", []
+
+
+def _read(folder: RunFolder) -> ListedRun:
+    """Read one run. Raises UserError and what a file of another form causes."""
+    head = folder.read_head()
+    if head is None:
+        raise UserError(f"{folder.path} has no run.yaml: its run has not begun, or the file is lost")
+    summary = folder.read_summary()
+    points = summary["points"] if summary else _unfinished(folder.read_run() or {})
+    return ListedRun(
+        run=str(folder.path),
+        started=head["started"],
+        methods=list(dict.fromkeys(point["method"] for point in points)),
+        datasets=list(dict.fromkeys(point["dataset"] for point in points)),
+        labels=list(dict.fromkeys(point["label"] for point in points if point["label"])),
+        configurations=len(points),
+        complete=bool(summary and summary["complete"]),
+        tags=head.get("tags") or [],
+        note=head.get("note"),
+        **(_figures(summary) if summary else {}),
+    )
+
+
+def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the method, the dataset and the label of each configuration of a run without a summary."""
+    return [
+        {**point["config"]["choices"], "label": served["label"]}
+        for point, served in zip(run["points"], run["served"], strict=True)
+    ]
+
+
+def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a summary: the highest score, and the costs of all configurations."""
+    points = summary["points"]
+    best = max(points, key=lambda point: -1.0 if point["hits_at_1"] is None else point["hits_at_1"])
+    return {
+        "questions": summary["questions"],
+        "hits_at_1": best["hits_at_1"],
+        "interval": best["intervals"].get("hits_at_1"),
+        "confidence": best["confidence"],
+        "best_configuration": best["point"],
+        "logical_llm_calls": summary["logical_llm_calls"],
+        "physical_llm_calls": summary["physical_llm_calls"],
+        "tokens": sum(point["tokens"] for point in points),
+    }
+
+
+def _lines(runs: Sequence[ListedRun]) -> list[str]:
+    """Return the headings, one line for each run in aligned columns, and what the figures mean."""
+    rows = [_HEADINGS, *map(_cells, runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    coverage = " / ".join(sorted({f"{100 * each.confidence:g} %" for each in runs if each.confidence}))
+    meaning = f"Hits@1 in percent ({coverage} interval); calls and tokens as if each configuration had run alone"
+    return [*(line.rstrip() for line in aligned), *([meaning] if coverage else [])]
+
+
+def _cells(run: ListedRun) -> tuple[str, ...]:
+    label = f" ({', '.join(run.labels)})" if run.labels else ""
+    several = f" × {run.configurations}" if run.configurations > 1 else ""
+    return (
+        run.started[:16].replace("T", " "),
+        run.run,
+        f"{'+'.join(run.methods)}{several}{label}",
+        "+".join(run.datasets),
+        _count(run.questions),
+        _score(run),
+        _count(run.logical_llm_calls),
+        _count(run.tokens),
+        "complete" if run.complete else "not complete",
+        ",".join(run.tags),
+        " ".join((run.note or "").split()),
+    )
+
+
+def _score(run: ListedRun) -> str:
+    if run.hits_at_1 is None or run.interval is None:
+        return "–"
+    low, high = map(percent, run.interval)
+    best = f"best of {run.configurations}: " if run.configurations > 1 else ""
+    return f"{best}{percent(run.hits_at_1)} ({low}–{high})"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
