@@ -10,10 +10,13 @@ from importlib.metadata import version
 
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command
 from pipeline.errors import ServiceError, UserError, nearest
+from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.text import printable
 
 _HELP = {"-h", "--help"}
+_EXTRAS_OF_WORDS = {"s3://": "s3", "hydra/sweeper=optuna": "optuna"}
+"""The extra that each word of a command needs, by a part of the word."""
 _FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 
 
@@ -56,6 +59,7 @@ def _run(words: Sequence[str]) -> int:
     if _HELP & set(rest) or (command.words == "required" and not rest):
         print(_help(name, command, rest))
         return 0
+    _require_extras(name, command, rest)
     from pipeline.cli.common import Arguments  # help needs none of what this imports
 
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
@@ -70,6 +74,16 @@ def _run(words: Sequence[str]) -> int:
         return 0
     output.print(as_json=as_json)
     return int(output.exit_code)
+
+
+def _require_extras(name: str, command: Command, words: Sequence[str]) -> None:
+    """Raise UserError if an optional dependency is missing that the command needs for sure."""
+    if command.extra:
+        require(command.extra, f"kgqa {name}")
+    for word in words:
+        for part, extra in _EXTRAS_OF_WORDS.items():
+            if part in word:
+                require(extra, word)
 
 
 def _take_json(words: Sequence[str]) -> tuple[bool, list[str]]:
