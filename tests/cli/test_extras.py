@@ -44,13 +44,12 @@ GPU = "pip install 'kgqa-pipeline[gpu]', or 'kgqa-pipeline[cpu-server]' without 
     ],
 )
 def test_the_sentence_names_the_module_and_the_extra(
-    missing: str, words: str, sentence: str, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    missing: str, words: str, sentence: str, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     expected = re.sub(r"\[(\w+)\]$", lambda found: installation(found[1]), sentence)
     assert kgqa(*words.split()).sentence == expected
-    assert not list(tmp_path.rglob("*/run.yaml"))
-    assert not list(tmp_path.glob("runs/*")), "a failed command leaves no empty run folder"
+    assert not list(Path("runs").glob("*")), "a failed command leaves no empty run folder"
 
 
 def test_every_extra_in_a_sentence_exists() -> None:
