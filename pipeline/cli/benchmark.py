@@ -18,6 +18,7 @@ from pipeline.cli.benchmarks.training import training
 from pipeline.cli.benchmarks.vllm import vllm
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError, nearest
+from pipeline.extras import require
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "overhead": overhead,
@@ -34,6 +35,9 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "training": training,
 }
 
+_EXTRAS = {"overhead": ("benchmark",), "vllm": ("gpu", "train"), "training": ("train",)}
+"""The optional dependencies of each benchmark."""
+
 
 def run(arguments: Arguments) -> Output:
     """Run the named benchmarks, or `all`."""
@@ -45,6 +49,8 @@ def run(arguments: Arguments) -> Output:
             raise UserError(
                 f"there is no benchmark '{name}'.{nearest(name, BENCHMARKS)} Known: {', '.join(BENCHMARKS)}"
             )
+        for extra in _EXTRAS.get(name, ()):
+            require(extra, f"kgqa benchmark {name}")
     results = {name: BENCHMARKS[name]() for name in names}
     return Output(results, [_table(results)])
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from pipeline import config
@@ -28,6 +29,7 @@ from pipeline.simulation.cluster.workload import (
     read_workloads,
     save_workloads,
 )
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
 
 _IDLE = 0.7
@@ -129,10 +131,7 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build_whole(arguments.compose())
     if runs and plan.workload:
         raise UserError("give runs or a file of saved workloads (workload=), not both")
-    if runs:
-        workloads = measure_workloads(runs, list(plan.questions))
-    else:
-        workloads = read_workloads(plan.workload or PROJECT_WORKLOADS)
+    workloads = _measure(runs, plan) if runs else read_workloads(plan.workload or PROJECT_WORKLOADS)
     if missing := sorted(workloads.keys() - plan.questions.keys()):
         raise UserError(
             f"questions.{missing[0]} is missing: give the number of questions of that dataset, as in "
@@ -140,11 +139,7 @@ def run(arguments: Arguments) -> Output:
         )
     if plan.save:
         save_workloads(workloads, plan.save)
-    projections: list[Projection] = []
-    with Console(stderr=True).status("simulating …") as status:
-        for projection in _projections(workloads, plan):
-            projections.append(projection)
-            status.update(f"simulated {projection.method} on {projection.dataset} …")
+    projections = _simulate(workloads, plan)
     limits = _limits(workloads, plan)
     tables = [*_projection_tables(projections, plan), _limit_table(limits)]
     figures = {"projections": list(map(asdict, projections)), "limits": list(map(asdict, limits))}
@@ -152,6 +147,31 @@ def run(arguments: Arguments) -> Output:
         write_whole(plan.output, _page(tables, plan).encode())
         return Output(figures, notes=[str(plan.output)])
     return Output(figures, [_printed(table) for table in tables], [f"each cell: {_legend()}"])
+
+
+def _measure(runs: Sequence[Path], plan: Plan) -> Workloads:
+    """Measure the workloads of runs, and show how much of them is read."""
+    shards = sum(len(RunFolder(run).traces) for run in runs)
+    with _progress() as progress:
+        task = progress.add_task("reading the runs", total=shards)
+        return measure_workloads(runs, list(plan.questions), lambda: progress.advance(task))
+
+
+def _simulate(workloads: Workloads, plan: Plan) -> list[Projection]:
+    """Simulate every cluster, and show how many of the questions are answered."""
+    projections: list[Projection] = []
+    asked = sum(plan.questions[dataset] * len(methods) for dataset, methods in workloads.items())
+    with _progress() as progress:
+        task = progress.add_task("simulating", total=asked * len(plan.gpus))
+        for projection in _projections(workloads, plan):
+            projections.append(projection)
+            progress.update(task, advance=projection.questions)
+    return projections
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not console.is_terminal)
 
 
 def _projections(workloads: Workloads, plan: Plan) -> Iterator[Projection]:

@@ -24,6 +24,8 @@ class Command:
     """Whether it takes words that are not `key=value`: run folders, files, names."""
     prints_figures: bool = True
     """Whether it takes `json=true`; False for a command that runs until it is stopped."""
+    extra: str | None = None
+    """The extra that it always needs (`pipeline.extras`)."""
 
 
 SECTIONS: Mapping[str, Mapping[str, Command]] = {
@@ -135,6 +137,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             "write a small Llama with random weights, for smoke tests",
             usage="output=FOLDER [group=choice] [key=value] …",
             config_name="init_model",
+            extra="train",
         ),
     },
     "Training": {
@@ -152,16 +155,25 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             words="required",
         ),
         "train arg": Command(
-            "train:run", "fine-tune a Llama into ArG's generator", usage="[key=value] …", config_name="train_arg"
+            "train:run",
+            "fine-tune a Llama into ArG's generator",
+            usage="[key=value] …",
+            config_name="train_arg",
+            extra="train",
         ),
         "train parog": Command(
-            "train:run", "fine-tune a Llama into PARoG's planner", usage="[key=value] …", config_name="train_parog"
+            "train:run",
+            "fine-tune a Llama into PARoG's planner",
+            usage="[key=value] …",
+            config_name="train_parog",
+            extra="train",
         ),
         "train bundled-model": Command(
             "train:bundled_model",
             "train the bundled model again from nothing",
             usage="[key=value] …",
             config_name="train_bundled_model",
+            extra="train",
         ),
     },
     "Tools": {

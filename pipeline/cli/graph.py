@@ -98,6 +98,7 @@ def _load(
             target,
             output,
             endpoints=composed["kg"].get("endpoints") or (),
+            timeout_s=composed["kg"].get("timeout_s"),
             terms=Terms(**_id_format(composed)),
             reject=rejections.add,
             tick=tick,

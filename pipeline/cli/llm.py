@@ -36,7 +36,7 @@ async def _serve(composed: Mapping[str, Any]) -> None:
     roles = config.models(composed["llm"])
     model, *others = (config.build("llm", {"llm": keys}) for keys in roles.values())
     console = Console(stderr=True)
-    with joined(composed, sum(each.cpus for each in (model, *others))) as started_here:
+    with joined(composed, sum(each.cpus for each in (model, *others)), extra="gpu") as started_here:
         serving = asyncio.current_task()
         assert serving is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)  # replaces Ray's own handler

@@ -11,11 +11,14 @@ from importlib.metadata import version
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
 from pipeline.errors import ServiceError, UserError, nearest
+from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.text import printable
 
 _HELP = {"-h", "--help"}
 _COMPLETION = 'eval "$(kgqa --shell-completion install=bash)" lets the Tab key of bash complete commands and keys.'
+_EXTRAS_OF_WORDS = {"s3://": "s3", "hydra/sweeper=optuna": "optuna"}
+"""The extra that each word of a command needs, by a part of the word."""
 _FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 
 
@@ -62,6 +65,7 @@ def _run(words: Sequence[str]) -> int:
     if _HELP & set(rest) or (command.words == "required" and not (rest or flags.cfg or flags.info)):
         print(_help(name, command, rest))
         return 0
+    _require_extras(name, command, rest)
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
     from pipeline import config  # help needs none of what these import
     from pipeline.cli.common import Arguments
@@ -88,6 +92,16 @@ def _sweeping(name: str) -> str:
     if name not in ("evaluate", "sweep", "estimate"):
         raise UserError(f"kgqa {name} does not run several configurations: --multirun is for kgqa evaluate")
     return "sweep" if name == "evaluate" else name
+
+
+def _require_extras(name: str, command: Command, words: Sequence[str]) -> None:
+    """Raise UserError if an optional dependency is missing that the command needs for sure."""
+    if command.extra:
+        require(command.extra, f"kgqa {name}")
+    for word in words:
+        for part, extra in _EXTRAS_OF_WORDS.items():
+            if part in word:
+                require(extra, word)
 
 
 def _take_json(words: Sequence[str]) -> tuple[bool, list[str]]:

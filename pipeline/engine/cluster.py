@@ -13,26 +13,28 @@ import ray
 from ray._private import ray_constants
 
 from pipeline.errors import UserError
+from pipeline.extras import require
 
 _PROBE_S = 5
 """Seconds that a cluster may take to accept a connection."""
 
 
 @contextmanager
-def joined(engine: Mapping[str, Any], cpus: float = 0) -> Iterator[bool]:
+def joined(engine: Mapping[str, Any], cpus: float = 0, *, extra: str | None = None) -> Iterator[bool]:
     """Join the configured cluster or the one that this job runs on, or start one here; leave it at the end.
 
     Yields True for a cluster that was started here: no other node will join it.
-    Raises UserError if no cluster answers at the address.
+    Raises UserError if no cluster answers at the address, or if this machine lacks the extra.
 
     Args:
         engine: The section `engine`.
         cpus: CPUs that the job reserves in addition to its question workers. A cluster that is started here has them.
+        extra: An optional dependency that the nodes of the cluster need. It is checked before one is started here.
     """
     if ray.is_initialized():
         yield False
         return
-    ours = _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus)
+    ours = _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus, extra)
     try:
         yield ours
     finally:
@@ -46,7 +48,7 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
         return float(ray.cluster_resources().get("CPU", 0)), nodes
 
 
-def _connect(address: str | None, cpus: float) -> bool:
+def _connect(address: str | None, cpus: float, extra: str | None) -> bool:
     """Join a cluster, or start one. Returns True if it was started here."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     given = address or os.environ.get("RAY_ADDRESS")
@@ -58,6 +60,8 @@ def _connect(address: str | None, cpus: float) -> bool:
         except ConnectionError as error:
             raise UserError(f"{named}: {_refusal(error)}") from None
         return False
+    if extra is not None:
+        require(extra, "a model server on this machine")
     # "local": never join a cluster that somebody else has started on this machine.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
     with _loopback_only():

@@ -33,7 +33,8 @@ async def model_servers(
     if not console.is_terminal:  # where a status shows nothing
         console.print(starting, markup=False, soft_wrap=True)
     async with AsyncExitStack() as running:
-        ours = running.enter_context(joined(configs[0]["engine"], sum(model.cpus for model in models.values())))
+        cpus = sum(model.cpus for model in models.values())
+        ours = running.enter_context(joined(configs[0]["engine"], cpus, extra="gpu"))
         with console.status(starting):
             hosted = hosting(list(models.values()), owner=str(folder), grows=not ours)
             endpoints = dict(zip(models, await running.enter_async_context(hosted), strict=True))

@@ -102,19 +102,21 @@ def load_graph(
     *,
     reject: Reject,
     endpoints: Sequence[str] = (),
+    timeout_s: float | None = None,
     terms: Terms | None = None,
     tick: Tick = lambda _: None,
 ) -> Summary:
     """Load the dataset's graph into the file or folder `output`, or into the servers at `endpoints`.
 
-    Raises UserError if the target is missing, cannot be written, or is an existing store.
+    A server has `timeout_s` seconds to answer each request; None waits for ever. Raises UserError if the target is
+    missing, cannot be written, is an existing store, or does not answer.
     """
     terms, summary = terms or Terms(), Summary()
     lines = _lines(dataset, terms, summary, reject, tick)
     if target == "virtuoso":
         if not endpoints:
             raise UserError("target=virtuoso needs the servers to load: kg.endpoints=[http://127.0.0.1:8890/sparql]")
-        post(lines, endpoints)
+        post(lines, endpoints, timeout_s)
     elif output is None:
         raise UserError(f"target={target} needs output=, the {'file' if target == 'ntriples' else 'folder'} to write")
     else:
@@ -142,7 +144,7 @@ def bulk_load(lines: Iterable[bytes], output: Path) -> None:
         store.flush()
 
 
-def post(lines: Iterable[bytes], endpoints: Sequence[str]) -> None:
+def post(lines: Iterable[bytes], endpoints: Sequence[str], timeout_s: float | None) -> None:
     """Add N-Triples to the graph `GRAPH` of each of the running Virtuoso servers, over HTTP.
 
     Existing facts are kept; loading the same facts again changes nothing. The account is read from `VIRTUOSO_USER` and
@@ -152,7 +154,7 @@ def post(lines: Iterable[bytes], endpoints: Sequence[str]) -> None:
         check_endpoint(endpoint)
     for block in _blocks(lines, _REQUEST):
         for endpoint in endpoints:
-            _post(block, endpoint)
+            _post(block, endpoint, timeout_s)
 
 
 def _lines(dataset: Dataset, terms: Terms, summary: Summary, reject: Reject, tick: Tick) -> Iterator[bytes]:
@@ -214,7 +216,7 @@ class _Stream(io.RawIOBase):
         return read
 
 
-def _post(block: bytes, endpoint: str) -> None:
+def _post(block: bytes, endpoint: str, timeout_s: float | None) -> None:
     """Add N-Triples by the SPARQL graph store protocol. Raises UserError with the server's message.
 
     They are sent as Turtle, which includes N-Triples: Virtuoso guesses the format from the first bytes, and a long text
@@ -229,7 +231,7 @@ def _post(block: bytes, endpoint: str) -> None:
         store, b"@prefix : <urn:> .\n" + block, {"Content-Type": "text/turtle"}, method="POST"
     )
     try:
-        with opener.open(request) as response:
+        with opener.open(request, timeout=timeout_s) as response:
             response.read()
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
@@ -237,4 +239,9 @@ def _post(block: bytes, endpoint: str) -> None:
         message = " ".join(re.sub("<[^>]*>", " ", error.read().decode(errors="replace")).split())
         raise UserError(f"{endpoint} could not load the graph: {message[:400]}") from None
     except OSError as error:
+        if isinstance(getattr(error, "reason", error), TimeoutError):
+            raise UserError(
+                f"{endpoint} did not answer within kg.timeout_s={timeout_s} seconds: check that the server works, or "
+                "allow it more time"
+            ) from None
         raise UserError(f"{endpoint} cannot be reached: {error}") from None

@@ -24,13 +24,13 @@ from pydantic.dataclasses import dataclass
 from ray.exceptions import RayError, RayTaskError
 
 from pipeline.errors import UserError
+from pipeline.extras import installation
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.endpoint import CallConfig
 from pipeline.net.subprocess_server import free_ports
 from pipeline.types import RUNTIME_ONLY
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_EXTRAS = "kgqa-pipeline[gpu], or kgqa-pipeline[cpu-server] without a GPU"
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -241,7 +241,7 @@ def _check_reach(host: str) -> None:
 
 def _reason(model: ServedModel, error: RayTaskError) -> str:
     if isinstance(error.cause, ImportError):
-        return f"llm=serve needs Ray Serve and vLLM where Ray runs ({error.cause}): pip install {_EXTRAS}"
+        return f"llm=serve needs Ray Serve and vLLM where Ray runs ({error.cause}): {installation('gpu')}"
     lines = [line.strip() for line in str(error.cause).splitlines() if line.strip()]
     reason = next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
     return f"{model.model} cannot be served: {reason}"

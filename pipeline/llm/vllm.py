@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import UserError
+from pipeline.extras import require
 from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports
 
 _START_TIMEOUT_S = 600
@@ -51,8 +51,7 @@ class VllmServer(SubprocessServer):
 
     def start(self) -> None:
         """Start the server and return once it answers. Raises UserError if vLLM is missing or does not start."""
-        if importlib.util.find_spec("vllm") is None:
-            raise UserError("a vLLM server needs vLLM: pip install kgqa-pipeline[gpu], or [cpu-server] without a GPU")
+        require("gpu", "a vLLM server")
         self.port = self.port or free_ports(1)[0]
         self._serve()
         deadline = time.monotonic() + _START_TIMEOUT_S

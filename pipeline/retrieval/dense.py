@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import UserError
+from pipeline.extras import require
 from pipeline.kg.batch_loader import BatchLoader, Fetched
 from pipeline.retrieval.interface import Vectors
 from pipeline.types import RUNTIME_ONLY
@@ -40,6 +41,9 @@ class DenseEncoder:
     device: Annotated[str | None, RUNTIME_ONLY]
     """`cpu`, `cuda:1`, …; None takes a GPU if there is one."""
 
+    def __post_init__(self) -> None:
+        require("dense", f"the encoder {self.model}")
+
     @property
     def name(self) -> str:
         """The key of stored vectors."""
@@ -62,13 +66,9 @@ class DenseEncoder:
 
     @cached_property
     def _loaded(self) -> SentenceTransformer:
-        try:
-            from sentence_transformers import SentenceTransformer
-            from transformers.utils import logging
-        except ImportError:
-            raise UserError(
-                f"the encoder {self.model} needs sentence-transformers: pip install kgqa-pipeline[dense]"
-            ) from None
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
+
         logging.disable_progress_bar()  # it would overwrite the run's progress display
         try:
             return SentenceTransformer(self.model, device=self.device)

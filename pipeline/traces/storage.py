@@ -16,6 +16,7 @@ from typing import BinaryIO
 from upath import UPath
 
 from pipeline.errors import StorageError, UserError
+from pipeline.extras import require
 
 StoragePath = Path | UPath
 """A `Path` is on this machine; a `UPath` is in an object store."""
@@ -38,6 +39,8 @@ def storage_path(name: str | StoragePath) -> StoragePath:
         return Path(rest if separator else name)
     if "@" in rest.partition("/")[0]:
         raise UserError(f"{scheme}://…@… holds credentials, which run.yaml would store: set them in the environment")
+    if scheme == "s3":
+        require("s3", name)
     with _reaching(name):
         path = UPath(name, use_listings_cache=False)  # other processes write there, too
         path.exists()

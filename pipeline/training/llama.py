@@ -1,7 +1,7 @@
 """Creates small Llamas: a tokenizer trained on the project's texts, random weights, and a chat template.
 
 With random weights a Llama writes nonsense, but everything around it can be tested: the server that loads it, tokens,
-chat template, log-probabilities and stop strings. Needs `pip install kgqa-pipeline[train]`.
+chat template, log-probabilities and stop strings. Needs `pip install 'kgqa-pipeline[train]'`.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ class Checkpoint:
 def make_llama(dataset: Dataset, reject: Reject, shape: LlamaShape, seed: int, texts: Iterable[str] = ()) -> Checkpoint:
     """Create a Llama with random weights and a tokenizer trained on a dataset, on all prompts and on `texts`.
 
-    The same dataset, texts, shape and seed give the same checkpoint. Raises UserError for an impossible shape, or if
-    torch and transformers are not installed.
+    The same dataset, texts, shape and seed give the same checkpoint. Raises UserError for an impossible shape.
     """
     tokenizer = train_tokenizer(chain(training_texts(dataset, reject), texts), shape.vocabulary)
     return Checkpoint(new_llama(tokenizer, shape, seed), tokenizer)
@@ -120,7 +119,6 @@ def train_tokenizer(
     A space belongs to the word before it, and each punctuation mark is a token of its own, so a name has the same
     tokens between commas, brackets or reflection tokens. A small model learns to copy names only under this condition.
     """
-    _require()
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -153,7 +151,6 @@ def train_tokenizer(
 
 def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) -> LlamaForCausalLM:
     """Create an untrained Llama for a tokenizer. Raises UserError for an impossible shape."""
-    _require()
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -193,11 +190,3 @@ def _templates() -> list[Template]:
             values = value.values() if isinstance(value, dict) else (value,)
             found |= {each.digest: each for each in values if isinstance(each, Template)}
     return [found[digest] for digest in sorted(found)]
-
-
-def _require() -> None:
-    try:
-        importlib.import_module("torch")
-        importlib.import_module("transformers")
-    except ImportError:
-        raise UserError("creating a Llama needs torch and transformers: pip install kgqa-pipeline[train]") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from pipeline.simulation.cluster.workload import PROJECT_WORKLOADS, QuestionWorkload, measure_workloads, read_workloads
 from tests.cli.support import Kgqa
@@ -68,11 +68,15 @@ def test_user_errors_are_one_sentence(kgqa: Kgqa, finished: Path, tmp_path: Path
     assert kgqa("capacity", "gpu=[1]").sentence.startswith("unknown key 'gpu'. Did you mean 'gpus'?")
 
 
-def test_without_simpy_the_error_names_the_extra() -> None:
-    code = "import sys; sys.modules['simpy'] = None; from pipeline.cli.main import main; sys.exit(main(['capacity']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.endswith("kgqa: the simulation needs SimPy: pip install kgqa-pipeline[simulate]\n")
+def test_a_terminal_shows_how_much_is_read_and_simulated(
+    kgqa: Kgqa, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr("pipeline.cli.capacity.Console", lambda **_: Console(file=shown, force_terminal=True))
+    assert kgqa("capacity", finished, "+questions.synthetic=50", "gpus=[1,8]").code == 0
+    assert "reading the runs" in shown.getvalue()
+    assert "simulating" in shown.getvalue()
+    assert "100%" in shown.getvalue()
 
 
 def test_concurrent_calls_count_as_one_round(tmp_path: Path, kgqa: Kgqa) -> None:

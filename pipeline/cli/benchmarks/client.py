@@ -61,7 +61,7 @@ async def _measure_endpoint(url: str, calls: int, in_flight: int) -> float:
 
 
 async def _measure_openai(url: str, calls: int, in_flight: int) -> float:
-    from openai import AsyncOpenAI  # in the test extra; nothing else uses it
+    from openai import AsyncOpenAI  # in the extra `benchmark`; nothing else uses it
 
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 

@@ -9,18 +9,18 @@ a graph server. Load balancing is perfect, and nothing fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush, heapreplace
+from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
-from pipeline.errors import UserError
 from pipeline.simulation.cluster.workload import QuestionWorkload
 
-if TYPE_CHECKING:
-    from simpy import Environment
-
-Process: TypeAlias = Generator[Any, Any, None]
+Process: TypeAlias = Iterator[float]
+"""A part of the simulation that yields the time, in seconds, at which it goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,79 +68,120 @@ class SimulationResult:
 
 
 class Station:
-    """Servers with one common queue, first in, first out."""
+    """Servers with one common queue, first in, first out. Requests are made in the order of their times.
 
-    def __init__(self, env: Environment, servers: int) -> None:
+    The end of a request therefore follows from the earlier requests, without an event for each change of the queue.
+    """
+
+    def __init__(self, servers: int) -> None:
         """Create a station of `servers`, each of which serves one request at a time."""
-        import simpy  # an extra
-
-        self._env = env
-        self._line = simpy.Resource(env, servers)
+        self._free_at = [0.0] * servers
         self.busy_s = 0.0
 
-    def serve(self, seconds: float, first: Process | None = None) -> Process:
-        """Wait for a server. Occupy it during the process `first`, if one is given, and then for `seconds`."""
-        with self._line.request() as request:
-            yield request
-            began = self._env.now
-            if first is not None:
-                yield from first
-            yield self._env.timeout(seconds)
-        self.busy_s += self._env.now - began
+    def serve(self, now: float, seconds: float, first: tuple[Station, float] | None = None) -> float:
+        """Return when a request made at `now` ends.
+
+        A server is occupied for `seconds`, and before that, if `first` is given, until that station has served the
+        request for that many seconds.
+        """
+        begins = now if now > (free_at := self._free_at[0]) else free_at
+        ends = (begins if first is None else first[0].serve(begins, first[1])) + seconds
+        heapreplace(self._free_at, ends)
+        self.busy_s += ends - begins
+        return ends
 
     def utilisation(self, wall_s: float) -> float:
         """Return the share of `wall_s` in which the servers were busy."""
-        return self.busy_s / (wall_s * self._line.capacity) if wall_s else 0.0
+        return self.busy_s / (wall_s * len(self._free_at)) if wall_s else 0.0
+
+
+@dataclass(slots=True)
+class _Shard:
+    unanswered: int
 
 
 class _Run:
     """One simulated run: its stations and its processes."""
 
-    def __init__(self, cluster: Cluster, env: Environment) -> None:
-        import simpy
-
-        self._env, self._cluster = env, cluster
+    def __init__(self, cluster: Cluster, questions: Sequence[QuestionWorkload]) -> None:
+        size = cluster.shard_size
+        self._cluster = cluster
+        self._shards = [questions[at : at + size] for at in range(0, len(questions), size)]
         self.stations = {
-            "coordinator": Station(env, cluster.coordinators),
-            "workers": Station(env, cluster.workers),
-            "ingress": Station(env, cluster.ingresses),
-            "prefill": Station(env, cluster.gpus),
-            "slots": Station(env, cluster.slots),
-            "Virtuoso": Station(env, cluster.replicas),
-            "object store": Station(env, cluster.stores),
+            "coordinator": Station(cluster.coordinators),
+            "workers": Station(cluster.workers),
+            "ingress": Station(cluster.ingresses),
+            "prefill": Station(cluster.gpus),
+            "slots": Station(cluster.slots),
+            "Virtuoso": Station(cluster.replicas),
+            "object store": Station(cluster.stores),
         }
-        self._slots = simpy.Resource(env, cluster.in_flight)
+        self._free_slots = cluster.in_flight
+        self._waiting: deque[tuple[QuestionWorkload, _Shard]] = deque()
+        self._number = count()
+        self._events = [
+            (0.0, next(self._number), self._lane(0.0)) for _ in range(2 * math.ceil(cluster.in_flight / size))
+        ]
 
-    def lane(self, shards: list[Sequence[QuestionWorkload]]) -> Process:
-        """Lease and run shards until none is left."""
-        while shards:
-            shard = shards.pop()
-            yield from self.stations["coordinator"].serve(self._cluster.lease_s)
-            yield self._env.all_of([self._env.process(self._question(question)) for question in shard])
-            yield from self.stations["object store"].serve(self._cluster.put_s)
+    def finish(self) -> float:
+        """Run all processes in the order of their times, and return the time at the end."""
+        now = 0.0
+        while self._events:
+            now, _, process = heappop(self._events)
+            if (then := next(process, None)) is not None:
+                heappush(self._events, (then, next(self._number), process))
+        return now
 
-    def _question(self, workload: QuestionWorkload) -> Process:
-        with self._slots.request() as slot:
-            yield slot
-            rounds = max(1, workload.rounds)
-            entities = workload.entities / rounds
-            for number in range(rounds):
-                calls = workload.calls * (number + 1) // rounds - workload.calls * number // rounds
-                if calls == 1:
-                    yield from self._call(workload)
-                else:
-                    yield self._env.all_of([self._env.process(self._call(workload)) for _ in range(calls)])
-                if entities:
-                    yield from self.stations["Virtuoso"].serve(entities * self._cluster.entity_s)
+    def _lane(self, now: float) -> Process:
+        """Lease a shard if one is left, and put its questions in line for the slots in flight."""
+        if not self._shards:
+            return
+        questions = self._shards.pop()
+        now = self.stations["coordinator"].serve(now, self._cluster.lease_s)
+        yield now
+        shard = _Shard(len(questions))
+        self._waiting.extend((question, shard) for question in questions)
+        self._fill_slots(now)
 
-    def _call(self, workload: QuestionWorkload) -> Process:
-        """Make one call of the question, of average length."""
+    def _fill_slots(self, now: float) -> None:
+        while self._free_slots and self._waiting:
+            self._free_slots -= 1
+            heappush(self._events, (now, next(self._number), self._question(now, *self._waiting.popleft())))
+
+    def _question(self, now: float, workload: QuestionWorkload, shard: _Shard) -> Process:
+        """Answer a question in rounds. After the last one of its shard, write the shard and lease the next one."""
+        rounds, all_calls = max(1, workload.rounds), workload.calls
+        lookup_s = workload.entities / rounds * self._cluster.entity_s
+        for number in range(rounds):
+            calls = all_calls * (number + 1) // rounds - all_calls * number // rounds
+            if calls:
+                now = self._call(now, calls, workload)
+                yield now
+            if lookup_s:
+                now = self.stations["Virtuoso"].serve(now, lookup_s)
+                yield now
+        self._free_slots += 1
+        self._fill_slots(now)
+        shard.unanswered -= 1
+        if not shard.unanswered:
+            now = self.stations["object store"].serve(now, self._cluster.put_s)
+            yield now
+            yield from self._lane(now)
+
+    def _call(self, now: float, calls: int, workload: QuestionWorkload) -> float:
+        """Make concurrent calls of the question, each of average length, and return when the last one ends.
+
+        All calls take the same time of a worker and of an ingress, so they reach the slots in their order.
+        """
         cluster, stations = self._cluster, self.stations
-        yield from stations["workers"].serve(cluster.call_s)
-        yield from stations["ingress"].serve(cluster.request_s)
-        reading = stations["prefill"].serve(workload.prompt_tokens / workload.calls * cluster.prompt_token_s)
+        workers, ingress, slots = stations["workers"], stations["ingress"], stations["slots"]
+        reading = stations["prefill"], workload.prompt_tokens / workload.calls * cluster.prompt_token_s
         writing_s = cluster.answer_s + workload.completion_tokens / workload.calls * cluster.token_s
-        yield from stations["slots"].serve(writing_s, first=reading)
+        ends = now
+        for _ in range(calls):
+            at_slots = ingress.serve(workers.serve(now, cluster.call_s), cluster.request_s)
+            ends = max(ends, slots.serve(at_slots, writing_s, first=reading))
+        return ends
 
 
 def draw_questions(measured: Sequence[QuestionWorkload], questions: int, *, seed: int) -> list[QuestionWorkload]:
@@ -149,16 +190,7 @@ def draw_questions(measured: Sequence[QuestionWorkload], questions: int, *, seed
 
 
 def simulate(cluster: Cluster, questions: Sequence[QuestionWorkload]) -> SimulationResult:
-    """Simulate a run of the questions. Raises UserError if SimPy is not installed."""
-    try:
-        import simpy
-    except ImportError:
-        raise UserError("the simulation needs SimPy: pip install kgqa-pipeline[simulate]") from None
-    env = simpy.Environment()
-    run = _Run(cluster, env)
-    size = cluster.shard_size
-    shards = [questions[at : at + size] for at in range(0, len(questions), size)]
-    for _ in range(2 * math.ceil(cluster.in_flight / size)):
-        env.process(run.lane(shards))
-    env.run()
-    return SimulationResult(env.now, {name: station.utilisation(env.now) for name, station in run.stations.items()})
+    """Simulate a run of the questions."""
+    run = _Run(cluster, questions)
+    wall_s = run.finish()
+    return SimulationResult(wall_s, {name: station.utilisation(wall_s) for name, station in run.stations.items()})

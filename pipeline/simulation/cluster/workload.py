@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -54,8 +56,10 @@ def save_workloads(workloads: Workloads, file: Path) -> None:
     file.write_bytes(orjson.dumps(workloads, default=list) + b"\n")
 
 
-def measure_workloads(runs: Sequence[Path], datasets: Sequence[str]) -> Workloads:
-    """Measure the workloads of finished runs.
+def measure_workloads(
+    runs: Sequence[Path], datasets: Sequence[str], tick: Callable[[], None] = lambda: None
+) -> Workloads:
+    """Measure the workloads of finished runs. `tick` is called after each shard.
 
     A dataset whose name begins with one of `datasets` is counted as that one: `metaqa-1hop` as `metaqa`.
     """
@@ -66,6 +70,7 @@ def measure_workloads(runs: Sequence[Path], datasets: Sequence[str]) -> Workload
             for (dataset, method), row in _question_workloads(rows):
                 name = next((known for known in datasets if dataset.startswith(known)), dataset)
                 found.setdefault(name, {}).setdefault(method, []).append(row)
+            tick()
     return found
 
 
@@ -84,13 +89,13 @@ def _question_workloads(rows: pl.DataFrame) -> list[tuple[tuple[str, str], Quest
         .fill_null(0)
     )
     spans = calls.select(*keys, "start_s", end_s=pl.col("start_s") + pl.col("duration_s"))
-    rounds = {key: _rounds(of_one) for key, of_one in spans.partition_by(keys, as_dict=True).items()}
+    rounds = _rounds(spans)
     return [
         (
             (row["dataset"], row["method"]),
             QuestionWorkload(
                 row["len"],
-                rounds.get((row["point"], row["question_id"]), 0),
+                rounds[row["point"], row["question_id"]],
                 row["prompt_tokens"],
                 row["completion_tokens"],
                 row["entities"],
@@ -100,12 +105,13 @@ def _question_workloads(rows: pl.DataFrame) -> list[tuple[tuple[str, str], Quest
     ]
 
 
-def _rounds(calls: pl.DataFrame) -> int:
-    """Return the largest number of calls that do not overlap."""
-    rounds, free = 0, float("-inf")
-    for start, end in calls.sort("end_s").select("start_s", "end_s").iter_rows():
-        if start >= free:
-            rounds, free = rounds + 1, end
+def _rounds(calls: pl.DataFrame) -> Counter[tuple[int, str]]:
+    """Return the largest number of calls that do not overlap, for each question of each configuration."""
+    rounds, free_at = Counter[tuple[int, str]](), dict[tuple[int, str], float]()
+    for point, question, start, end in calls.sort("end_s").iter_rows():
+        if start >= free_at.get((point, question), -inf):
+            rounds[point, question] += 1
+            free_at[point, question] = end
     return rounds
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-import simpy
 
 from pipeline.simulation.cluster.capacity import Cluster, Station, draw_questions, simulate
 from pipeline.simulation.cluster.workload import QuestionWorkload
@@ -30,22 +29,13 @@ ONE = QuestionWorkload(calls=1, rounds=1, prompt_tokens=100, completion_tokens=1
 
 def mean_wait(servers: int, arrivals_per_s: float, service_s: float, customers: int) -> float:
     """The mean wait of customers with exponential arrivals and service times."""
-    env, rng = simpy.Environment(), Random(0)
-    station, waits = Station(env, servers), []
-
-    def customer(seconds: float):
-        began = env.now
-        yield from station.serve(seconds)
-        waits.append(env.now - began - seconds)
-
-    def source():
-        for _ in range(customers):
-            yield env.timeout(rng.expovariate(arrivals_per_s))
-            env.process(customer(rng.expovariate(1 / service_s)))
-
-    env.process(source())
-    env.run()
-    return sum(waits) / len(waits)
+    rng, station = Random(0), Station(servers)
+    now, waited = 0.0, 0.0
+    for _ in range(customers):
+        now += rng.expovariate(arrivals_per_s)
+        seconds = rng.expovariate(1 / service_s)
+        waited += station.serve(now, seconds) - now - seconds
+    return waited / customers
 
 
 def erlang_c_wait(servers: int, arrivals_per_s: float, service_s: float) -> float:
@@ -77,6 +67,13 @@ def test_a_single_busy_station_divides_its_work_by_its_servers(station: dict[str
     outcome = simulate(replace(FREE, **station), [ONE] * 400)
     assert outcome.wall_s == pytest.approx(400 * 0.5 / 4)
     assert (outcome.bottleneck, outcome.busy[busy]) == (busy, pytest.approx(1))
+
+
+def test_a_server_is_occupied_while_its_request_waits_for_another_station() -> None:
+    slots, reading = Station(2), Station(1)
+    ends = [slots.serve(0.0, 1.0, first=(reading, 3.0)) for _ in range(3)]
+    assert ends == [4.0, 7.0, 10.0], "the third waits for the first server, and then for the second request's reading"
+    assert slots.utilisation(10.0) == pytest.approx((4 + 7 + 6) / 20)
 
 
 @pytest.mark.parametrize(("station", "busy"), [({"lease_s": 2.0}, "coordinator"), ({"put_s": 2.0}, "object store")])
