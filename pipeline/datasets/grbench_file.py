@@ -80,8 +80,10 @@ def read_nodes(file: AnyPath) -> Iterator[GraphNode]:
                 for id in reader.members():
                     yield _node(id, node_type, reader.value())
             reader.end()
-        except (_Malformed, UnicodeDecodeError) as error:
+        except _Malformed as error:
             raise UserError(f"{file} is not a GRBench graph: {error}") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{file} cannot be read: {error}") from None
 
 
 def graph_triples(file: AnyPath) -> Iterator[Triple]:

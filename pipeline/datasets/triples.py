@@ -28,6 +28,8 @@ from pipeline.types import Triple
 _COLUMNS = ("head", "relation", "tail")
 _BATCH = 20_000
 """Rows of a Parquet file that are in memory at a time."""
+_BLOCK = 1 << 19
+"""Bytes of CSV that are parsed at a time, and the longest row. Up to 32 blocks are read ahead."""
 
 
 def read_triples(file: AnyPath) -> Iterator[Triple]:
@@ -86,7 +88,7 @@ def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
     with open_file(file) as stream:
         yield from pa.csv.open_csv(
             stream,
-            pa.csv.ReadOptions(column_names=names, skip_rows=int(named), use_threads=False),
+            pa.csv.ReadOptions(column_names=names, skip_rows=int(named), block_size=_BLOCK),
             pa.csv.ParseOptions(newlines_in_values=True),
             pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=_chosen(file, names)),
         )
