@@ -1,7 +1,6 @@
-"""Reads a user's own graph and questions. Both files may be plain or gzipped.
+"""Reads a user's own graph and questions. Both may be paths or URLs, and plain or gzipped.
 
-The graph has one tab-separated `head`, `relation`, `tail` per line, without quoting, with an optional header of these
-names. The questions are JSON Lines:
+The graph is a file of triples (`pipeline/datasets/triples.py`). The questions are JSON Lines:
 
 | field | holds |
 | --- | --- |
@@ -18,14 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, Row, Text, delimited_triples, json_lines, read_examples
+from pipeline.datasets.files import BadRow, Row, Text, json_lines, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import AnyPath, DataPath, is_file
+from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
 from pipeline.rdf_terms import Terms
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Scalar, Triple
@@ -67,9 +67,9 @@ class _Question(Row):
 class Custom:
     """A user's own questions and graph."""
 
-    triples_file: Path = Field(alias="triples")
+    triples_file: DataPath = Field(alias="triples")
     """Configuration key `triples`."""
-    questions: Path
+    questions: DataPath
     split: str
     name: str
     meta: tuple[str, ...]
@@ -91,7 +91,7 @@ class Custom:
     def triples(self) -> Iterator[Triple]:
         """Yield the user's facts. Raises UserError for a missing file or a bad line."""
         _check(self.triples_file, "triples")
-        return delimited_triples(self.triples_file, "\t", header="head\trelation\ttail")
+        return read_triples(self.triples_file)
 
     def _filtered(self, examples: Iterator[Example]) -> Iterator[Example]:
         wanted = self.filter or {}
@@ -139,8 +139,8 @@ class Custom:
         return meta
 
 
-def _check(file: Path, key: str) -> None:
-    if not file.is_file():
+def _check(file: AnyPath, key: str) -> None:
+    if not is_file(file):
         raise UserError(f"dataset.{key}={file} is not a file")
 
 

@@ -13,7 +13,6 @@ A question holds `ID`, `question`, `compositionality_type`, `webqsp_ID` and `spa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
@@ -21,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.files import BadRow, Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths, query_graph
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import DataPath
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -50,7 +50,7 @@ class CWQ:
     copy has their names; in the official files a topic's name is its id.
     """
 
-    path: Path
+    path: DataPath
     """The distributed folder, or one of its files."""
     split: str
     name: str

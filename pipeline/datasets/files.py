@@ -7,15 +7,15 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from io import BufferedIOBase
-from pathlib import Path
+from io import BufferedReader
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import AnyPath, glob, is_file, local_copy
 from pipeline.errors import UserError
-from pipeline.types import Example, Rejected, Triple
+from pipeline.types import Example, Rejected
 
 R = TypeVar("R")
 
@@ -37,12 +37,12 @@ class Row(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
 
-def find_file(path: Path, patterns: Sequence[str], *, what: str) -> Path:
+def find_file(path: AnyPath, patterns: Sequence[str], *, what: str) -> AnyPath:
     """Return `path` if it is a file, else the first match in that folder. Raises UserError if there is none."""
-    return path if path.is_file() else find_files(path, patterns, what=what)[0]
+    return path if is_file(path) else find_files(path, patterns, what=what)[0]
 
 
-def find_files(folder: Path, patterns: Sequence[str], *, what: str) -> list[Path]:
+def find_files(folder: AnyPath, patterns: Sequence[str], *, what: str) -> list[AnyPath]:
     """Return the files that match the first matching pattern, sorted. Raises UserError if no pattern matches."""
     if files := files_matching(folder, patterns):
         return files
@@ -50,15 +50,14 @@ def find_files(folder: Path, patterns: Sequence[str], *, what: str) -> list[Path
     raise UserError(f"dataset.path={folder} {state} {what}: looked for {' or '.join(patterns)}, plain or .gz")
 
 
-def files_matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
+def files_matching(folder: AnyPath, patterns: Sequence[str]) -> list[AnyPath]:
     """Return the files that match the first matching glob pattern (plain before `.gz`), sorted; empty if none."""
     globs = (pattern + suffix for pattern in patterns for suffix in ("", ".gz"))
-    matches = (sorted(file for file in folder.glob(glob) if file.is_file()) for glob in globs)
-    return next(filter(None, matches), [])
+    return next(filter(None, (glob(folder, each) for each in globs)), [])
 
 
 def read_examples(
-    file: Path, rows: Iterable[tuple[int, R]], parse: Callable[[R], Example], reject: Reject, *, what: str
+    file: AnyPath, rows: Iterable[tuple[int, R]], parse: Callable[[R], Example], reject: Reject, *, what: str
 ) -> Iterator[Example]:
     """Yield the examples of numbered rows.
 
@@ -85,24 +84,24 @@ def read_examples(
         raise UserError(f"{file} is not a file of {what}: {refusal}")
 
 
-def lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def lines(file: AnyPath) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a plain or gzipped file with their 1-based numbers, without line ends."""
-    with _open(file) as stream:
+    with open_file(file) as stream:
         for number, line in enumerate(stream, start=1):
             yield number, line.rstrip(b"\r\n")
 
 
-def json_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def json_lines(file: AnyPath) -> Iterator[tuple[int, bytes]]:
     """Yield the non-blank lines of a JSON Lines file, undecoded, with their 1-based numbers."""
     return ((number, line) for number, line in lines(file) if line.strip())
 
 
-def json_array(file: Path, *, key: str | None = None) -> Iterator[tuple[int, object]]:
+def json_array(file: AnyPath, *, key: str | None = None) -> Iterator[tuple[int, object]]:
     """Return the numbered (1-based) elements of a JSON array, or of the array under `key` if the file is an object.
 
     Raises UserError if the file holds no such array.
     """
-    with _open(file) as stream:
+    with open_file(file) as stream:
         try:
             content = json.loads(stream.read())
         except (ValueError, RecursionError) as error:
@@ -114,27 +113,11 @@ def json_array(file: Path, *, key: str | None = None) -> Iterator[tuple[int, obj
     return enumerate(content, start=1)
 
 
-def delimited_triples(file: Path, separator: str, *, header: str | None = None) -> Iterator[Triple]:
-    """Yield one triple per line of `head`, `relation`, `tail`, without quoting. Raises UserError naming a bad line.
-
-    A first line equal to `header` is skipped.
-    """
-    for number, line in lines(file):
-        try:
-            text = line.decode()
-        except UnicodeDecodeError:
-            raise UserError(f"{file}, line {number}: not valid UTF-8") from None
-        parts = text.split(separator)
-        if len(parts) != 3 or not all(parts):
-            raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
-        if number > 1 or text != header:
-            yield Triple(*parts)
-
-
 @contextmanager
-def _open(file: Path) -> Iterator[BufferedIOBase]:
+def open_file(file: AnyPath) -> Iterator[gzip.GzipFile | BufferedReader]:
+    """Open a plain or gzipped file. Raises UserError for what goes wrong also while it is read."""
     try:
-        with file.open("rb") as raw:
+        with local_copy(file).open("rb") as raw:
             zipped = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             yield gzip.GzipFile(fileobj=raw) if zipped else raw

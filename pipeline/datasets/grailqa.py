@@ -13,7 +13,6 @@ has no answers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict
@@ -22,6 +21,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.files import Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import DataPath
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -57,7 +57,7 @@ class _Question(Row):
 class GrailQA:
     """GrailQA questions over Freebase. Topic entities are the entities of the query graph."""
 
-    path: Path
+    path: DataPath
     """The distributed folder, or one of its files."""
     split: str
     name: str

@@ -9,7 +9,7 @@ Layout, every file plain or gzipped, one folder per domain:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.files import Row, Text, find_file, json_lines, read_examples
 from pipeline.datasets.grbench_file import find_graph, graph_triples
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import AnyPath, DataPath
 from pipeline.types import Example, Gold, GoldAnswer, Question, Triple
 
 
@@ -31,7 +32,7 @@ class _Question(Row):
 class GRBench:
     """GRBench questions of one domain, without topic entities. The answer is one string; lists are joined by `, `."""
 
-    path: Path
+    path: DataPath
     """The folder of all domains, the folder of this domain, or its `data.json`."""
     domain: str
     """`amazon`, `biomedical`, `dblp`, `goodreads`, `legal` or `maple/Biology` (… `Physics`)."""
@@ -51,7 +52,7 @@ class GRBench:
         """Yield the graph of the domain, to load it elsewhere; `kg=grbench` reads the file itself. Raises UserError."""
         return graph_triples(find_graph(self.path, self.domain))
 
-    def _file(self) -> Path:
+    def _file(self) -> AnyPath:
         is_domain = self.path.parts[-len(self._parts) :] == self._parts
         return find_file(self.path, ("data.json",) if is_domain else (f"{self.domain}/data.json",), what=self._what)
 

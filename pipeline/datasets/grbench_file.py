@@ -6,17 +6,15 @@ Layout of `graph.json`, plain or gzipped:
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TextIO
 
+from pipeline.datasets.files import open_file
+from pipeline.datasets.remote import AnyPath, is_file
 from pipeline.errors import UserError
 from pipeline.types import EntityId, LiteralNode, Triple
 
@@ -52,19 +50,19 @@ class GraphNode:
         return node_text(self.type, self.features)
 
 
-def find_graph(path: Path, domain: str = "") -> Path:
+def find_graph(path: AnyPath, domain: str = "") -> AnyPath:
     """Return the graph file of a domain: `path` itself, or `graph.json[.gz]` in the domain's folder.
 
     `path` may be the graph file, the domain's folder or the folder above it. A `data.json` counts as its folder. Raises
     UserError if there is no graph.
     """
-    if path.is_file() and not path.name.startswith("data.json"):
+    if is_file(path) and not path.name.startswith("data.json"):
         return path
-    folder = path.parent if path.is_file() else path
+    folder = path.parent if is_file(path) else path
     if path.is_dir() and not f"/{path.resolve()}".endswith(f"/{domain}"):
         folder = path / domain
     for name in ("graph.json", "graph.json.gz"):
-        if (folder / name).is_file():
+        if is_file(folder / name):
             return folder / name
     raise UserError(
         f"{folder} holds no graph.json or graph.json.gz: GRBench's graphs are a separate download; put each "
@@ -72,10 +70,10 @@ def find_graph(path: Path, domain: str = "") -> Path:
     )
 
 
-def read_nodes(file: Path) -> Iterator[GraphNode]:
+def read_nodes(file: AnyPath) -> Iterator[GraphNode]:
     """Yield the nodes of a graph file. Raises UserError, naming the position, if the file is malformed."""
-    with _open(file) as stream:
-        reader = _Reader(stream)
+    with open_file(file) as stream:
+        reader = _Reader(io.TextIOWrapper(stream, encoding="utf-8-sig"))
         try:
             for key in reader.members():
                 node_type = _node_type(key)
@@ -84,9 +82,11 @@ def read_nodes(file: Path) -> Iterator[GraphNode]:
             reader.end()
         except _Malformed as error:
             raise UserError(f"{file} is not a GRBench graph: {error}") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{file} cannot be read: {error}") from None
 
 
-def graph_triples(file: Path) -> Iterator[Triple]:
+def graph_triples(file: AnyPath) -> Iterator[Triple]:
     """Yield the graph as triples: per node its type and name in Freebase's relations, its features, its neighbours.
 
     Features become literals: a list one literal per element, NaN none. An edge repeated in the file is repeated here.
@@ -233,14 +233,3 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
     return value
-
-
-@contextmanager
-def _open(file: Path) -> Iterator[TextIO]:
-    try:
-        with file.open("rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            yield io.TextIOWrapper(gzip.GzipFile(fileobj=raw) if zipped else raw, encoding="utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from None

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise, zip_longest
-from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, delimited_triples, files_matching, find_files, lines, read_examples
+from pipeline.datasets.files import BadRow, files_matching, find_files, lines, read_examples
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import AnyPath, DataPath
+from pipeline.datasets.triples import delimited_triples
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Triple
 
@@ -42,7 +43,7 @@ _RELATIONS = {
 class MetaQA:
     """MetaQA questions with a given number of hops, and their graph. Nodes are names; brackets mark the topic."""
 
-    path: Path
+    path: DataPath
     """The distributed folder."""
     hops: Literal[1, 2, 3]
     split: str
@@ -65,7 +66,7 @@ class MetaQA:
         """Yield the facts of `kb.txt`, repeated lines included. Raises UserError for a missing file or a bad line."""
         return delimited_triples(find_files(self.path, ("kb.txt",), what="MetaQA graph")[0], "|")
 
-    def _file(self) -> Path:
+    def _file(self) -> AnyPath:
         patterns = (f"{self.hops}-hop/qa_{self.split}.txt", f"{self.hops}-hop/vanilla/qa_{self.split}.txt")
         return find_files(self.path, patterns, what=self._what)[0]
 
@@ -101,7 +102,7 @@ class MetaQA:
         )
 
 
-def _rows(file: Path, types: Path | None) -> Iterator[tuple[int, tuple[int, bytes, bytes | None]]]:
+def _rows(file: AnyPath, types: AnyPath | None) -> Iterator[tuple[int, tuple[int, bytes, bytes | None]]]:
     """Yield the numbered lines, each with the same line of the file of question types, if there is one."""
     if types is None:
         yield from ((number, (number, line, None)) for number, line in lines(file))

@@ -21,6 +21,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.files import Row, Text, find_files, read_examples
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import AnyPath, DataPath, is_file, local_copy
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -46,7 +47,7 @@ class RoG:
     Files are streamed row by row, because the graphs of CWQ take 11 GB in memory.
     """
 
-    path: Path
+    path: DataPath
     """The distributed folder, or one Parquet file."""
     split: str
     name: str
@@ -71,11 +72,9 @@ class RoG:
         """Return the graph of one question. Fast in file order; thread-safe. Raises UserError for an unknown id."""
         return _graphs(self._files()).of(question_id)
 
-    def _files(self) -> tuple[Path, ...]:
-        if self.path.is_file():
-            return (self.path,)
-        patterns = (f"*{self.split}*.parquet", f"data/*{self.split}*.parquet")
-        return tuple(find_files(self.path, patterns, what="RoG questions"))
+    def _files(self) -> tuple[AnyPath, ...]:
+        # The files at a URL are listed once: they are asked for at every question.
+        return _files(self.path, self.split) if isinstance(self.path, Path) else _listed(self.path, self.split)
 
     def _example(self, row: _Cells) -> Example:
         question = _Question.model_validate({name: value.as_py() for name, value in row.items()})
@@ -89,6 +88,16 @@ class RoG:
             ),
             Gold(answers=tuple(GoldAnswer(name, id=name) for name in dict.fromkeys(question.answer))),
         )
+
+
+def _files(path: AnyPath, split: str) -> tuple[AnyPath, ...]:
+    if is_file(path):
+        return (path,)
+    return tuple(find_files(path, (f"*{split}*.parquet", f"data/*{split}*.parquet"), what="RoG questions"))
+
+
+_listed = lru_cache(maxsize=4)(_files)
+_local_copy = lru_cache(maxsize=256)(local_copy)
 
 
 class _RowAddress(NamedTuple):
@@ -105,7 +114,7 @@ class _Graphs:
     the cursor has passed are cached for questions that come later.
     """
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[AnyPath]) -> None:
         self._files = files
         self._addresses = _index(files)
         self._recent: OrderedDict[_RowAddress, pa.Scalar] = OrderedDict()
@@ -140,12 +149,12 @@ class _Graphs:
 
 
 @lru_cache(maxsize=4)
-def _graphs(files: tuple[Path, ...]) -> _Graphs:
+def _graphs(files: tuple[AnyPath, ...]) -> _Graphs:
     """Return the process-wide index of some files, shared by all copies of the dataset."""
     return _Graphs(files)
 
 
-def _index(files: Sequence[Path]) -> dict[str, _RowAddress]:
+def _index(files: Sequence[AnyPath]) -> dict[str, _RowAddress]:
     addresses: dict[str, _RowAddress] = {}
     for file, path in enumerate(files):
         for group in range(_open(path).num_row_groups):
@@ -155,7 +164,7 @@ def _index(files: Sequence[Path]) -> dict[str, _RowAddress]:
     return addresses
 
 
-def _rows(file: Path, columns: Sequence[str], group: int | None = None) -> Iterator[_Cells]:
+def _rows(file: AnyPath, columns: Sequence[str], group: int | None = None) -> Iterator[_Cells]:
     """Yield the rows of a file, or of one of its row groups, reading a few at a time."""
     parquet = _open(file)
     if absent := [name for name in columns if name not in parquet.schema_arrow.names]:
@@ -169,9 +178,9 @@ def _rows(file: Path, columns: Sequence[str], group: int | None = None) -> Itera
         raise UserError(f"{file} cannot be read: {error}") from None
 
 
-def _open(file: Path) -> pq.ParquetFile:
+def _open(file: AnyPath) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(file)
+        return pq.ParquetFile(_local_copy(file))
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{file} is not a Parquet file: {error}") from None
 

@@ -12,7 +12,6 @@ A question holds `QuestionId`, `RawQuestion` and `Parses`; a parse holds `Answer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict
@@ -21,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.files import Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.remote import DataPath
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
 
@@ -59,7 +59,7 @@ class _Question(Row):
 class WebQSP:
     """WebQSP questions over Freebase."""
 
-    path: Path
+    path: DataPath
     """The distributed folder, or one of its files."""
     split: str
     name: str

@@ -23,6 +23,8 @@ async def run_local(
     with serve_metrics(engine["metrics_port"], folder.name) as emit:
         async with Worker(configs, folder, emit) as worker:
             progress.on_opened(worker.backends)
+            for line in await worker.missing_nodes():
+                progress.say(line)
             scheduler = Scheduler(rounds)
             async with asyncio.TaskGroup() as group:
                 for _ in range(open_shards(engine)):

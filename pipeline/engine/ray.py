@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -62,6 +62,8 @@ async def run_ray(
         async with asyncio.TaskGroup() as group:
             fills = [group.create_task(slot.fill()) for slot in slots]
             await _wait_for_workers(fills, progress)
+            if actor is None:
+                await _say_missing_nodes(slots, progress)
             work = [
                 group.create_task(_lane(slot, filled, scheduler, progress))
                 for _ in range(open_shards(engine))
@@ -81,6 +83,14 @@ async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunPr
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 
+async def _say_missing_nodes(slots: Sequence[WorkerSlot], progress: RunProgress) -> None:
+    """Print what one of the workers misses in the graph."""
+    opened = next(slot.actor for slot in slots if slot.actor is not None)
+    with suppress(RayActorError):  # its lane reports it
+        for line in await result_of(opened.missing_nodes.remote()):
+            progress.say(line)
+
+
 class QuestionWorker:
     """The actor: a `Worker` that is called remotely."""
 
@@ -96,6 +106,10 @@ class QuestionWorker:
         """Open the components."""
         await self._worker.__aenter__()
         return self._worker.backends
+
+    async def missing_nodes(self) -> list[str]:
+        """Return a sentence for each kind of nodes that questions name and their graph does not have."""
+        return await self._worker.missing_nodes()
 
     async def run(self, shard: Shard) -> Progress:
         """Run and commit one shard. If cancelled because another worker has committed it, remove its journals."""

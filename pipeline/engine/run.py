@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from pipeline import config
+from pipeline.datasets.remote import versions
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
 from pipeline.engine.local import run_local
@@ -310,7 +311,12 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
         "tags": run["tags"] or [],
         "note": run["note"],
         "points": [
-            {"overrides": list(each.overrides), "config": _resuming(each.config), "sources": user_sources(each.config)}
+            {
+                "overrides": list(each.overrides),
+                "config": _resuming(each.config),
+                "sources": user_sources(each.config),
+                "data": versions(each.config["dataset"]),
+            }
             for each in configurations
         ],
         "served": [asdict(each) for each in backends],

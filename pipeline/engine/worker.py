@@ -6,20 +6,24 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Self
 
+from pipeline import config
+from pipeline.datasets.interface import Dataset
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Backends, Components, group_equal
+from pipeline.engine.coverage import coverage_of
 from pipeline.engine.logs import shard_of
 from pipeline.engine.metrics import Emit, Recorder
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import Progress, Shard
-from pipeline.errors import StorageError
+from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.prompt import Completion, Template
+from pipeline.methods.interface import UsesGraph
 from pipeline.net.server_stats import ServerStats
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
@@ -99,6 +103,25 @@ class Worker:
             number: Backends.of(runtime) for runtime in self._runtimes for number, _ in runtime.configurations
         }
         return [backends_by_number[number] for number in range(len(self._configs))]
+
+    async def missing_nodes(self) -> list[str]:
+        """Return a sentence for each kind of nodes that questions name and their graph does not have.
+
+        Each pair of questions and graph is looked at once, and only for methods that use the graph.
+        """
+        sentences: dict[str, None] = {}
+        seen: set[str] = set()
+        for runtime in self._runtimes:
+            composed = self._configs[runtime.configurations[0][0]]
+            key = config.canonical([composed["dataset"], composed["kg"], composed["run"]["limit"]])
+            if key in seen or (isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph):
+                continue
+            seen.add(key)
+            with suppress(KgqaError):  # the run itself reports what is wrong
+                dataset: Dataset = config.build("dataset", composed)
+                examples = islice(dataset.examples(lambda _: None), composed["run"]["limit"])
+                sentences |= dict.fromkeys((await coverage_of(runtime.graph, examples)).warnings())
+        return list(sentences)
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""

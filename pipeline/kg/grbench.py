@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.grbench_file import find_graph
+from pipeline.datasets.remote import DataPath, local_copy
 from pipeline.kg.grbench_store import Store, open_store
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.types import EntityId, Question, Relation
@@ -29,7 +30,7 @@ T = TypeVar("T")
 class GRBenchGraph:
     """One domain of GRBench. The fields are described in `conf/kg/grbench.yaml`."""
 
-    path: Path
+    path: DataPath
     domain: str = ""
     store: Path | None
 
@@ -92,5 +93,5 @@ class GRBenchGraph:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> Store:
-        graph = find_graph(self.path, self.domain)
+        graph = local_copy(find_graph(self.path, self.domain))
         return open_store(graph, self.store or graph.with_name(graph.name.removesuffix(".gz") + ".sqlite"))

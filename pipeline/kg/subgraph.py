@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol, Self
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.datasets.remote import AnyPath, glob, is_file, local_copy
 from pipeline.errors import UserError
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.kg.labels import find_mediators
@@ -30,7 +30,7 @@ class QuestionGraphs(Protocol):
 
     name: str
     split: str
-    path: Path
+    path: AnyPath
 
     def triples(self) -> Iterator[Triple]:
         """Yield the facts of all graphs."""
@@ -156,9 +156,9 @@ class QuestionGraph:
 def _content_hash(dataset: QuestionGraphs) -> str:
     """Return a hash of the contents of the split's files, independent of their paths."""
     path, name = dataset.path, f"*{dataset.split}*.parquet"
-    files = [path] if path.is_file() else sorted(path.glob(name)) or sorted(path.glob(f"data/{name}"))
+    files = [path] if is_file(path) else glob(path, name) or glob(path, f"data/{name}")
     content = hashlib.blake2b(digest_size=8)
     for file in files:
-        with file.open("rb") as stream:
+        with local_copy(file).open("rb") as stream:
             content.update(hashlib.file_digest(stream, "sha256").digest())
     return content.hexdigest()

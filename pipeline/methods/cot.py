@@ -29,6 +29,7 @@ class CoT:
     """One call: worked examples, the question, step-by-step reasoning, the answer in braces."""
 
     prompts: ClassVar = (AnswerAlone,)
+    uses_graph: ClassVar[bool] = False
     name: str
     samples: PositiveInt
     """More than one is self-consistency: the answers that most samples give."""

@@ -76,6 +76,13 @@ class Method(Protocol):
 
 
 @runtime_checkable
+class UsesGraph(Protocol):
+    """Implemented by methods that can do without the graph; all others need it."""
+
+    uses_graph: bool
+
+
+@runtime_checkable
 class UsesGold(Protocol):
     """Implemented by methods that can use gold feedback. While they do, their name must contain `oracle`."""
 

@@ -18,8 +18,15 @@ def check_url(url: str, *, key: str, example: str, instead: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UserError(f"{key}: {url.rpartition('@')[2]!r} is not a URL; write it as {example}")
-    if parts.username or parts.password or any(_CREDENTIAL.search(name) for name, _ in parse_qsl(parts.query)):
+    if has_credentials(url):
         raise UserError(
             f"{key}: remove the credentials from the URL of {parts.hostname}, which is written to run.yaml; "
             f"put them into {instead} of the environment"
         )
+
+
+def has_credentials(url: str) -> bool:
+    """Whether a URL holds a user, a password or a parameter with the name of a secret."""
+    parts = urlsplit(url)
+    secrets = (name for name, _ in parse_qsl(parts.query) if _CREDENTIAL.search(name))
+    return "@" in parts.netloc or any(secrets)

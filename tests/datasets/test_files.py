@@ -11,8 +11,9 @@ import pytest
 
 from pipeline.config import default
 from pipeline.datasets.custom import Custom
-from pipeline.datasets.files import delimited_triples, files_matching, find_files, json_array, lines
+from pipeline.datasets.files import files_matching, find_files, json_array, lines
 from pipeline.datasets.grbench import GRBench
+from pipeline.datasets.triples import delimited_triples
 from pipeline.errors import UserError
 from pipeline.types import Rejected, Triple
 

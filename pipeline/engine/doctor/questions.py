@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,18 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.datasets.interface import Dataset
+from pipeline.engine.coverage import Coverage, coverage_of
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.methods.interface import UsesGraph
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.types import Example, Rejected
 
 _ROWS = 200
 """The number of questions that are read."""
-_ASKED = 5
-"""The number of questions whose topic entities are looked up in the graph."""
+_INCOMPLETE = "Load the whole graph, or exclude the questions that it cannot answer."
 _DRY_RUN_S, _GRACE_S = 60, 30
 
 
@@ -56,31 +58,31 @@ def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]
 
 
 async def topic_entities(configuration: Configuration) -> list[Finding]:
-    """Check that the topic entities of the first questions are in the graph."""
+    """Check that the topic entities and the gold answers of the first questions are in the graph."""
     examples, _ = await asyncio.to_thread(_first, configuration)
-    asked = [example.question for example in examples if example.question.topic_entities][:_ASKED]
-    if not asked:
-        return ok("topic entities", "the questions name none")
+    method = config.build("method", configuration.config)
+    if isinstance(method, UsesGraph) and not method.uses_graph:
+        return ok("topic entities", "the method does not use the graph")
     graph: KnowledgeGraph = config.build("kg", configuration.config)
-    known: dict[str, bool] = {}
     async with graph:
-        for question in asked:
-            ids = [entity.id for entity in question.topic_entities]
-            found = await graph.for_question(question).relations(ids)
-            known |= {id: bool(relations) for id, relations in found.items()}
-    absent = [id for id, there in known.items() if not there]
-    if not absent:
-        return ok("topic entities", f"all {len(known)} of the first {len(asked)} questions are in the graph")
-    said = f"{len(absent)} of the {len(known)} entities of the first {len(asked)} questions are not in the graph"
-    said += f", such as {absent[0]}"
-    if len(absent) == len(known):
+        found = replace(await coverage_of(graph, iter(examples)), complete=False)
+    golds = warning("gold answers", found.about_golds, _INCOMPLETE) if found.no_gold else []
+    return [*_topics(found), *golds]
+
+
+def _topics(found: Coverage) -> list[Finding]:
+    if not found.topics:
+        return ok("topic entities", "the questions name none")
+    if not found.no_topic:
+        return ok("topic entities", f"those of {found.among} are in the graph")
+    if found.no_topic == found.topics:
         return problem(
             "topic entities",
-            said,
+            found.about_topics,
             "Name the graph of these questions (kg=, kg.endpoints, kg.store), with the same spelling of ids "
             "(kg.namespace).",
         )
-    return warning("topic entities", said, "Load the whole graph, or exclude the questions that it cannot answer.")
+    return warning("topic entities", found.about_topics, _INCOMPLETE)
 
 
 async def dry_run(configuration: Configuration) -> list[Finding]:

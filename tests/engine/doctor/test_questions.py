@@ -61,14 +61,14 @@ class TestDataset:
 class TestTopicEntities:
     async def test_all_are_in_the_graph(self, own: list[str]) -> None:
         (finding,) = await questions.topic_entities(of_own(own))
-        assert finding.found == "all 1 of the first 3 questions are in the graph"
+        assert finding.found == "those of the first 3 questions are in the graph"
 
     async def test_none_is_in_the_graph(self, own: list[str], tmp_path: Path) -> None:
-        (tmp_path / "graph.tsv").write_text("Eve\tson\tAbel\n")
+        (tmp_path / "graph.tsv").write_text("Eve\tson\tBob\n")
         level, found, fix = worst(await questions.topic_entities(of_own(own)))
         assert (level, found) == (
             "problem",
-            "1 of the 1 entities of the first 3 questions are not in the graph, such as Ann",
+            "3 of the first 3 questions: topic entity not in the graph (e.g. Ann)",
         )
         assert fix.startswith("Name the graph of these questions (kg=, kg.endpoints, kg.store)")
 
@@ -80,6 +80,21 @@ class TestTopicEntities:
             "warning",
             "Load the whole graph, or exclude the questions that it cannot answer.",
         )
+
+    async def test_a_gold_answer_is_not_in_the_graph(self, own: list[str], tmp_path: Path) -> None:
+        rows = (tmp_path / "rows.jsonl").read_text().replace("Bob", "Zoe", 1)
+        (tmp_path / "rows.jsonl").write_text(rows)
+        level, found, _ = worst(await questions.topic_entities(of_own(own)))
+        assert (level, found) == (
+            "warning",
+            "1 of the first 3 questions: no gold answer in the graph (e.g. Zoe); with answers from the graph, Hits@1 "
+            "cannot exceed 66.7 %, unless these names are only spelled differently",
+        )
+
+    async def test_a_method_without_a_graph(self, own: list[str], tmp_path: Path) -> None:
+        (tmp_path / "graph.tsv").write_text("Eve\tson\tAbel\n")
+        (finding,) = await questions.topic_entities(of_own([*own, "method=cot"]))
+        assert finding.level == "ok"
 
 
 class TestDryRun:

@@ -1,0 +1,99 @@
+"""Reads files of triples in constant memory: tab-separated, CSV and Parquet, by the end of the file's name.
+
+| name | holds |
+| --- | --- |
+| `….csv`, `….csv.gz` | rows of values separated by commas, with double quotes where needed |
+| `….parquet` | columns of texts |
+| any other, plain or gzipped | lines of tab-separated values, without quoting |
+
+The columns are `head`, `relation` and `tail`: in CSV and Parquet by their names, among any others. Without these names
+there must be exactly three columns, in this order.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from pipeline.datasets.files import lines, open_file
+from pipeline.datasets.remote import AnyPath, local_copy
+from pipeline.errors import UserError
+from pipeline.types import Triple
+
+_COLUMNS = ("head", "relation", "tail")
+_BATCH = 20_000
+"""Rows of a Parquet file that are in memory at a time."""
+_BLOCK = 1 << 19
+"""Bytes of CSV that are parsed at a time, and the longest row. Up to 32 blocks are read ahead."""
+
+
+def read_triples(file: AnyPath) -> Iterator[Triple]:
+    """Yield the triples of a file. Raises UserError for a missing file, and naming a bad row."""
+    if file.name.endswith((".csv", ".csv.gz")):
+        return _in_columns(file, _csv_batches(file))
+    if file.name.endswith(".parquet"):
+        return _in_columns(file, _parquet_batches(file))
+    return delimited_triples(file, "\t", header="\t".join(_COLUMNS))
+
+
+def delimited_triples(file: AnyPath, separator: str, *, header: str | None = None) -> Iterator[Triple]:
+    """Yield one triple per line of `head`, `relation`, `tail`, without quoting. Raises UserError naming a bad line.
+
+    A first line equal to `header` is skipped.
+    """
+    for number, line in lines(file):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{file}, line {number}: not valid UTF-8") from None
+        parts = text.split(separator)
+        if len(parts) != 3 or not all(parts):
+            raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
+        if number > 1 or text != header:
+            yield Triple(*parts)
+
+
+def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Triple]:
+    number = 0
+    try:
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in _chosen(file, batch.schema.names)]
+            for values in zip(*columns, strict=True):
+                number += 1
+                if not all(isinstance(value, str) and value for value in values):
+                    raise UserError(f"{file}, row {number}: head, relation and tail must be texts that are not empty")
+                yield Triple(*values)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None
+
+
+def _chosen(file: AnyPath, names: Sequence[str]) -> Sequence[str]:
+    if set(_COLUMNS) <= set(names):
+        return _COLUMNS
+    if len(names) == len(_COLUMNS):
+        return names
+    raise UserError(f"{file} has neither the columns head, relation and tail nor exactly three: {', '.join(names)}")
+
+
+def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
+    with open_file(file) as stream:
+        first = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
+    named = set(_COLUMNS) <= set(first)
+    names = first if named else [str(number) for number in range(1, len(first) + 1)]
+    with open_file(file) as stream:
+        yield from pa.csv.open_csv(
+            stream,
+            pa.csv.ReadOptions(column_names=names, skip_rows=int(named), block_size=_BLOCK),
+            pa.csv.ParseOptions(newlines_in_values=True),
+            pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=_chosen(file, names)),
+        )
+
+
+def _parquet_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(local_copy(file))
+    yield from parquet.iter_batches(_BATCH, columns=list(_chosen(file, parquet.schema_arrow.names)))

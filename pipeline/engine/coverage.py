@@ -1,0 +1,120 @@
+"""Counts the questions whose topic entities or gold answers are not in the graph, before money is spent on them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
+from pipeline.net.server_stats import HasServerStats
+from pipeline.normalisation import canonical_literal
+from pipeline.types import Example, GoldAnswer
+
+_OF_SERVERS = 200
+"""Questions that are looked up in graph servers. In a graph of this process, all are."""
+_CHUNK = 100
+_SECONDS = 3.0
+"""After this time, no more questions are looked up."""
+
+
+@dataclass(slots=True)
+class Coverage:
+    """How many of some questions name nodes that the graph does not have."""
+
+    questions: int = 0
+    complete: bool = False
+    """Whether these are all questions."""
+    topics: int = 0
+    """Questions with topic entities."""
+    no_topic: int = 0
+    """Questions of which a topic entity is not in the graph."""
+    topic: str = ""
+    """Such an entity."""
+    golds: int = 0
+    """Questions with gold answers."""
+    no_gold: int = 0
+    """Questions of which no gold answer is in the graph, by its id or its exact name."""
+    gold: str = ""
+    """Such an answer."""
+
+    @property
+    def among(self) -> str:
+        """The questions that were looked up."""
+        return f"{self.questions:,} questions" if self.complete else f"the first {self.questions:,} questions"
+
+    @property
+    def about_topics(self) -> str:
+        """How many questions have a topic entity that is not in the graph."""
+        return f"{self.no_topic:,} of {self.among}: topic entity not in the graph (e.g. {self.topic})"
+
+    @property
+    def about_golds(self) -> str:
+        """How many questions have no gold answer in the graph, and what this means."""
+        best = 100 * (1 - self.no_gold / self.golds)
+        return (
+            f"{self.no_gold:,} of {self.among}: no gold answer in the graph (e.g. {self.gold}); with answers from the "
+            f"graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently"
+        )
+
+    def warnings(self) -> list[str]:
+        """Return one sentence for each kind of nodes that are missing."""
+        said = [self.about_topics] if self.no_topic else []
+        return [*said, self.about_golds] if self.no_gold else said
+
+
+async def coverage_of(graph: KnowledgeGraph, examples: Iterator[Example]) -> Coverage:
+    """Look the first questions up in the graph, in batches and for a few seconds at most. Raises ServiceError."""
+    found, ends = Coverage(), time.monotonic() + _SECONDS
+    wanted = islice(examples, _OF_SERVERS) if isinstance(graph, HasServerStats) else examples
+    while chunk := await asyncio.to_thread(lambda: list(islice(wanted, _CHUNK))):
+        for each, asked in _by_graph(graph, chunk):
+            await _count(each, asked, found)
+            if time.monotonic() > ends:
+                return found
+    found.complete = await asyncio.to_thread(next, examples, None) is None
+    return found
+
+
+def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tuple[KnowledgeGraph, Sequence[Example]]]:
+    """Yield the examples together if they share one graph, else each with its own."""
+    if graph.for_question(examples[0].question) is graph:
+        yield graph, examples
+    else:
+        for example in examples:
+            yield graph.for_question(example.question), [example]
+
+
+async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Coverage) -> None:
+    topics = {entity.id for example in examples for entity in example.question.topic_entities}
+    golds = {gold.id for example in examples for gold in example.gold.answers if gold.id is not None}
+    nodes = {id for id, relations in (await graph.relations([*(topics | golds)])).items() if relations}
+    unknown = [
+        example
+        for example in examples
+        if not isinstance(graph, AttributedGraph)  # its answers may be attributes
+        if all(gold.id not in nodes and not _may_be_value(gold) for gold in example.gold.answers)
+    ]
+    names = {name for example in unknown for gold in example.gold.answers for name in (gold.name, *gold.aliases)}
+    named = {name for name, ids in (await graph.find_by_name([*names], 1)).items() if ids}
+    for example in examples:
+        absent = [entity.id for entity in example.question.topic_entities if entity.id not in nodes]
+        found.questions += 1
+        found.topics += bool(example.question.topic_entities)
+        found.no_topic += bool(absent)
+        found.topic = found.topic or next(iter(absent), "")
+        found.golds += bool(example.gold.answers)
+    for example in unknown:
+        answers = example.gold.answers
+        if answers and not any(name in named for gold in answers for name in (gold.name, *gold.aliases)):
+            found.no_gold += 1
+            found.gold = found.gold or answers[0].name
+
+
+def _may_be_value(gold: GoldAnswer) -> bool:
+    """Whether an answer may be a number, a date or a yes: these are no nodes, or are computed."""
+    text = gold.name
+    is_literal = canonical_literal(text) != text or not any(map(str.isalpha, text))
+    return is_literal or text.lower() in ("yes", "no", "true", "false")

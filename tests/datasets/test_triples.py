@@ -1,0 +1,101 @@
+"""A user's graph in tab-separated, CSV and Parquet files."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.datasets.triples import read_triples
+from pipeline.errors import UserError
+from pipeline.types import Triple
+
+FACTS = [Triple("Ann", "knows", "Bo"), Triple("Bo, the second", 'says "hi"', "NA")]
+
+
+def parquet(file: Path, names: Sequence[str], *columns: list[object]) -> Path:
+    pq.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], names=list(names)), file)
+    return file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'head,relation,tail\nAnn,knows,Bo\n"Bo, the second","says ""hi""",NA\n',
+        'Ann,knows,Bo\n"Bo, the second","says ""hi""",NA\n',
+        '\ufefftail,weight,head,relation\r\nBo,1,Ann,knows\r\nNA,,"Bo, the second","says ""hi"""\r\n',
+    ],
+)
+def test_csv(tmp_path: Path, text: str) -> None:
+    (tmp_path / "facts.csv").write_text(text, newline="")
+    (tmp_path / "facts.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert list(read_triples(tmp_path / "facts.csv")) == FACTS
+    assert list(read_triples(tmp_path / "facts.csv.gz")) == FACTS
+
+
+def test_a_value_of_csv_may_have_several_lines(tmp_path: Path) -> None:
+    (tmp_path / "facts.csv").write_text('Ann,says,"one\ntwo"\n')
+    assert list(read_triples(tmp_path / "facts.csv")) == [Triple("Ann", "says", "one\ntwo")]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    heads, relations, tails = map(list, zip(*FACTS, strict=True))
+    named = parquet(tmp_path / "named.parquet", ["tail", "weight", "head", "relation"], tails, [1, 2], heads, relations)
+    unnamed = parquet(tmp_path / "unnamed.parquet", ["s", "p", "o"], heads, relations, tails)
+    assert list(read_triples(named)) == list(read_triples(unnamed)) == FACTS
+
+
+def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
+    (tmp_path / "facts.txt").write_text("head\trelation\ttail\nAnn\tknows\tBo\n")
+    assert list(read_triples(tmp_path / "facts.txt")) == FACTS[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.csv", "a,b\n1,2\n", "x.csv has neither the columns head, relation and tail nor exactly three: 1, 2"),
+        ("x.csv", "Ann,knows,Bo\nAnn,,Bo\n", "x.csv, row 2: head, relation and tail must be texts that are not empty"),
+        ("x.csv", "Ann,knows,Bo\nAnn,knows\n", "x.csv, after row 0, cannot be read: .*Expected 3 columns, got 2"),
+        ("x.csv", b"Ann,knows,\xff\n", "x.csv.* cannot be read: "),
+        ("x.csv", "", "x.csv has neither"),
+        ("x.parquet", "no parquet", "x.parquet, after row 0, cannot be read: "),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError, match=message):
+        list(read_triples(tmp_path / name))
+
+
+def test_numbers_in_parquet_are_refused(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "x.parquet", ["head", "relation", "tail"], [1], ["knows"], ["Bo"])
+    with pytest.raises(UserError, match=r"x.parquet, row 1: head, relation and tail must be texts"):
+        list(read_triples(file))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
+    count = 200_000
+    names = [f"a node with a long name, {n:>100}" for n in range(count)]
+    if kind == "parquet":
+        columns = (names, ["knows"] * count, names)
+        file = tmp_path / "x.parquet"
+        table = pa.Table.from_arrays([pa.array(each) for each in columns], names=["head", "relation", "tail"])
+        pq.write_table(table, file, row_group_size=20_000)
+    else:
+        file = tmp_path / "x.csv"
+        file.write_text("".join(f'"{name}",knows,"{name}"\n' for name in names))
+    size = 2 * count * len(names[0])
+    del names
+    allocated = pa.total_allocated_bytes()
+    tracemalloc.start()
+    arrow = max(pa.total_allocated_bytes() for _ in read_triples(file)) - allocated
+    _, python = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert arrow < 8 << 20
+    assert python < 28 << 20 < size

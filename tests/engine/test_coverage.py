@@ -1,0 +1,117 @@
+"""Nodes that questions name and the graph does not have, reported before the questions are asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.config import default
+from pipeline.datasets.custom import Custom
+from pipeline.engine import coverage
+from pipeline.engine.coverage import coverage_of
+from pipeline.engine.run import compose_configurations, execute
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.interface import Batch
+from pipeline.types import EntityId, Relation
+from tests.support import refuse
+
+FACTS = "Ann\tknows\tBo\nAnn\tborn\t1990\n"
+
+
+def rows(*answers: object, topic: str = "Ann") -> str:
+    fields = {"question": "Whom does Ann know?", "topic_entities": [topic]}
+    return "".join(json.dumps({"id": f"q{n}", **fields, "answers": [each]}) + "\n" for n, each in enumerate(answers))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Custom:
+    (tmp_path / "facts.tsv").write_text(FACTS)
+    return default(Custom, triples=tmp_path / "facts.tsv", questions=tmp_path / "rows.jsonl")
+
+
+def write(dataset: Custom, questions: str) -> None:
+    Path(dataset.questions).write_text(questions)
+
+
+async def warnings(dataset: Custom, questions: str) -> list[str]:
+    write(dataset, questions)
+    async with default(EmbeddedGraph, dataset=dataset) as graph:
+        return (await coverage_of(graph, dataset.examples(refuse))).warnings()
+
+
+async def test_nothing_is_said_if_all_is_there(dataset: Custom) -> None:
+    by_alias = {"id": "m.1", "name": "Robert", "aliases": ["Bo"]}
+    assert await warnings(dataset, rows("Bo", {"id": "Bo", "name": "Robert"}, by_alias)) == []
+
+
+async def test_missing_nodes_are_counted(dataset: Custom) -> None:
+    absent = rows("Bo", topic="Zoe").replace("q0", "q9")
+    assert await warnings(dataset, rows("Bo", "Cy", {"id": "m.1", "name": "Di"}) + absent) == [
+        "1 of 4 questions: topic entity not in the graph (e.g. Zoe)",
+        "2 of 4 questions: no gold answer in the graph (e.g. Cy); with answers from the graph, Hits@1 cannot exceed "
+        "50.0 %, unless these names are only spelled differently",
+    ]
+
+
+async def test_values_are_not_searched_as_nodes(dataset: Custom) -> None:
+    assert await warnings(dataset, rows("3", "2009-03-05", "1,200.5", "no", "2009-03-05T00:00:00Z")) == []
+
+
+class Server(EmbeddedGraph):
+    """A graph that counts its lookups as a server does."""
+
+    server_stats = ()
+
+    async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
+        self.batches = [*getattr(self, "batches", []), len(ids)]
+        return await super().relations(ids)
+
+
+async def test_a_server_gets_few_batches_of_the_first_questions(dataset: Custom) -> None:
+    write(dataset, rows(*(f"Cy {n}" for n in range(1000))))
+    async with default(Server, dataset=dataset) as graph:  # type: ignore[type-var]
+        found = await coverage_of(graph, dataset.examples(refuse))
+    assert (found.questions, found.complete, len(graph.batches)) == (200, False, 2)
+    assert found.about_golds.startswith("200 of the first 200 questions: no gold answer in the graph (e.g. Cy 0)")
+
+
+async def test_it_ends_when_its_time_is_over(dataset: Custom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "_SECONDS", -1.0)
+    write(dataset, rows(*(f"Cy {n}" for n in range(1000))))
+    async with default(EmbeddedGraph, dataset=dataset) as graph:
+        found = await coverage_of(graph, dataset.examples(refuse))
+    assert (found.questions, found.complete) == (100, False)
+
+
+def printed(*words: str) -> str:
+    text = StringIO()
+    execute(compose_configurations([list(words)], Console(quiet=True)), Console(file=text, width=400))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize(("method", "said"), [("srp", True), ("cot", False)])
+def test_a_run_says_it_before_its_questions(dataset: Custom, tmp_path: Path, method: str, said: bool) -> None:
+    write(dataset, rows("Bo", "Cy"))
+    files = [f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
+    text = printed("dataset=custom", *files, f"method={method}", "llm=similarity", f"run.dir={tmp_path}/run")
+    assert ("1 of 2 questions: no gold answer in the graph (e.g. Cy); " in text) is said
+
+
+async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = {"question": "Whom?", "answer": ["Bo"], "q_entity": ["Ann"]}
+    table = [{"id": f"q{n}", **fields, "graph": [["Ann", "knows", tail]]} for n, tail in enumerate(["Bo", "Cy"])]
+    pq.write_table(pa.Table.from_pylist(table), tmp_path / "test.parquet")
+    composed: dict[str, Any] = config.compose(["dataset=rog", f"dataset.path={tmp_path}"])
+    async with config.build("kg", composed) as graph:
+        found = await coverage_of(graph, config.build("dataset", composed).examples(refuse))
+    assert (found.questions, found.no_topic, found.no_gold) == (2, 0, 1)
