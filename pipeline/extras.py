@@ -11,6 +11,7 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "benchmark": ("openai",),
     "dense": ("sentence_transformers",),
     "gpu": ("vllm",),
+    "hf": ("huggingface_hub",),
     "optuna": ("hydra_plugins.hydra_optuna_sweeper", "optuna"),
     "s3": ("s3fs",),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +13,8 @@ import polars as pl
 from pipeline.analysis.paired import (
     Clusters,
     RunConfiguration,
-    check_comparable,
     difference,
+    incomparable,
     pair_scores,
     read_rows,
 )
@@ -24,6 +25,10 @@ from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm,
 
 Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
+BEST = "best"
+"""The base of this name is the configuration with the highest score."""
+_LISTED = 10
+"""Longer lists of names are shortened in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +124,81 @@ class Flip:
     gold: Sequence[str]
 
 
-def base_and_others(
-    configurations: Sequence[RunConfiguration], name: str | None
-) -> tuple[RunConfiguration, list[RunConfiguration]]:
-    """Return the configuration with this name, by default the first, and those to compare with it.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A base, and the other configurations."""
 
-    Raises UserError if there is no such configuration, no other one, or one that has other questions.
+    base: RunConfiguration
+    others: Sequence[RunConfiguration]
+    """Those to compare with the base."""
+    left_out: Mapping[RunConfiguration, str]
+    """Those that cannot be compared with the base, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The questions with different scores in the base and another configuration."""
+
+    other: RunConfiguration
+    lost: Sequence[Flip]
+    """With a lower score than the base; for scores of 0 and 1, right → wrong."""
+    won: Sequence[Flip]
+    """With a higher score than the base."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for JSON output."""
+        return {
+            **self.other.to_dict(),
+            "lost": [asdict(flip) for flip in self.lost],
+            "won": [asdict(flip) for flip in self.won],
+        }
+
+
+def select(configurations: Sequence[RunConfiguration], base: str | None, score: str) -> Selection:
+    """Find the base by name, by default the first configuration, and those that can be compared with it.
+
+    `best` is the one with the highest score over the questions that all have scored, among those that can be compared
+    with the first; of equal ones it is the one with the fewest calls. Raises UserError if there is no such
+    configuration, or none to compare with it.
     """
-    names = [configuration.name for configuration in configurations]
     if len(configurations) == 1:
         raise UserError(
             f"{configurations[0].folder.path} has a single configuration: name another run to compare it with"
         )
-    if name is not None and name not in names:
-        raise UserError(f"base={name} is not in these runs.{nearest(name, names)} Known: {', '.join(names)}")
-    base = configurations[0 if name is None else names.index(name)]
-    others = [configuration for configuration in configurations if configuration is not base]
-    for other in others:
-        check_comparable(base, other)
-    return base, others
+    found = configurations[0] if base in (None, BEST) else find(configurations, "base", str(base))
+    reasons = {each: incomparable(found, each) for each in configurations if each is not found}
+    others = [each for each, reason in reasons.items() if reason is None]
+    if not others:
+        first, reason = next(iter(reasons.items()))
+        raise UserError(f"{found.name} and {first.name} cannot be compared: {reason}")
+    if base == BEST:
+        candidates = [found, *others]
+        found = _best(candidates, score)
+        others = [each for each in candidates if each is not found]
+    return Selection(found, others, {each: reason for each, reason in reasons.items() if reason is not None})
+
+
+def find(configurations: Sequence[RunConfiguration], key: str, name: str) -> RunConfiguration:
+    """Find a configuration by its name, or by that of its run if the run has no other one. Raises UserError."""
+    names = [each.name for each in configurations]
+    runs = [each.name.rpartition(":")[0] for each in configurations]
+    if name in names:
+        return configurations[names.index(name)]
+    if name and runs.count(name) == 1:
+        return configurations[runs.index(name)]
+    known = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[: _LISTED - 1])}, … {names[-1]}"
+    similar = "" if name.isdigit() else nearest(name, names)
+    raise UserError(f"{key}={name} is not in these runs.{similar} Known: {known}")
+
+
+def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfiguration:
+    scored = [each.rows.drop_nulls(score) for each in configurations]
+    common = reduce(lambda rows, other: rows.join(other, on="question_id", how="semi"), scored)
+    if common.is_empty():
+        raise UserError(f"base={BEST} needs a question that every configuration has scored by {score}: name a base")
+    rows = [each.join(common, on="question_id", how="semi") for each in scored]
+    figures = [each.select(pl.col(score).mean(), -pl.col("llm_calls").mean()).row(0) for each in rows]
+    return configurations[figures.index(max(figures))]
 
 
 def compare(
@@ -158,28 +219,23 @@ def compare(
     ]
 
 
-def read_flips(
-    base: RunConfiguration, comparisons: Sequence[Comparison], count: int
-) -> list[tuple[list[Flip], list[Flip]]]:
-    """Read, per comparison, the first `count` questions of `lost` and of `won`."""
-    ids = {id for each in comparisons for id in (*each.lost[:count], *each.won[:count])}
-    folders = dict.fromkeys(each.folder for each in (base, *(comparison.configuration for comparison in comparisons)))
-    rows = {folder: read_rows(folder, ["question", "answers", "gold"], questions=ids) for folder in folders}
+def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:
+    """Read the questions with different scores in the base and the other configuration of a comparison."""
+    other = comparison.configuration
+    ids = [*comparison.lost, *comparison.won]
+    columns = ["question", "answers", "gold"]
+    before, after = (
+        read_rows(each.folder, columns, questions=ids)[each.number].rows_by_key("question_id", named=True, unique=True)
+        for each in (base, other)
+    )
 
-    def by_id(configuration: RunConfiguration) -> Mapping[str, Any]:
-        own = rows[configuration.folder].get(configuration.number)
-        return {} if own is None else own.rows_by_key("question_id", named=True, unique=True)
-
-    of_base = by_id(base)
-
-    def flips(ids: Sequence[str], other: Mapping[str, Any]) -> list[Flip]:
+    def flips(ids: Sequence[str]) -> list[Flip]:
         return [
-            Flip(id, of_base[id]["question"], of_base[id]["answers"], other[id]["answers"], of_base[id]["gold"])
-            for id in ids[:count]
+            Flip(id, before[id]["question"], before[id]["answers"], after[id]["answers"], before[id]["gold"])
+            for id in ids
         ]
 
-    others = [by_id(each.configuration) for each in comparisons]
-    return [(flips(each.lost, other), flips(each.won, other)) for each, other in zip(comparisons, others, strict=True)]
+    return Flips(other, flips(comparison.lost), flips(comparison.won))
 
 
 def _compare(

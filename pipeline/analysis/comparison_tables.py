@@ -1,101 +1,124 @@
-"""Terminal tables of a comparison: differences, costs, changed questions, rerun variance."""
+"""What a comparison prints: what it reads, the differences of configurations, flipped questions, rerun variance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
+import polars as pl
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.compare import Comparison, Cost, Flip
+from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
-from pipeline.evaluation.table import plain_table
+from pipeline.config import canonical
+from pipeline.evaluation.table import STANDARD_SCORES, key_columns, percent, plain_table
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
-_NAME_WIDTH = 20
-_COLUMN_WIDTHS = {"base → other": 13, "difference": 13, "flipped": 7, "p corrected": 9}
-"""By heading; the widths leave room for a name in 80 columns."""
+_OPTIONAL = ("tokens", "p", "flips", "calls")
+"""Columns that a narrow terminal leaves out, the first one first."""
+_MOST_KEY_COLUMNS = 6
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
 """In characters."""
 _ABSENT = "–"
 
 
+@dataclass(frozen=True)
+class FittingTable:
+    """A table without as many of its optional columns as it takes to print each row on one line."""
+
+    build: Callable[[Sequence[str]], Table]
+    """Build the table without these columns."""
+    optional: Sequence[str]
+    """The columns that may be left out, the first one first."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table for the width of the terminal."""
+        tables = (self.build(self.optional[:count]) for count in range(len(self.optional) + 1))
+        unlimited = options.update(max_width=10_000)
+        for table in tables:
+            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
+                break
+        yield table
+
+
+def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
+    """Describe what each run folder contributes: configurations, questions, dataset, and what answered."""
+    for folder in dict.fromkeys(each.folder for each in configurations):
+        own = [each for each in configurations if each.folder == folder]
+        questions = _range([each.rows.height for each in own])
+        datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
+        answering = sorted({each.answered_by for each in own})
+        answered_by = answering[0] if len(answering) == 1 else f"{len(answering)} models"
+        yield (
+            f"{folder.path}: {_count(len(own), 'configuration')}, {questions} answered questions"
+            f"{' each' if len(own) > 1 else ''}, {datasets}, answered by {answered_by}"
+        )
+
+
 def comparison_table(
-    base: RunConfiguration,
+    selection: Selection,
     comparisons: Sequence[Comparison],
     *,
     score: str,
     correction: str,
     clusters: Clusters | None,
-) -> Table:
-    """Build a table with a row per configuration: scores, difference with interval, flipped questions, p, verdict."""
-    configurations = [base, *(each.configuration for each in comparisons)]
-    counts = {each.questions for each in comparisons}
-    common = f", {counts.pop():,} common questions" if len(counts) == 1 else ""
-    title = f"{score} against {_title(base)}, on {base.dataset}{common}"
-    footnotes = _footnotes(configurations, comparisons, _CORRECTIONS[correction], clusters)
-    table = plain_table(title, "\n".join(footnotes), padding=0)
-    table.add_column("configuration", overflow="fold", min_width=_NAME_WIDTH)
-    for heading, width in _COLUMN_WIDTHS.items():
-        table.add_column(heading, justify="right", overflow="fold", max_width=width)
-    table.add_column("verdict")
-    for each in comparisons:
-        change = each.difference
-        table.add_row(
-            _description(each.configuration, configurations).append(
-                "" if common else f"\n{each.questions:,} common questions", "dim"
-            ),
-            f"{100 * each.base:.1f} → {100 * each.other:.1f}",
-            Text(f"{100 * change.mean:+.1f}").append(f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}", "dim"),
-            Text(f"+{len(each.won)}\n-{len(each.lost)}"),
-            Text(_p(each.p_value), "dim").append(f"\n{_p(each.corrected_p)}", "not dim"),
-            Text(each.verdict, _STYLES.get(each.verdict, "")),
-        )
+    top: int,
+) -> FittingTable:
+    """Build a table with a line for the base and for each of the `top` configurations with the highest scores."""
+    shown = sorted(comparisons, key=lambda each: (-each.difference.mean, each.cost.calls))[:top]
+    columns = _columns(selection, shown, score)
+    base = selection.base
+    label = f"{base.method} ({base.label})" if base.label else base.method
+    counts = _range([each.questions for each in comparisons])
+    compared = f"{_count(len(comparisons), 'configuration')} compared with {base.name}, {label}"
+    title = f"{compared}, on {counts} common questions of {base.dataset}"
+    notes = [
+        *_footnotes(comparisons, _CORRECTIONS[correction], clusters),
+        *_rest(comparisons, shown),
+    ]
+
+    def build(left_out: Sequence[str]) -> Table:
+        narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []
+        table = plain_table(title, "\n".join([*notes, *narrow]), padding=0)
+        kept = {heading: cells for heading, cells in columns.items() if heading not in left_out}
+        for heading, cells in kept.items():
+            short = heading.replace("_", "_\n") if max(map(len, cells)) < len(heading) else heading
+            left = heading in ("run:#", "method", "differs by", "verdict")
+            fixed = heading in ("difference", "verdict")
+            table.add_column(short, justify="left" if left else "right", overflow="fold", no_wrap=fixed)
+        for row in zip(*kept.values(), strict=True):
+            table.add_row(*row)
+        return table
+
+    return FittingTable(build, [name for name in _OPTIONAL if name in columns])
+
+
+def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table:
+    """Build a table of the questions with another score than in the base, the first `top` in each direction."""
+    names = ("right → wrong", "wrong → right") if binary else ("lower score", "higher score")
+    parts = dict(zip(names, (flips.lost, flips.won), strict=True))
+    counts = ", ".join(f"{_count(len(part), 'question')} {name}" for name, part in parts.items())
+    more = max(map(len, parts.values())) - top
+    title = f"from {base.name} to {flips.other.name}: {counts}"
+    caption = f"the first {top} of each; top={more + top} prints all, json=true has all" if more > 0 else None
+    table = plain_table(title, caption, padding=0)
+    table.add_column("question", overflow="fold", ratio=5)
+    for heading in (base.name, flips.other.name, "gold"):
+        table.add_column(heading, overflow="fold", ratio=3)
+    for name, part in parts.items():
+        for flip in part[:top]:
+            question = Text(_one_line(flip.question, _LONGEST_QUESTION))
+            question.append(f"\n{flip.question_id}\n{name}", "dim")
+            table.add_row(question, *map(_answers, (flip.base, flip.other, flip.gold)))
+        table.add_section()
     return table
-
-
-def cost_table(comparisons: Sequence[Comparison]) -> Table:
-    """Build a table with a row per configuration: costs of a question for it and the base, gain per extra call."""
-    caption = "% per call: percentage points gained by an extra call, or lost by a saved one, if a difference is shown"
-    table = plain_table("cost per question, base → other", caption, padding=0)
-    table.add_column("configuration", overflow="fold", min_width=_NAME_WIDTH)
-    for heading in (*_COSTS, "% per call"):
-        table.add_column(heading, justify="right", overflow="fold", max_width=15)
-    for each in comparisons:
-        table.add_row(
-            _name(each.configuration),
-            *(f"{text(each.base_cost)} → {text(each.cost)}" for text in _COSTS.values()),
-            _gain_per_call(each),
-        )
-    return table
-
-
-def flip_tables(
-    base: RunConfiguration, comparisons: Sequence[Comparison], flips: Sequence[tuple[list[Flip], list[Flip]]]
-) -> Iterator[Table]:
-    """Yield a table per configuration: questions that the base answers better, then those that the other does."""
-    for each, (lost, won) in zip(comparisons, flips, strict=True):
-        if not (lost or won):
-            continue
-        other = each.configuration
-        title = (
-            f"{base.name} beats {other.name} on {_count(len(each.lost), 'question')}, {other.name} beats "
-            f"{base.name} on {len(each.won):,}; the first {max(len(lost), len(won))} of each"
-        )
-        table = plain_table(title, padding=0)
-        table.add_column("question", overflow="fold", ratio=5)
-        for heading in (base.name, other.name, "gold"):
-            table.add_column(heading, overflow="fold", ratio=3)
-        for part, winner in ((lost, base), (won, other)):
-            for flip in part:
-                question = Text(_one_line(flip.question, _LONGEST_QUESTION))
-                question.append(f"\n{flip.question_id}\nbetter: {winner.name}", "dim")
-                table.add_row(question, *map(_answers, (flip.base, flip.other, flip.gold)))
-            table.add_section()
-        yield table
 
 
 def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, score: str, questions: int) -> list[str]:
@@ -118,51 +141,99 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
     ]
 
 
-_COSTS: Mapping[str, Callable[[Cost], str]] = {
-    "calls": lambda cost: f"{cost.calls:.1f}",
-    "tokens": lambda cost: f"{cost.tokens:,.0f}",
-    "seconds": lambda cost: f"{cost.wall_s:.2f}",
-}
+def _columns(selection: Selection, shown: Sequence[Comparison], score: str) -> dict[str, list[Text]]:
+    """Return the cells of each column: those of the base, then those of the comparisons."""
+    base = selection.base
+    rows = [base, *(each.configuration for each in shown)]
+    compared = [base, *selection.others]
+    places = [compared.index(row) for row in rows]
+    methods = _methods(compared)
+    keys = key_columns(_values(compared), most=_MOST_KEY_COLUMNS)
+    questions = [f"{each.questions:,}" for each in shown]
+    bases = {each.base for each in shown}
+    scores = [bases.pop() if len(bases) == 1 else _mean(base, score), *(each.other for each in shown)]
+    costs = [each.cost for each in shown]
+    texts: dict[str, list[str]] = {
+        "#" if len({row.folder for row in compared}) == 1 else "run:#": [row.name for row in rows],
+        **({"method": [methods[place] for place in places]} if len(set(methods)) > 1 else {}),
+        **{heading: [cells[place] for place in places] for heading, cells in keys.items()},
+        **({"questions": [_ABSENT, *questions]} if len(set(questions)) > 1 else {}),
+        STANDARD_SCORES.get(score, score): list(map(percent, scores)),
+    }
+    own = shown[0].base_cost
+    return {
+        **{heading: list(map(Text, cells)) for heading, cells in texts.items()},
+        "difference": [Text(_ABSENT), *map(_difference, shown)],
+        "flips": [Text(_ABSENT), *(Text(f"+{len(each.won)} -{len(each.lost)}") for each in shown)],
+        "p": [Text(_ABSENT), *(Text(_p(each.corrected_p)) for each in shown)],
+        "verdict": [Text("base"), *(Text(each.verdict, _STYLES.get(each.verdict, "")) for each in shown)],
+        "calls": [Text(f"{cost.calls:.1f}") for cost in (own, *costs)],
+        "tokens": [Text(f"{cost.tokens:,.0f}") for cost in (own, *costs)],
+    }
 
 
-def _title(configuration: RunConfiguration) -> str:
-    label = f" ({configuration.label})" if configuration.label else ""
-    return f"{configuration.name}, {configuration.method}{label}"
+def _values(configurations: Sequence[RunConfiguration]) -> list[dict[str, str]]:
+    """Return the values of the keys that an override of any configuration sets, also where one has the default.
+
+    Other columns say what the keys that are left out change: the questions, and what answered.
+    """
+    left_out = {"run.limit", *(["llm"] if len({each.label for each in configurations}) > 1 else [])}
+    keys = dict.fromkeys(key for each in configurations for key in each.set_keys if key not in left_out)
+    known = [each.parameters for each in configurations]
+    return [{key: _word(values[key]) for key in keys if key in values} for values in known]
 
 
-def _name(configuration: RunConfiguration) -> Text:
-    return Text(configuration.name, style="bold").append(f"\n{configuration.method}", "not bold")
+def _methods(configurations: Sequence[RunConfiguration]) -> list[str]:
+    """Return the name of each method, with what answered if that differs between the configurations."""
+    labels = {each.label for each in configurations}
+    return [
+        f"{each.method} ({each.label})" if len(labels) > 1 and each.label else each.method for each in configurations
+    ]
 
 
-def _description(configuration: RunConfiguration, configurations: Sequence[RunConfiguration]) -> Text:
-    """Return name, method, label, and the overrides that not all configurations share, without folder and tags."""
-    shared = set.intersection(*(set(each.overrides) for each in configurations))
-    text = _name(configuration)
-    if configuration.label:
-        text.append(f" ({configuration.label})", "not bold yellow")
-    for override in configuration.overrides:
-        if override not in shared and not override.startswith(("run.dir=", "run.tags=", "run.note=")):
-            text.append(f"\n{override}", "not bold dim")
-    return text
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else canonical(value)
 
 
-def _footnotes(
-    configurations: Sequence[RunConfiguration],
-    comparisons: Sequence[Comparison],
-    correction: str,
-    clusters: Clusters | None,
-) -> Iterator[str]:
+def _mean(configuration: RunConfiguration, score: str) -> float:
+    mean: float = configuration.rows.select(pl.col(score).mean()).item()
+    return mean
+
+
+def _difference(each: Comparison) -> Text:
+    if each.verdict == "same":  # the bootstrap interval of equal scores is from 0 to 0, which they do not show
+        return Text("0.0")
+    change = each.difference
+    return Text(f"{100 * change.mean:+.1f} ").append(f"{100 * change.low:+.1f}…{100 * change.high:+.1f}", "dim")
+
+
+def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clusters | None) -> Iterator[str]:
     yield (
-        f"percent and percentage points; below the difference its {comparisons[0].confidence:.0%} paired bootstrap "
-        "interval; failed questions count as wrong"
+        f"percent; difference: percentage points, {comparisons[0].confidence:.0%} paired bootstrap interval\n"
+        "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
-    yield f"p: {test}; below it, corrected for {_count(len(comparisons), 'comparison')} ({correction})"
+    yield f"p: {test}, corrected for {_count(len(comparisons), 'comparison')} ({correction})"
     fewest = min(comparisons, key=lambda each: each.sources)
     if clusters and fewest.sources < fewest.questions:
         yield f"intervals and p are clustered: questions share a `{clusters.field}`, {fewest.sources:,} clusters"
-    if labels := sorted({each.label for each in configurations if each.label}):
-        yield f"not the answers of a language model: {', '.join(labels)}"
+
+
+def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Iterator[str]:
+    """Count the configurations that are not printed, by verdict."""
+    verdicts = Counter(each.verdict for each in comparisons)
+    verdicts.subtract(each.verdict for each in shown)
+    if rest := len(comparisons) - len(shown):
+        counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.most_common() if count)
+        yield (
+            f"{_count(rest, 'more configuration')} not printed, with the verdicts {counts}: top={len(comparisons)} or "
+            "json=true prints all"
+        )
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _p(value: float) -> str:
@@ -171,16 +242,6 @@ def _p(value: float) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def _gain_per_call(each: Comparison) -> str:
-    """Return the percentage points per call, or a phrase if one of the two is both better and cheaper."""
-    rate = each.points_per_call
-    if rate is None or each.verdict not in ("better", "worse"):
-        return _ABSENT
-    if rate < 0:
-        return "costlier, worse" if each.difference.mean < 0 else "cheaper, better"
-    return f"{rate:.2f}"
 
 
 def _answers(answers: Sequence[str]) -> Text:

@@ -84,6 +84,24 @@ class RunConfiguration:
         return label
 
     @property
+    def answered_by(self) -> str:
+        """The model, or what answered in its place."""
+        return f"{self.label} (no language model)" if self.label else str(self.served["model"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The choices of configuration groups, and by dotted name all keys that can change answers."""
+        return {**self.config.get("choices", {}), **config.deciding_keys(self.config)}
+
+    @property
+    def set_keys(self) -> list[str]:
+        """The keys that its overrides set, dotted; for the override of a section, all keys of the section."""
+        words = {word.partition("=")[0].lstrip("+~") for word in self.overrides}
+        known = self.parameters
+        sections = tuple(f"{word}." for word in words - known.keys())
+        return [key for key in known if key in words or key.startswith(sections)]
+
+    @property
     def scoring(self) -> ScoringConfig:
         """How answers were scored and scores are averaged."""
         scoring: ScoringConfig = config.build("evaluation", self.config)
@@ -171,22 +189,28 @@ def question_clusters(rows: pl.DataFrame, field: str = "auto") -> Clusters | Non
     return Clusters(name, pl.DataFrame([rows["question_id"], labels.cast(pl.Categorical).to_physical()]))
 
 
-def check_comparable(base: RunConfiguration, other: RunConfiguration) -> None:
-    """Raise UserError, with the difference, unless both have the same questions, graph and scoring."""
+def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
+    """Say why two configurations cannot be compared; None if both have the same questions, graph and scoring."""
     expected, actual = base.conditions, other.conditions
     same_graph = may_be_same_graph(base.served["graph"], other.served["graph"])
     differing = [key for key in expected if expected[key] != actual[key] and not (key == "graph" and same_graph)]
     if differing:
-        listed = "; ".join(f"{key} is {expected[key]} and {actual[key]}" for key in differing)
-        raise UserError(f"{base.name} and {other.name} cannot be compared: {listed}")
+        reason = "; ".join(f"{key} is {expected[key]} and {actual[key]}" for key in differing)
+        only_scoring = all(key.startswith("evaluation.") for key in differing)
+        again = f"run one again with the other value and run.reuse=[{other.folder.path}], which needs no new calls"
+        return f"{reason}: {again}" if only_scoring else reason
     common = base.rows.join(other.rows, on="question_id", suffix="_other")
     if common.is_empty():
-        raise UserError(f"{base.name} and {other.name} have no question in common: name runs over the same questions")
+        return "they have no question in common: name runs over the same questions"
     if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
-        raise UserError(
-            f"{base.name} and {other.name} cannot be compared: question {changed['question_id'].sort()[0]} "
-            "has a different text in each"
-        )
+        return f"question {changed['question_id'].sort()[0]} has a different text in each"
+    return None
+
+
+def same_questions(base: RunConfiguration, other: RunConfiguration) -> bool:
+    """Return whether both have answered the same questions."""
+    common = base.rows.join(other.rows, on="question_id", how="semi").height
+    return common == base.rows.height == other.rows.height
 
 
 def _configurations_of(folder: RunFolder, prefix: str, score: str) -> list[RunConfiguration]:

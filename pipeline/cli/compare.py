@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ConfigDict, NonNegativeInt
+from pydantic import ConfigDict, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from pipeline import config
-from pipeline.analysis.compare import Comparison, Correction, base_and_others, compare, read_flips
-from pipeline.analysis.comparison_tables import comparison_table, cost_table, flip_tables, rerun_variance_lines
-from pipeline.analysis.paired import Clusters, RunConfiguration, question_clusters, read_configurations, read_rows
+from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, compare, find, read_flips, select
+from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
+from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.cli.common import Arguments, Output
 from pipeline.engine.run import Configuration, execute
@@ -35,9 +37,10 @@ class Plan:
 
     base: str | int | None
     score: str
+    top: PositiveInt
     correction: Correction
     cluster: str
-    flips: NonNegativeInt
+    flips: str | int | None
     noise: Sample
 
 
@@ -47,12 +50,15 @@ def run(arguments: Arguments) -> Output:
     if plan.score not in SCORES:
         raise UserError(f"there is no score={plan.score}.{nearest(plan.score, SCORES)} Known: {', '.join(SCORES)}")
     configurations = read_configurations([storage_path(word) for word in arguments.words], plan.score)
-    base, others = base_and_others(configurations, None if plan.base is None else str(plan.base))
+    selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
+    base = selection.base
     clusters = question_clusters(read_rows(base.folder, ["meta"])[base.number], plan.cluster)
     variance = _run_again(base, plan) if plan.noise.questions else None
     comparisons = compare(
-        base, others, score=plan.score, correction=plan.correction, clusters=clusters, variance=variance
+        base, selection.others, score=plan.score, correction=plan.correction, clusters=clusters, variance=variance
     )
+    changed = None if plan.flips is None else _comparison(selection, comparisons, str(plan.flips))
+    flips = changed and read_flips(base, changed)
     figures = {
         "score": plan.score,
         "dataset": base.dataset,
@@ -61,9 +67,25 @@ def run(arguments: Arguments) -> Output:
         "cluster": clusters and clusters.field,
         "base": base.to_dict(),
         "points": [each.to_dict() for each in comparisons],
+        "left_out": [{**each.to_dict(), "reason": reason} for each, reason in selection.left_out.items()],
+        "flips": flips and flips.to_dict(),
         "noise": variance and variance.to_dict(),
     }
-    return Output(figures, _tables(plan, base, comparisons, clusters), _notes(plan, base, comparisons, variance))
+    table = comparison_table(
+        selection, comparisons, score=plan.score, correction=plan.correction, clusters=clusters, top=plan.top
+    )
+    tables: list[RenderableType] = [Text("\n".join(reading_lines(configurations))), table]
+    if changed and flips:
+        tables += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=plan.top)]
+    return Output(figures, tables, _notes(plan, selection, comparisons, variance))
+
+
+def _comparison(selection: Selection, comparisons: Sequence[Comparison], name: str) -> Comparison:
+    """Find the comparison of the configuration that `flips` names. Raises UserError for the base."""
+    wanted = find([selection.base, *selection.others], "flips", name)
+    if wanted is selection.base:
+        raise UserError(f"flips={name} is the base itself: name the configuration to compare with it")
+    return comparisons[selection.others.index(wanted)]
 
 
 def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
@@ -90,22 +112,25 @@ def _write_run_yaml(folder: RunFolder, base: RunConfiguration, configuration: Co
     folder.write_run({**saved, "points": [described], "served": [dict(base.served)]})
 
 
-def _tables(
-    plan: Plan, base: RunConfiguration, comparisons: Sequence[Comparison], clusters: Clusters | None
-) -> list[RenderableType]:
-    tables = [
-        comparison_table(base, comparisons, score=plan.score, correction=plan.correction, clusters=clusters),
-        cost_table(comparisons),
-        *flip_tables(base, comparisons, read_flips(base, comparisons, plan.flips)),
-    ]
-    return [part for table in tables for part in (table, "")]
-
-
 def _notes(
-    plan: Plan, base: RunConfiguration, comparisons: Sequence[Comparison], variance: RerunVariance | None
+    plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
-    most = max(each.questions for each in comparisons)
-    measured = rerun_variance_lines(base, variance, score=plan.score, questions=most) if variance else []
-    folders = dict.fromkeys(each.folder for each in (base, *(one.configuration for one in comparisons)))
+    base = selection.base
+    counts = {each.questions for each in comparisons}
+    notes = rerun_variance_lines(base, variance, score=plan.score, questions=max(counts)) if variance else []
+    if plan.base == BEST:
+        notes.append(
+            f"{base.name} has the highest score on the questions that all configurations answered; part of its lead "
+            "may be chance, because these questions chose it"
+        )
+    if not all(same_questions(base, other) for other in selection.others):
+        notes.append(
+            "not all configurations answered the same questions: each is compared with the base on those that both "
+            "answered, and its score is that of these questions"
+        )
+    for reason, count in Counter(selection.left_out.values()).items():
+        left_out = "1 configuration is" if count == 1 else f"{count:,} configurations are"
+        notes.append(f"{left_out} left out, not comparable with {base.name}: {reason}")
+    folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     unfinished = [folder.path for folder in folders if folder.read_summary() is None]
-    return [*measured, *(f"{path} is not complete: only its answered questions are compared" for path in unfinished)]
+    return [*notes, *(f"{path} is not complete: only its answered questions are compared" for path in unfinished)]

@@ -20,13 +20,12 @@ from pydantic import PlainValidator
 from upath import UPath
 
 from pipeline.errors import UserError
+from pipeline.extras import require
 from pipeline.net.urls import has_credentials
 
 AnyPath: TypeAlias = Path | UPath
 """A `Path` is on this machine; a `UPath` is at a URL."""
 
-_EXTRAS = {"hf": "hf", "s3": "s3"}
-"""Scheme → the extra of this package that installs its client."""
 _VERSIONS = ("ETag", "etag", "Content-MD5", "content_md5", "md5Hash", "Digest", "blob_id")
 _TIMES = ("Last-Modified", "LastModified", "last_modified", "updated", "mtime", "created")
 """What stores call the version of a file, and the time of its last change."""
@@ -41,13 +40,12 @@ def parse_path(name: str | AnyPath) -> AnyPath:
         return Path(rest if separator else name)
     if has_credentials(name):
         raise UserError(f"{scheme}://… holds credentials, which run.yaml would store: set them in the environment")
+    if scheme in ("hf", "s3"):
+        require(scheme, str(name))
     try:
         path = UPath(name)
         assert path.fs  # imports the client
-    except ImportError as error:
-        remedy = f"pip install 'kgqa-pipeline[{_EXTRAS[scheme]}]'" if scheme in _EXTRAS else str(error)
-        raise UserError(f"{name} needs a package that is not installed: {remedy}") from None
-    except ValueError as error:
+    except (ImportError, ValueError) as error:
         raise UserError(f"{name} cannot be read: {error}") from None
     return _downloaded_snapshot(path) if scheme == "hf" else path
 

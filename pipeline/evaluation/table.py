@@ -15,7 +15,8 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.text import printable
 
-_STANDARD = {"hits_at_1": "Hits@1", "f1": "F1"}
+STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
+"""Headings of the scores that every table has, by score."""
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
 """GRBench's variant of a standard score, printed below it."""
 _EVIDENCE = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits in evidence"}
@@ -54,7 +55,7 @@ def plain_table(
 
 def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     """Build a table with one row per configuration: standard scores, paper metrics, costs."""
-    scores = _STANDARD | _EVIDENCE
+    scores = STANDARD_SCORES | _EVIDENCE
     differing = differing_overrides([summary.overrides for summary in summaries])
     reflections = [line for line in map(_reflection, summaries, differing) if line]
     table = plain_table(None, "\n".join([*_caption(summaries, "below the scores"), *reflections]))
@@ -78,7 +79,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     table = plain_table(None, "\n".join(_caption(summaries, "next to the scores")))
     table.add_column("#", justify="right")
     table.add_column("method", overflow="fold")
-    columns = _key_columns(summaries)
+    columns = key_columns(list(map(_values_by_key, summaries)))
     for heading in columns:
         table.add_column(heading, justify="left" if heading == _SHARED_COLUMN else "right", overflow="fold")
     counts = {summary.questions for summary in summaries}
@@ -95,7 +96,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
             name,
             *(column[index] for column in columns.values()),
             *([f"{summary.questions:,}"] if len(counts) > 1 else []),
-            *(_score(summary.scores.get(score), separator=" ") for score in _STANDARD),
+            *(_score(summary.scores.get(score), separator=" ") for score in STANDARD_SCORES),
             *costs,
         )
     return table
@@ -115,22 +116,24 @@ def breakdown_table(summary: ConfigurationSummary) -> Table:
     return table
 
 
+def key_columns(values: Sequence[Mapping[str, str]], *, most: int = _MOST_KEY_COLUMNS) -> dict[str, list[str]]:
+    """Return the keys that vary as headings with columns of values: one column per key, or one for more than `most`.
+
+    `values` are the keys and values of each configuration.
+    """
+    keys = _varying_keys(values)
+    last_parts = [key.rpartition(".")[2] for key in keys]
+    headings = {key: last if last_parts.count(last) == 1 else key for key, last in zip(keys, last_parts, strict=True)}
+    if len(keys) <= most:
+        return {heading: [each.get(key, _ABSENT) for each in values] for key, heading in headings.items()}
+    assignments = ([f"{headings[key]}={each[key]}" for key in keys if key in each] for each in values)
+    return {_SHARED_COLUMN: list(map(" ".join, assignments))}
+
+
 def percent(share: float) -> str:
     """Format a share as a percentage."""
     text = f"{100 * share:.1f}"
     return "100" if text == "100.0" else text
-
-
-def _key_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[str]]:
-    """Return the varying keys as headings with columns of values: one column per key, or one for many keys."""
-    values = [_values_by_key(summary) for summary in summaries]
-    keys = _varying_keys(values)
-    last_parts = [key.rpartition(".")[2] for key in keys]
-    headings = {key: last if last_parts.count(last) == 1 else key for key, last in zip(keys, last_parts, strict=True)}
-    if len(keys) <= _MOST_KEY_COLUMNS:
-        return {heading: [each.get(key, _ABSENT) for each in values] for key, heading in headings.items()}
-    assignments = ([f"{headings[key]}={each[key]}" for key in keys if key in each] for each in values)
-    return {_SHARED_COLUMN: list(map(" ".join, assignments))}
 
 
 def _varying_keys(values: Sequence[Mapping[str, str]]) -> list[str]:
@@ -192,7 +195,7 @@ def _cost(summary: ConfigurationSummary) -> Text:
 
 
 def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
-    scores = (_score(group.scores.get(name)) for name in _STANDARD)
+    scores = (_score(group.scores.get(name)) for name in STANDARD_SCORES)
     return Text(field), Text(group.value), Text(str(group.questions)), *scores
 
 
