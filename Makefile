@@ -12,6 +12,7 @@ install: .venv/installed
 demo: .venv/installed
 	$(BIN)/kgqa evaluate method=arg llm=embedded run.limit=200
 	$(BIN)/kgqa report "$$(ls -td runs/synthetic-arg-embedded-*/ | head -n 1)"
+	@echo 'Next, type: . $(BIN)/activate && kgqa sweep method=srp,arg llm=oracle run.limit=50'
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
 test: .venv/installed-test system-packages lint

@@ -63,7 +63,7 @@ def test_the_installed_command_runs_between_folders_of_the_same_names(installed:
     small = ("dataset.triples=2000", "run.limit=4", "evaluation.bootstrap_resamples=100")
     ran = run(kgqa, "evaluate", "method=arg", "llm=embedded", *small, "run.dir=run", "json=true")
     assert json.loads(ran)["points"][0]["questions"] == 4
-    assert run(kgqa, "report", "run") == "run/report.html\n"
+    assert run(kgqa, "report", "run").startswith("run/report.html\n")
     assert (users_folder / "run" / "report.html").stat().st_size > 10_000
     swept = run(kgqa, "sweep", "method=cot", "method.depth=1,2", "llm=oracle", *small, "run.dir=sweep", "json=true")
     assert len(json.loads(swept)["runs"][0]["points"]) == 2, "Hydra finds our launcher"

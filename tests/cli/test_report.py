@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 Kgqa = Callable[..., Any]
@@ -23,7 +25,7 @@ def test_the_report_of_one_run_is_written_into_it(run: Path, kgqa: Kgqa) -> None
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     shown = kgqa("report", "run")
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.splitlines()[-1] == "run/report.html"
+    assert shown.out.splitlines()[0] == "run/report.html"
     text = (run / "report.html").read_text()
     assert text.startswith("<!doctype html>")
     assert "srp on synthetic" in text
@@ -32,14 +34,37 @@ def test_the_report_of_one_run_is_written_into_it(run: Path, kgqa: Kgqa) -> None
     assert all(after[file] == content for file, content in before.items())
 
 
+def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> None:
+    _, correct, hops, show, opening = kgqa("report", "run").out.splitlines()
+    rows = pl.read_parquet(run / "traces" / "*.parquet")
+    hits = rows["hits_at_1"].sum()
+    score = f"{100 * hits / rows.height:.1f}"
+    assert correct == (
+        f"run: srp answered {hits:.0f} of {rows.height} questions of synthetic correctly (strict Hits@1 {score} %)."
+    )
+    assert re.fullmatch(r"By hops, it did best at \d \([\d.]+ %\) and worst at \d \([\d.]+ %\)\.", hops)
+    command, _, purpose = show.partition(" prints ")
+    assert purpose == "every step of a wrong answer."
+    assert kgqa(*command.split()[1:]).code == 0
+    assert opening == f"Open it in a browser: {(run / 'report.html').as_uri()}"
+
+
+def test_what_a_sweep_shows_is_said_in_two_sentences(kgqa: Kgqa) -> None:
+    world = ["dataset.triples=2000", "run.limit=10", "evaluation.bootstrap_resamples=100"]
+    assert kgqa("sweep", *world, "llm=oracle", "llm.error_rate=0,0.9", "run.dir=two").code == 0
+    _, configurations, best, _ = kgqa("report", "two").out.splitlines()
+    assert configurations.startswith("two: 2 configurations, with strict Hits@1 from ")
+    assert best == "In configuration 0, one of the best, srp answered 10 of 10 questions of synthetic correctly."
+
+
 def test_the_report_of_several_runs_is_written_here(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "again=run")
-    assert kgqa("report", "run", "again=run").out.splitlines()[-1] == "report.html"
+    assert kgqa("report", "run", "again=run").out.splitlines()[0] == "report.html"
     assert "again=run" in (tmp_path / "report.html").read_text()
 
 
 def test_output_names_the_file(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:
-    assert kgqa("report", "run", "run", "output=page.html").out == "page.html\n"
+    assert kgqa("report", "run", "run", "output=page.html").out.splitlines()[0] == "page.html"
     assert (tmp_path / "page.html").is_file()
     assert not (run / "report.html").exists()
 
