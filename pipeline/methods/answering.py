@@ -33,14 +33,11 @@ class AnswerPrompt(Prompt[Answers], ABC):
         return Answers(answers_without_braces(text), text)
 
 
-FROM_FACTS = load_template(__file__, "from_facts")
-
-
 @dataclass(frozen=True)
 class AnswerFromFacts(AnswerPrompt):
     """A question answered from chains of facts. Each method subclasses it with its own role."""
 
-    template = FROM_FACTS
+    template = load_template(__file__, "from_facts")
 
     question: Question
     chains: tuple[GroundedPath, ...]
@@ -52,14 +49,11 @@ class AnswerFromFacts(AnswerPrompt):
         return {"question": as_question(self.question.text), "facts": facts}
 
 
-WITHOUT_FACTS = load_template(__file__, "without_facts")
-
-
 @dataclass(frozen=True)
 class AnswerWithoutFacts(AnswerPrompt):
     """A question answered by the model alone (specification §6.13). Each method subclasses it with its own role."""
 
-    template = WITHOUT_FACTS
+    template = load_template(__file__, "without_facts")
 
     question: Question
 

@@ -183,10 +183,10 @@ def new_llama(tokenizer: PreTrainedTokenizerFast, shape: LlamaShape, seed: int) 
 
 
 def _templates() -> list[Template]:
-    """Return the templates of all methods, which are constants of their modules."""
+    """Return the templates of all methods: of their prompt classes, and constants of their modules."""
     found: dict[str, Template] = {}
     for module in pkgutil.walk_packages(pipeline.methods.__path__, "pipeline.methods."):
         for value in vars(importlib.import_module(module.name)).values():
-            values = value.values() if isinstance(value, dict) else (value,)
+            values = value.values() if isinstance(value, dict) else (value, getattr(value, "template", None))
             found |= {each.digest: each for each in values if isinstance(each, Template)}
     return [found[digest] for digest in sorted(found)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import ParseError
-from pipeline.methods.answering import FROM_FACTS, WITHOUT_FACTS, AnswerFromFacts, AnswerWithoutFacts
+from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
 from pipeline.methods.srp.answer import AnswerFromEvidence, AnswerWithoutEvidence
 from pipeline.methods.tog.answer import AnswerFromChains, AnswerWithoutChains
 from pipeline.simulation.methods.answering import write_answers
@@ -21,7 +21,7 @@ ALONE = AnswerWithoutFacts(ASKED)
 
 
 def test_the_parser_accepts_the_five_examples() -> None:
-    for template in (FROM_FACTS, WITHOUT_FACTS):
+    for template in (AnswerFromFacts.template, AnswerWithoutFacts.template):
         examples = template.system.split("\n\nQuestion:")[1:]
         assert len(examples) == 5
         assert all(ALONE.parse(example).texts for example in examples)

@@ -12,10 +12,10 @@ from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.srp.evidence import EMPTY_PATH, ENDS_UNNAMED, NOT_INSTANTIATED
-from pipeline.methods.srp.judge import JUDGE, Judge, Verdict
+from pipeline.methods.srp.judge import Judge, Verdict
 from pipeline.methods.srp.path_edit import EDIT
 from pipeline.methods.srp.path_generation import PATH_GENERATION, PathGeneration
-from pipeline.methods.srp.relation_check import RELATION_CHECK, RelationCheck
+from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.simulation.registry import write_as_oracle
 from pipeline.types import Entity, Relation
 from tests.methods.srp_prompts import ANN, ASKED, CHECK, EDITED, JUDGED, PLAN, TO_FILM, TO_HI, TO_OSLO
@@ -48,8 +48,8 @@ def test_the_examples_of_the_editor_contain_the_structural_findings() -> None:
 
 
 def test_the_parsers_accept_the_examples_of_their_prompts() -> None:
-    checks = RELATION_CHECK.system.partition("Picked:")[2]
-    offered = re.findall(r"Relations: (.*)", RELATION_CHECK.system)[0].split("; ")
+    checks = RelationCheck.template.system.partition("Picked:")[2]
+    offered = re.findall(r"Relations: (.*)", RelationCheck.template.system)[0].split("; ")
     assert len(RelationCheck(ASKED, ANN, tuple(offered), 3).parse(checks)) == 3
     for template in PATH_GENERATION.values():
         for example in template.system.split("\n\nQuestion:")[1:]:
@@ -57,7 +57,7 @@ def test_the_parsers_accept_the_examples_of_their_prompts() -> None:
             assert PathGeneration(question("?", *names), None).parse(example)
     for example in EDIT[5].system.split("\n\nQuestion:")[1:]:
         assert replace(EDITED, path=()).parse(example)
-    for example in JUDGE.system.split("\n\nQuestion:")[1:]:
+    for example in Judge.template.system.split("\n\nQuestion:")[1:]:
         assert JUDGED.parse(example).message
 
 

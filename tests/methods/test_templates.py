@@ -9,10 +9,8 @@ import pytest
 import yaml
 
 from pipeline.methods import templates
-from pipeline.methods.r3.reflect import CATEGORIES, REFLECT
-from pipeline.methods.srp.evidence import EMPTY_PATH, ENDS_UNNAMED, NOT_INSTANTIATED
-from pipeline.methods.srp.judge import HAVE_ANSWER, JUDGE, NO_ANSWER, RETAINED
-from pipeline.methods.srp.path_edit import EDIT
+from pipeline.methods.r3.reflect import CATEGORIES, Reflect
+from pipeline.methods.srp.judge import HAVE_ANSWER, NO_ANSWER, RETAINED, Judge
 
 PACKAGE = Path(templates.__file__).parents[1]
 FILES = sorted(PACKAGE.rglob("prompts.yaml"))
@@ -32,10 +30,5 @@ def test_a_template_without_a_system_text_has_an_empty_one(tmp_path: Path) -> No
 
 
 def test_the_texts_ask_for_what_the_parsers_read() -> None:
-    assert all(word in JUDGE.system for word in (HAVE_ANSWER, NO_ANSWER, RETAINED))
-    assert all(category in REFLECT.system for category in CATEGORIES)
-
-
-def test_the_examples_of_the_editor_show_every_finding_as_the_check_writes_it() -> None:
-    findings = (ENDS_UNNAMED, EMPTY_PATH, NOT_INSTANTIATED.format("language.human_language.main_country"))
-    assert all(f"Check: {finding}\n" in EDIT[5].system for finding in findings)
+    assert all(word in Judge.template.system for word in (HAVE_ANSWER, NO_ANSWER, RETAINED))
+    assert all(category in Reflect.template.system for category in CATEGORIES)

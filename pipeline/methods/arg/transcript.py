@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.arg.prompt_text import FINETUNED, PROMPTED
 from pipeline.methods.arg.tokens import (
     CLOSE,
     NO_RETRIEVAL,
@@ -19,9 +18,14 @@ from pipeline.methods.arg.tokens import (
 )
 from pipeline.methods.parsing import LenientPrompt, match_key
 from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
 T = TypeVar("T")
+
+FINETUNED = Template(system="", user="{{question}}", assistant="{{text}}")
+"""For a model trained on transcripts: it continues its own turn, which holds the transcript so far."""
+PROMPTED = load_template(__file__, "prompted")
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,13 @@ from pipeline.methods.rendering import as_question, print_facts
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-AGGREGATE = load_template(__file__, "aggregate")
-
 
 @dataclass(frozen=True)
 class Aggregate(Prompt[Answers]):
     """The answers to the question, or to a set operation that code could not execute."""
 
     role: ClassVar[str] = "parog.aggregate"
-    template = AGGREGATE
+    template = load_template(__file__, "aggregate")
 
     question: Question
     results: tuple[SubgoalResult, ...]

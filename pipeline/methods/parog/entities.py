@@ -15,8 +15,6 @@ from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-ENTITIES = load_template(__file__, "entities")
-
 
 @dataclass(frozen=True, slots=True)
 class CandidateGroup:
@@ -42,7 +40,7 @@ class SelectEntities(LenientPrompt[tuple[GroundedPath, ...] | None]):
     """The facts whose ends are worth keeping, group by group; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.entities"
-    template = ENTITIES
+    template = load_template(__file__, "entities")
 
     question: Question
     subgoal: SubGoal

@@ -20,7 +20,6 @@ from pipeline.types import Question
 
 T = TypeVar("T")
 
-READ = load_template(__file__, "read")
 _TEXTS = load_texts(__file__, "refinement")
 
 
@@ -132,7 +131,7 @@ class Read(FactsPrompt[tuple[str, ...]]):
     """The answers to a sub-goal from its facts alone, without self-refinement (§5.8)."""
 
     role: ClassVar[str] = "parog.read"
-    template = READ
+    template = load_template(__file__, "read")
 
     def parse(self, text: str) -> tuple[str, ...]:
         return _read_answers(text)

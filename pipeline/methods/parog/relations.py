@@ -13,8 +13,6 @@ from pipeline.methods.rendering import Names, as_question, one_line
 from pipeline.methods.templates import load_template
 from pipeline.types import EntityId, Question, Relation
 
-RELATIONS = load_template(__file__, "relations")
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -50,7 +48,7 @@ class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
     """The relations to follow, by the text of each offer, best first; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.relations"
-    template = RELATIONS
+    template = load_template(__file__, "relations")
 
     question: Question
     subgoal: SubGoal

@@ -16,8 +16,6 @@ from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-TENTATIVE = load_template(__file__, "tentative")
-
 
 @dataclass(frozen=True, slots=True)
 class TentativeAnswer:
@@ -33,7 +31,7 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
     """The answers to a sub-goal from the model's own knowledge."""
 
     role: ClassVar[str] = "parog.tentative"
-    template = TENTATIVE
+    template = load_template(__file__, "tentative")
 
     question: Question
     subgoal: SubGoal

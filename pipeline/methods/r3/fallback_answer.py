@@ -11,15 +11,13 @@ from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-FALLBACK_ANSWER = load_template(__file__, "fallback_answer")
-
 
 @dataclass(frozen=True)
 class FallbackAnswer(AnswerPrompt):
     """The best answer that the knowledge path of a halted attempt supports."""
 
     role: ClassVar[str] = "r3.guess"
-    template = FALLBACK_ANSWER
+    template = load_template(__file__, "fallback_answer")
 
     question: Question
     path: tuple[str, ...]

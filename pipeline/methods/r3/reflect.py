@@ -32,8 +32,6 @@ _MAX_ITEMS = 10
 _MIN_LOG = 1000
 """Characters reserved for the log, even if the knowledge path is long."""
 
-REFLECT = load_template(__file__, "reflect")
-
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
@@ -59,7 +57,7 @@ class Reflect(LenientPrompt[Guidance]):
     """A reflection on one whole attempt."""
 
     role: ClassVar[str] = "r3.reflect"
-    template = REFLECT
+    template = load_template(__file__, "reflect")
 
     question: Question
     domain: str

@@ -14,8 +14,6 @@ from pipeline.methods.templates import load_template
 from pipeline.normalisation import normalise
 from pipeline.types import Question
 
-VERIFY = load_template(__file__, "verify")
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -30,7 +28,7 @@ class Verify(LenientPrompt[Verdict]):
     """A check that an answer is supported, of the kind asked for, and complete."""
 
     role: ClassVar[str] = "r3.verify"
-    template = VERIFY
+    template = load_template(__file__, "verify")
 
     question: Question
     answers: tuple[str, ...]

@@ -24,8 +24,6 @@ RETAINED = "Retained sequences:"
 _VERDICT = re.compile(r"<[ ]?(HAVE|NO)[_ ]ANSWER[ ]?>", re.IGNORECASE)
 _THINKING = re.compile(r"\A\s*thinking:", re.IGNORECASE)
 
-JUDGE = load_template(__file__, "judge")
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -46,7 +44,7 @@ class Judge(Prompt[Verdict]):
     """Whether the sequences contain the answer, and which parts of them to keep."""
 
     role: ClassVar[str] = "srp.judge"
-    template = JUDGE
+    template = load_template(__file__, "judge")
 
     question: Question
     sequences: tuple[GroundedPath, ...]

@@ -13,15 +13,13 @@ from pipeline.methods.templates import load_template
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, Question
 
-RELATION_CHECK = load_template(__file__, "relation_check")
-
 
 @dataclass(frozen=True)
 class RelationCheck(LenientPrompt[dict[str, float]]):
     """The best relations of one topic entity with their scores, best first."""
 
     role: ClassVar[str] = "srp.relation_check"
-    template = RELATION_CHECK
+    template = load_template(__file__, "relation_check")
 
     question: Question
     entity: Entity

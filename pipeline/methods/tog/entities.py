@@ -17,15 +17,13 @@ _NUMBER = re.compile(r"-?[0-9]{0,9}\.?[0-9]{1,9}")
 _MAX_ITEM_LENGTH = 300
 """The number of characters of an item in which its score is searched."""
 
-ENTITIES = load_template(__file__, "entities")
-
 
 @dataclass(frozen=True)
 class EntityScores(LenientPrompt[tuple[float, ...]]):
     """The scores of the candidates, in order. They sum to 1, or are all 0 when no candidate helps."""
 
     role: ClassVar[str] = "tog.entities"
-    template = ENTITIES
+    template = load_template(__file__, "entities")
 
     question: Question
     chain: GroundedPath

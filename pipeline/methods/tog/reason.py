@@ -18,15 +18,13 @@ from pipeline.types import Question
 
 _VERDICT = re.compile(r"\{\s*(yes|no)\b[^{}]*\}", re.IGNORECASE)
 
-REASON = load_template(__file__, "reason")
-
 
 @dataclass(frozen=True)
 class Enough(Prompt[Answers | None]):
     """The answers if the chains suffice to give them, else None."""
 
     role: ClassVar[str] = "tog.reason"
-    template = REASON
+    template = load_template(__file__, "reason")
 
     question: Question
     chains: tuple[GroundedPath, ...]

@@ -16,15 +16,13 @@ from pipeline.types import Question, Relation
 
 _INCOMING = " (incoming)"
 
-RELATIONS = load_template(__file__, "relations")
-
 
 @dataclass(frozen=True)
 class RelationScores(LenientPrompt[Mapping[Relation, float]]):
     """The score of each relation at the end of a chain. Relations that should not be followed are absent."""
 
     role: ClassVar[str] = "tog.relations"
-    template = RELATIONS
+    template = load_template(__file__, "relations")
 
     question: Question
     chain: GroundedPath

@@ -27,14 +27,6 @@ from pipeline.types import Question
 _SCORE = re.compile(r"\(\s*score\s*:\s*(\[[^\[\]\n]{1,40}\])\s*\)", re.IGNORECASE)
 _NEUTRAL = "[Utility:3]"
 
-RELATIONS = load_template(__file__, "relations")
-
-ENTITIES = load_template(__file__, "entities")
-
-RATIONALITY = load_template(__file__, "rationality")
-
-UTILITY = load_template(__file__, "utility")
-
 
 class Relevance(LenientPrompt[Mapping[str, str]], ABC):
     """The relevance of each of some names; empty if no reply can be read."""
@@ -65,7 +57,7 @@ class RelationRelevance(Relevance):
     """The relevance of each relation offered at the end of a walk."""
 
     role: ClassVar[str] = "critic.relations"
-    template = RELATIONS
+    template = load_template(__file__, "relations")
 
     segment: RelationSegment
     """Offered to exactly one walk."""
@@ -91,7 +83,7 @@ class EntityRelevance(Relevance):
     """The relevance of each shown tail of a relation."""
 
     role: ClassVar[str] = "critic.entities"
-    template = ENTITIES
+    template = load_template(__file__, "entities")
 
     segment: EntitySegment
 
@@ -115,7 +107,7 @@ class Rationality(Prompt[str | None]):
     """The rationality token of a walk so far; None if no reply can be read."""
 
     role: ClassVar[str] = "critic.rationality"
-    template = RATIONALITY
+    template = load_template(__file__, "rationality")
 
     question: Question
     walk: GroundedPath
@@ -152,7 +144,7 @@ class Utility(LenientPrompt[Judgement]):
     """The usefulness of each answer to the question, and the utility of all of them together."""
 
     role: ClassVar[str] = "critic.utility"
-    template = UTILITY
+    template = load_template(__file__, "utility")
 
     question: Question
     answers: tuple[str, ...]

@@ -14,16 +14,13 @@ from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-BACK_TRANSLATE = load_template(__file__, "back_translate")
-EQUIVALENT = load_template(__file__, "equivalent")
-
 
 @dataclass(frozen=True)
 class BackTranslate(Prompt[str]):
     """The question that a plan answers; empty when no reply could be read."""
 
     role: ClassVar[str] = "parog.back_translate"
-    template = BACK_TRANSLATE
+    template = load_template(__file__, "back_translate")
 
     plan: Plan
     constants: tuple[str, ...]
@@ -48,7 +45,7 @@ class JudgeEquivalent(Prompt[bool]):
     """Whether the original question and the back-translation of its plan ask the same thing."""
 
     role: ClassVar[str] = "parog.equivalent"
-    template = EQUIVALENT
+    template = load_template(__file__, "equivalent")
 
     question: Question
     translated: str

@@ -19,8 +19,6 @@ from pipeline.training.parog.constants import missing_constants
 from pipeline.training.parog.decompose import Atom
 from pipeline.types import EntityId
 
-POLISH = load_template(__file__, "polish")
-
 
 def verbalise(atoms: Sequence[Atom], names: Mapping[EntityId, str]) -> Plan:
     """Return the plan of these operations, in generated sentences; `names` are the names of the constants."""
@@ -35,7 +33,7 @@ class Polish(Prompt[Plan]):
     """The plan in fluent sentences."""
 
     role: ClassVar[str] = "parog.polish"
-    template = POLISH
+    template = load_template(__file__, "polish")
 
     plan: Plan
     constants: tuple[str, ...]
