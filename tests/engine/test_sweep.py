@@ -24,7 +24,7 @@ GRID = [
     for depth in (1, 2, 3, 4)
     for retries in (0, 1, 2)
 ]
-AS_RUN = ["llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"]
+AS_RUN = ["llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"]
 """Columns about how a row was computed, not about its result."""
 
 
@@ -169,3 +169,12 @@ def test_batches_of_a_searching_sweeper_share_their_calls(tmp_path: Path) -> Non
     made = [summary(folder.path)["physical_llm_calls"] for folder, _ in sweep.batches]
     assert sum(made) == together["physical_llm_calls"]
     assert made[1] > 0
+
+
+def test_a_question_waits_as_long_in_a_sweep_as_alone(tmp_path: Path) -> None:
+    """A shared call counts as long as the model took for it, and other configurations do not count."""
+    points = [("method=srp", f"method.depth={depth}", "llm.latency_s=0.05") for depth in (1, 2, 3)]
+    alone, together = run(tmp_path / "alone", points[2])["points"][0], run(tmp_path / "sweep", *points)["points"]
+    assert 0.05 < alone["critical_s"] / 8 <= 0.05 * alone["llm_calls"] / 8 + 0.01
+    assert together[2]["critical_s"] == pytest.approx(alone["critical_s"], rel=0.05)
+    assert together[2]["critical_s"] > together[0]["critical_s"]
