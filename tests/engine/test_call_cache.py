@@ -99,10 +99,10 @@ async def test_a_cancelled_waiter_does_not_cancel_the_call() -> None:
 
 async def test_a_completion_says_how_long_the_model_took() -> None:
     cache = new_cache()
-    made, _ = await cache.get("k", Source(delay=0.02))
+    made, _ = await cache.get("k", Source())
     shared, _ = await cache.get("k", Source())
     assert made.seconds is not None
-    assert made.seconds >= 0.02
+    assert made.seconds > 0
     assert shared.seconds == made.seconds
 
 

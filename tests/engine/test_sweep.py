@@ -171,10 +171,11 @@ def test_batches_of_a_searching_sweeper_share_their_calls(tmp_path: Path) -> Non
     assert made[1] > 0
 
 
-def test_a_question_waits_as_long_in_a_sweep_as_alone(tmp_path: Path) -> None:
-    """A shared call counts as long as the model took for it, and other configurations do not count."""
-    points = [("method=srp", f"method.depth={depth}", "llm.latency_s=0.05") for depth in (1, 2, 3)]
-    alone, together = run(tmp_path / "alone", points[2])["points"][0], run(tmp_path / "sweep", *points)["points"]
-    assert 0.05 < alone["critical_s"] / 8 <= 0.05 * alone["llm_calls"] / 8 + 0.01
-    assert together[2]["critical_s"] == pytest.approx(alone["critical_s"], rel=0.05)
-    assert together[2]["critical_s"] > together[0]["critical_s"]
+def test_a_shared_or_reused_call_counts_as_long_as_the_model_took(tmp_path: Path) -> None:
+    points = [("method=srp", f"method.depth={depth}") for depth in (1, 2)]
+    run(tmp_path / "sweep", *((*point, "llm.latency_s=0.0625") for point in points))
+    run(tmp_path / "later", (*points[0], f"run.reuse=[{tmp_path}/sweep]"))
+    for folder in (tmp_path / "sweep", tmp_path / "later"):
+        assert calls(folder)["shared"].any()
+        assert calls(folder)["own_s"].unique().to_list() == [0.0625]
+        assert pl.read_parquet(folder / "traces/*.parquet")["critical_s"].min() >= 0.0625
