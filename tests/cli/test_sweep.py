@@ -146,7 +146,9 @@ class Seeded(FixedReply):
 
 def rows(folder: Path, point: int) -> pl.DataFrame:
     frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
-    return frame.drop("llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries")
+    return frame.drop(
+        "llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"
+    )
 
 
 def test_sampled_answers_equal_those_of_each_configuration_alone(kgqa: Kgqa, tmp_path: Path) -> None:

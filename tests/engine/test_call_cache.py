@@ -95,3 +95,21 @@ async def test_a_cancelled_waiter_does_not_cancel_the_call() -> None:
     await asyncio.sleep(0.01)
     second.cancel()
     assert (await first)[0].text == "reply 1"
+
+
+async def test_a_completion_says_how_long_the_model_took() -> None:
+    cache = new_cache()
+    made, _ = await cache.get("k", Source())
+    shared, _ = await cache.get("k", Source())
+    assert made.seconds is not None
+    assert made.seconds > 0
+    assert shared.seconds == made.seconds
+
+
+async def test_the_time_that_a_model_states_is_kept() -> None:
+    async def call() -> Completion:
+        await asyncio.sleep(0.01)
+        return Completion("", seconds=7.0)
+
+    completion, _ = await new_cache().get("k", call)
+    assert completion.seconds == 7

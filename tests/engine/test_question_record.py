@@ -7,8 +7,9 @@ import time
 import pytest
 
 from pipeline.config import default
-from pipeline.engine.question_record import Budget, QuestionRecord
+from pipeline.engine.question_record import Budget, QuestionRecord, critical_s
 from pipeline.errors import BudgetExhausted
+from pipeline.traces.schema import Step
 
 
 def test_the_call_after_the_cap_is_refused_except_the_answering_one() -> None:
@@ -48,3 +49,30 @@ def test_steps_are_numbered_in_the_order_in_which_they_start() -> None:
     assert [step.index for step in record.steps] == [0, 1]
     assert record.steps[1].payload == '{"verdict":true,"paths":["x","y"]}'
     assert call.duration_s >= 0
+
+
+def steps(*times: tuple[float, float, float | None]) -> list[Step]:
+    """Model calls with these starts, durations and own seconds."""
+    return [Step(index, "llm", "a", start, duration, own_s=own) for index, (start, duration, own) in enumerate(times)]
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        ([], 0.0),
+        ([(0, 5, 5), (5, 2, 2)], 7),
+        ([(0, 5, 5), (1, 2, 2)], 5),  # at the same time
+        ([(0, 1, 1), (0, 4, 4), (1, 2, 2), (4, 1, 1)], 5),
+        ([(0, 9, 1), (30, 9, 2)], 3),  # the rest is time in a queue
+        ([(0, 0, 2), (0.1, 0, 3)], 5),  # both replies are shared, and the model took 2 and 3 s for them
+        ([(0, 1, 1), (1, 1, None)], None),
+    ],
+)
+def test_the_critical_path_is_the_longest_sequence_of_calls(
+    times: list[tuple[float, float, float | None]], seconds: float | None
+) -> None:
+    assert critical_s(steps(*times)) == seconds
+
+
+def test_decisions_take_no_time() -> None:
+    assert critical_s([Step(0, "decision", "answered", 0.0, own_s=None)]) == 0

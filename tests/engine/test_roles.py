@@ -31,7 +31,7 @@ def run(folder: Path, *words: str) -> dict[str, pl.DataFrame]:
     execute([Configuration(overrides, composed)], Console(quiet=True))
     frame = pl.read_parquet(folder / "traces/*.parquet", columns=["question_id", "steps", "texts"])
     steps = frame.explode("steps", "texts").unnest("steps", "texts").filter(kind="llm")
-    return {str(role): part.drop("start_s", "duration_s") for (role,), part in steps.group_by("role")}
+    return {str(role): part.drop("start_s", "duration_s", "own_s") for (role,), part in steps.group_by("role")}
 
 
 def served(folder: Path) -> dict[str, Any]:

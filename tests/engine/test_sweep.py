@@ -25,7 +25,7 @@ GRID = [
     for depth in (1, 2, 3, 4)
     for retries in (0, 1, 2)
 ]
-AS_RUN = ["llm_s", "kg_s", "wall_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"]
+AS_RUN = ["llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "point", "llm_calls_shared", "kg_queries"]
 """Columns about how a row was computed, not about its result."""
 
 
@@ -173,3 +173,13 @@ def test_batches_of_a_searching_sweeper_share_their_calls(tmp_path: Path) -> Non
     made = [summary(folder.path)["physical_llm_calls"] for folder, _ in sweep.batches]
     assert sum(made) == together["physical_llm_calls"]
     assert made[1] > 0
+
+
+def test_a_shared_or_reused_call_counts_as_long_as_the_model_took(tmp_path: Path) -> None:
+    points = [("method=srp", f"method.depth={depth}") for depth in (1, 2)]
+    run(tmp_path / "sweep", *((*point, "llm.latency_s=0.0625") for point in points))
+    run(tmp_path / "later", (*points[0], f"run.reuse=[{tmp_path}/sweep]"))
+    for folder in (tmp_path / "sweep", tmp_path / "later"):
+        assert calls(folder)["shared"].any()
+        assert calls(folder)["own_s"].unique().to_list() == [0.0625]
+        assert pl.read_parquet(folder / "traces/*.parquet")["critical_s"].min() >= 0.0625

@@ -120,6 +120,17 @@ def test_costs_are_totals() -> None:
     assert (counters["llm_calls"], counters["tokens"], counters["wall_s"]) == (12, 330, 1.5)
 
 
+def test_a_total_of_which_a_part_is_unknown_is_left_out() -> None:
+    rows = frame(RIGHT, WRONG)
+    known, unknown, absent = (
+        only(rows.with_columns(pl.Series("critical_s", values, dtype=pl.Float32))).counters
+        for values in ([1.5, 2.0], [1.5, None], [None, None])
+    )
+    assert known["critical_s"] == 3.5
+    assert "critical_s" not in unknown | absent
+    assert unknown["wall_s"] == 1.0
+
+
 def test_totals_do_not_overflow() -> None:
     rows = frame(RIGHT, RIGHT).with_columns(pl.lit(2**31 - 1, pl.Int32).alias("prompt_tokens"))
     assert only(rows).counters["prompt_tokens"] == 2 * (2**31 - 1)

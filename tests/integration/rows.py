@@ -13,8 +13,8 @@ from pipeline.traces.folder import RunFolder
 Rows = list[dict[str, Any]]
 
 # Queries follow from which questions happen to wait for an answer together.
-INCOMPARABLE = ["llm_s", "kg_s", "wall_s", "kg_queries"]
-INCOMPARABLE_OF_STEPS = {"start_s", "duration_s", "queries", "endpoint", "shared"}
+INCOMPARABLE = ["llm_s", "kg_s", "wall_s", "critical_s", "kg_queries"]
+INCOMPARABLE_OF_STEPS = {"start_s", "duration_s", "own_s", "queries", "endpoint", "shared"}
 
 
 def read(run: Path) -> Rows:

@@ -103,6 +103,12 @@ def test_a_shard_of_another_version_is_refused_with_the_missing_column(folder: R
         next(read_shards(folder, ["answers", "initial_answers"]))
 
 
+def test_a_column_that_an_older_version_did_not_have_is_null(folder: RunFolder) -> None:
+    pl.read_parquet(folder.shard(0)).drop("critical_s").write_parquet(folder.shard(0))
+    (rows,) = read_shards(folder, ["question_id", "critical_s"])
+    assert rows["critical_s"].to_list() == [None, None]
+
+
 def test_every_file_names_its_schema_version(folder: RunFolder) -> None:
     assert pq.read_metadata(folder.shard(0)).metadata[b"kgqa_schema_version"] == SCHEMA_VERSION.encode()
 
