@@ -26,6 +26,8 @@ class Command:
     """Whether it takes `json=true`."""
     extra: str | None = None
     """The extra that it always needs (`pipeline.extras`)."""
+    resumes: bool = False
+    """Whether the same command continues after it was stopped."""
 
 
 SECTIONS: Mapping[str, Mapping[str, Command]] = {
@@ -51,6 +53,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage=_RUN_OR_FILE,
             words="optional",
             prints_figures=True,
+            resumes=True,
         ),
         "sweep": Command(
             "sweep:run",
@@ -58,12 +61,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage=("[group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | CONFIGURATIONS.txt [key=value] …"),
             words="optional",
             prints_figures=True,
+            resumes=True,
         ),
         "ablations": Command(
             "ablations:run",
             "run a method without each of its parts, next to the published effects",
             usage="method=srp|arg|parog|r3 [group=choice] [key=value] …",
             prints_figures=True,
+            resumes=True,
         ),
         "reproduce": Command(
             "reproduce:run",
@@ -71,6 +76,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[scale=smoke|full] [group=choice] [key=value] …",
             config_name="reproduce",
             prints_figures=True,
+            resumes=True,
         ),
     },
     "Look at results": {
@@ -142,10 +148,16 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
     },
     "Training": {
         "collect arg": Command(
-            "collect_arg:run", "collect training texts for ArG's generator", config_name="collect_arg"
+            "collect_arg:run",
+            "collect training texts for ArG's generator",
+            config_name="collect_arg",
+            resumes=True,
         ),
         "collect parog": Command(
-            "collect_parog:run", "collect training plans for PARoG's planner", config_name="collect_parog"
+            "collect_parog:run",
+            "collect training plans for PARoG's planner",
+            config_name="collect_parog",
+            resumes=True,
         ),
         "collect calls": Command(
             "collect_calls:run",
@@ -160,6 +172,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[key=value] …",
             config_name="train_arg",
             extra="train",
+            resumes=True,
         ),
         "train parog": Command(
             "train:run",
@@ -167,6 +180,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[key=value] …",
             config_name="train_parog",
             extra="train",
+            resumes=True,
         ),
         "train bundled-model": Command(
             "train:bundled_model",
@@ -174,6 +188,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[key=value] …",
             config_name="train_bundled_model",
             extra="train",
+            resumes=True,
         ),
     },
     "Tools": {

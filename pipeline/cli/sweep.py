@@ -52,7 +52,8 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
         tempfile.TemporaryDirectory() as scratch,  # for the files of the basic sweeper; run.yaml has all they say
         hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"),
     ):
-        words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
+        fused = [f"hydra/{plugin}=fused" for plugin in ("launcher", "sweeper")]  # what is given later takes precedence
+        words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
         running = GlobalHydra.instance().hydra
         assert running is not None
         try:
