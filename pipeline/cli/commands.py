@@ -26,6 +26,8 @@ class Command:
     """Whether it takes `json=true`; False for a command that runs until it is stopped."""
     extra: str | None = None
     """The extra that it always needs (`pipeline.extras`)."""
+    resumes: bool = False
+    """Whether the same command continues after it was stopped."""
 
 
 SECTIONS: Mapping[str, Mapping[str, Command]] = {
@@ -48,23 +50,27 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             "run a method on a dataset, score it, print the table",
             usage=_RUN_OR_FILE,
             words="optional",
+            resumes=True,
         ),
         "sweep": Command(
             "sweep:run",
             "run many configurations as one run that makes each distinct call once",
             usage=("[group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | CONFIGURATIONS.txt [key=value] …"),
             words="optional",
+            resumes=True,
         ),
         "ablations": Command(
             "ablations:run",
             "run a method without each of its parts, next to the published effects",
             usage="method=srp|arg|parog|r3 [group=choice] [key=value] …",
+            resumes=True,
         ),
         "reproduce": Command(
             "reproduce:run",
             "run every row of the papers' tables, next to the published numbers",
             usage="[scale=smoke|full] [group=choice] [key=value] …",
             config_name="reproduce",
+            resumes=True,
         ),
     },
     "Look at results": {
@@ -142,10 +148,16 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
     },
     "Training": {
         "collect arg": Command(
-            "collect_arg:run", "collect training texts for ArG's generator", config_name="collect_arg"
+            "collect_arg:run",
+            "collect training texts for ArG's generator",
+            config_name="collect_arg",
+            resumes=True,
         ),
         "collect parog": Command(
-            "collect_parog:run", "collect training plans for PARoG's planner", config_name="collect_parog"
+            "collect_parog:run",
+            "collect training plans for PARoG's planner",
+            config_name="collect_parog",
+            resumes=True,
         ),
         "collect calls": Command(
             "collect_calls:run",
@@ -160,6 +172,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[key=value] …",
             config_name="train_arg",
             extra="train",
+            resumes=True,
         ),
         "train parog": Command(
             "train:run",
@@ -167,6 +180,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[key=value] …",
             config_name="train_parog",
             extra="train",
+            resumes=True,
         ),
         "train bundled-model": Command(
             "train:bundled_model",
@@ -174,6 +188,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[key=value] …",
             config_name="train_bundled_model",
             extra="train",
+            resumes=True,
         ),
     },
     "Tools": {

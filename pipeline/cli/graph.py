@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import signal
 import sys
 import tempfile
 import time
@@ -64,7 +63,6 @@ def load(arguments: Arguments) -> Output:
 def serve(arguments: Arguments) -> None:
     """Start the replicas, print their endpoints, and stop them on Ctrl-C or SIGTERM."""
     composed = arguments.compose()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     dataset: Dataset = config.build("dataset", composed)
     server: VirtuosoConfig = config.build("server", composed)
     count = composed["replicas"]

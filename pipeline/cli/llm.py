@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ def serve(arguments: Arguments) -> None:
     config.check(composed, ("llm",))
     try:
         asyncio.run(_serve(composed))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
 
 
@@ -37,9 +36,6 @@ async def _serve(composed: Mapping[str, Any]) -> None:
     model, *others = (config.build("llm", {"llm": keys}) for keys in roles.values())
     console = Console(stderr=True)
     with joined(composed, sum(each.cpus for each in (model, *others)), extra="gpu") as started_here:
-        serving = asyncio.current_task()
-        assert serving is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)  # replaces Ray's own handler
         owner = f"{socket.gethostname()} {os.getpid()}"
         status = console.status(f"starting {model.name} …")
         status.start()

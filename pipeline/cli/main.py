@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
+from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
@@ -23,7 +27,7 @@ _FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. A user's mistake is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
+    """Run one command. A user's mistake is one sentence on stderr and exit code 2; Ctrl-C is 130, SIGTERM is 143."""
     words = _with_current_names(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in {*_HELP, "help"}:
         print(_overview())
@@ -37,9 +41,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
-    """Run a job. Turn errors that the user can fix, and Ctrl-C, into one sentence and an exit code."""
+    """Run a job. Turn errors that the user can fix, Ctrl-C and SIGTERM into one sentence and an exit code."""
+    terminated = threading.Event()
     try:
-        return job(words)
+        with _sigterm_as_ctrl_c(terminated):
+            return job(words)
     except BrokenPipeError:  # the reader of our output has closed it, as in `kgqa evaluate --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at exit
         return 141
@@ -50,8 +56,38 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
         print(f"kgqa: {printable(sentence)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("kgqa: stopped; run the same command again to continue", file=sys.stderr)
-        return 130
+        print(f"kgqa: {_stopped(words)}", file=sys.stderr)
+        return 143 if terminated.is_set() else 130
+
+
+@contextmanager
+def _sigterm_as_ctrl_c(terminated: threading.Event) -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, which closes everything in order, and set `terminated`."""
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        terminated.set()
+        on_ctrl_c = signal.getsignal(signal.SIGINT)  # an event loop has its own
+        if not callable(on_ctrl_c):  # a shell ignores Ctrl-C for what runs in the background
+            raise KeyboardInterrupt
+        on_ctrl_c(number, frame)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stopped(words: Sequence[str]) -> str:
+    """Say that a command was stopped, and how to continue it if that is possible."""
+    name = named(words)
+    if name is None or not COMMANDS[name].resumes:
+        return "stopped"
+    again = "without run.restart=true " if "run.restart=true" in words else ""
+    return f"stopped; run the same command again {again}to continue"
 
 
 def _run(words: Sequence[str]) -> int:

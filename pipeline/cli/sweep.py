@@ -50,7 +50,8 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
         tempfile.TemporaryDirectory() as scratch,  # for the files of the basic sweeper; run.yaml has all they say
         config.running_hydra() as running,
     ):
-        words = ["hydra/launcher=fused", *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
+        fused = [f"hydra/{plugin}=fused" for plugin in ("launcher", "sweeper")]  # what is given later takes precedence
+        words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
         try:
             running.multirun("config", sweep, words, with_log_configuration=False)
         except (HydraException, OmegaConfBaseException) as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -56,7 +58,8 @@ def _connect(address: str | None, cpus: float, extra: str | None) -> bool:
         named = "engine.address" if address else "RAY_ADDRESS"
         _probe(given, named)
         try:
-            ray.init(address=address, **quiet)
+            with _kept_sigterm_handler():
+                ray.init(address=address, **quiet)
         except ConnectionError as error:
             raise UserError(f"{named}: {_refusal(error)}") from None
         return False
@@ -64,9 +67,18 @@ def _connect(address: str | None, cpus: float, extra: str | None) -> bool:
         require(extra, "a model server on this machine")
     # "local": never join a cluster that somebody else has started on this machine.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
-    with _loopback_only():
+    with _loopback_only(), _kept_sigterm_handler():
         ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
     return True
+
+
+@contextmanager
+def _kept_sigterm_handler() -> Iterator[None]:
+    """Keep the handler of SIGTERM, if there is one, which Ray would replace."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _refusal(error: ConnectionError) -> str:

@@ -57,7 +57,7 @@ class RunProgress:
         self,
         console: Console,
         *,
-        total: int | None,
+        total: int,
         on_opened: Callable[[Sequence[Backends]], None],
         names: Sequence[str] = (),
         max_equal_failures: int | None = None,
@@ -66,7 +66,7 @@ class RunProgress:
 
         Args:
             console: Where to draw.
-            total: The number of rows; None if it is not known.
+            total: The number of rows.
             on_opened: Called with the backends of each worker. It stops the run by raising.
             names: The names of the configurations, if there are several.
             max_equal_failures: Stop after so many rows if all have failed with one error; None never stops.
@@ -143,11 +143,10 @@ class RunProgress:
 
     def _line(self) -> str:
         task = self._bar.tasks[0]
-        total = "?" if task.total is None else f"{task.total:,.0f}"
         left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         hits = f"Hits@1 {task.fields['hits']}"
-        parts = (f"{self._unit} {self.sum.questions:,}/{total}", task.fields["rate"], left, hits, failed)
+        parts = (f"{self._unit} {self.sum.questions:,}/{task.total:,.0f}", task.fields["rate"], left, hits, failed)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:

@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
+from rich.progress import track
 
 from pipeline import config
 from pipeline.datasets.remote import versions
@@ -43,6 +44,8 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
+T = TypeVar("T")
+
 _COMMON = (
     "run.dir",
     "run.reuse",
@@ -68,14 +71,16 @@ class Configuration:
     """The resolved configuration."""
 
 
-def compose_configurations(overrides: Iterable[Sequence[str]], console: Console) -> list[Configuration]:
+def compose_configurations(overrides: Sequence[Sequence[str]], console: Console) -> list[Configuration]:
     """Compose one configuration for each list of overrides. Raises UserError naming a wrong override."""
-    composed: list[Configuration] = []
-    with console.status("") as status:  # each takes about a tenth of a second, which is long in a large sweep
-        for each in overrides:
-            composed.append(Configuration(tuple(each), config.compose(each)))
-            status.update(f"composing the configurations: {len(composed):,}")
-    return composed
+    # Each takes about a tenth of a second, which is long in a large sweep.
+    shown = _with_progress(overrides, "composing the configurations", console)
+    return [Configuration(tuple(each), config.compose(each)) for each in shown]
+
+
+def _with_progress(items: Sequence[T], description: str, console: Console) -> Iterable[T]:
+    """Yield the items, and show on a terminal how many are done and how long the others will take."""
+    return track(items, description, console=console, transient=True, disable=not console.is_terminal)
 
 
 def execute(configurations: Sequence[Configuration], console: Console) -> list[ConfigurationSummary]:
@@ -83,11 +88,10 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
 
     Raises UserError for a wrong value, and if the folder holds a run of other configurations.
     """
-    with console.status("checking the configurations"):
-        distinct = list({config.canonical(each.config): each.config for each in configurations}.values())
-        for resolved in distinct:
-            config.check(resolved)
-        _check_roles(distinct)
+    distinct = list({config.canonical(each.config): each.config for each in configurations}.values())
+    for resolved in _with_progress(distinct, "checking the configurations", console):
+        config.check(resolved)
+    _check_roles(distinct)
     _check_common(configurations)
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
@@ -179,9 +183,11 @@ async def _run_shards(
     rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
     description = _RunDescription(configurations, folder, saved)
     ended = description.began
+    with console.status("counting the questions"):
+        total = rows_left(parts, size=size, finished=finished)
     progress = RunProgress(
         console,
-        total=rows_left(parts, size=size, finished=finished),
+        total=total,
         on_opened=description.on_opened,
         names=_names(configurations),
         max_equal_failures=run["max_equal_failures"],

@@ -141,15 +141,20 @@ class UnfinishedRounds(Iterator[Iterator[Shard]]):
                 yield replace(shard, run=self._run)
 
 
-def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int | None:
-    """Count the rows that are in no finished shard of `size` questions; None if that requires reading the questions."""
+def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int:
+    """Count the rows that are in no finished shard of `size` questions."""
     rows, first = 0, 0
     for part in parts:
-        counts = [part.limit, part.dataset.count() if isinstance(part.dataset, Counted) else None]
-        total = min((each for each in counts if each is not None), default=None)
-        if total is None:
-            return None
+        total = _count(part)
         sizes = {first + number: min(size, total - number * size) for number in range(ceil(total / size))}
         rows += len(part.configurations) * sum(sizes[index] for index in sizes.keys() - set(finished))
         first += len(sizes)
     return rows
+
+
+def _count(part: Part) -> int:
+    """Count the questions of a part. A dataset that does not know their number is read to its end, or to the limit."""
+    counted = part.dataset.count() if isinstance(part.dataset, Counted) else None
+    if counted is None:
+        return sum(1 for _ in islice(part.dataset.examples(lambda _: None), part.limit))
+    return counted if part.limit is None else min(counted, part.limit)

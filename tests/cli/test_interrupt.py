@@ -1,4 +1,4 @@
-"""Ctrl-C: exit code 130, one line, no process left; the same command then continues the run."""
+"""Ctrl-C and SIGTERM: exit code 130 or 143, one line, no process left; the same command then continues the run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.cli.commands import COMMANDS
+from pipeline.cli.main import guard
 from tests.support import KGQA
 
 QUESTIONS, ANSWERED, CONCURRENCY = 24, 10, 4
 LOCAL = [f"engine.concurrency={CONCURRENCY}", "engine.shard_size=4"]
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 RAY = ["engine=ray", "engine.workers=1", *LOCAL]
 
 
 @pytest.mark.parametrize(
     "engine", [pytest.param(LOCAL, id="local"), pytest.param(RAY, id="ray", marks=pytest.mark.exhaustive)]
 )
-def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
-    engine: list[str], model_server: Callable[..., tuple], environment: dict[str, str], tmp_path: Path
+@pytest.mark.parametrize("sent", EXIT_CODES)
+def test_a_signal_ends_a_run_and_the_same_command_finishes_it(
+    engine: list[str],
+    sent: signal.Signals,
+    model_server: Callable[..., tuple],
+    environment: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     model, words = model_server(holds_after=ANSWERED)
     run = ["method=cot", "dataset.triples=2000", f"run.limit={QUESTIONS}", "run.dir=run"]
@@ -34,9 +42,12 @@ def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=own, cwd=tmp_path, start_new_session=True, **streams) as process:
         assert model.holding.wait(120), "the run never made so many requests"
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the command and all that it started
+        if sent == signal.SIGINT:
+            os.killpg(process.pid, sent)  # as a terminal does: to the command and all that it started
+        else:
+            process.send_signal(sent)
         out, err = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == EXIT_CODES[sent]
     assert out == ""
     assert "Traceback" not in err
     said = "kgqa: stopped; run the same command again to continue"
@@ -49,6 +60,49 @@ def test_ctrl_c_ends_a_run_and_the_same_command_finishes_it(
     ids = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")["question_id"]
     assert len(ids) == ids.n_unique() == QUESTIONS
     assert model.requests <= QUESTIONS + CONCURRENCY, "only what was in flight is asked again"
+
+
+CONTINUES = "stopped; run the same command again to continue"
+RESUMED = ("evaluate", "sweep", "ablations", "reproduce", "collect arg", "collect parog")
+TRAINED = ("train arg", "train parog", "train bundled-model")
+
+
+@pytest.mark.parametrize("sent", EXIT_CODES)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_a_command_that_can_be_continued_says_so(
+    name: str, sent: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def job(_: list[str]) -> int:
+        signal.raise_signal(sent)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert guard(job, name.split()) == EXIT_CODES[sent]
+    said = CONTINUES if name in (*RESUMED, *TRAINED) else "stopped"
+    assert capsys.readouterr().err == f"kgqa: {said}\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_run_that_was_restarted_continues_without_restart(capsys: pytest.CaptureFixture[str]) -> None:
+    def job(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    assert guard(job, ["evaluate", "run.restart=true"]) == 130
+    said = "kgqa: stopped; run the same command again without run.restart=true to continue\n"
+    assert capsys.readouterr().err == said
+
+
+def test_sigterm_ends_a_command_for_which_ctrl_c_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    def job(_: list[str]) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert guard(job, ["compare", "run"]) == 143
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "kgqa: stopped\n"
 
 
 def assert_gone(marker: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from rich.console import Console
 
+from pipeline.engine.run import compose_configurations
 from tests.cli.conftest import WORLD, FixedReply, Kgqa, serving
 
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
@@ -193,3 +197,22 @@ def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
 def test_answers_cut_short_by_a_budget_are_reported(kgqa: Kgqa) -> None:
     shown = kgqa("sweep", "method=r3", "method.depth=4,8", "budget.max_llm_calls=5", *ERRING)
     assert "answers were cut short by a cap of budget" in shown.out
+
+
+def test_composing_and_checking_many_configurations_show_how_many_are_left() -> None:
+    shown = io.StringIO()
+    batch = [["method=cot", "dataset.triples=2000", "run.limit=1", f"run.seed={seed}"] for seed in range(3)]
+    composed = compose_configurations(batch, Console(file=shown, force_terminal=True))
+    assert [each.config["run"]["seed"] for each in composed] == [0, 1, 2]
+    assert re.search(r"composing the configurations.*100%", shown.getvalue())
+
+
+def test_a_grid_is_composed_once_with_the_progress_shown(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    composed = []
+    real = ConfigLoaderImpl.load_configuration
+    monkeypatch.setattr(
+        ConfigLoaderImpl, "load_configuration", lambda *given, **keys: composed.append(given) or real(*given, **keys)
+    )
+    shown = kgqa("sweep", *WORLD, "run.limit=1", "method=cot,srp", "run.seed=1,2,3")
+    assert shown.code == 0, shown.err
+    assert len(composed) <= 6 + 2, "each configuration once, and a few for Hydra itself"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -14,10 +14,13 @@ from rich.console import Console
 
 from pipeline.config import default
 from pipeline.datasets.custom import Custom
+from pipeline.datasets.cwq import CWQ
+from pipeline.datasets.grailqa import GrailQA
 from pipeline.datasets.grbench import GRBench
 from pipeline.datasets.interface import Counted, Dataset
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.rog import RoG
+from pipeline.datasets.subsample import Subsample
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import RunProgress, standings
@@ -30,7 +33,7 @@ from pipeline.types import Rejected
 BACKENDS = [Backends("oracle", "oracle", "graph")]
 
 
-def shown(total: int | None, *progress: Progress, terminal: bool = True) -> str:
+def shown(total: int, *progress: Progress, terminal: bool = True) -> str:
     """Return the output: the bar on a terminal, with its last state at the end, or plain lines."""
     text = io.StringIO()
     console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
@@ -48,9 +51,9 @@ def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
     assert "Hits@1 0.667" in text
 
 
-def test_a_run_without_a_total_and_without_gold() -> None:
-    text = shown(None, Progress(questions=3))
-    assert "3/?" in text
+def test_a_run_without_gold() -> None:
+    text = shown(8, Progress(questions=3))
+    assert "3/8" in text
     assert "Hits@1 –" in text
 
 
@@ -63,7 +66,6 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     assert first.endswith(("/s · Hits@1 1.000", " s left · Hits@1 1.000"))
     assert second.endswith(" · Hits@1 0.667 · 1 failed")
     assert last.startswith("questions 4/2,000 · ")
-    assert shown(None, *parts, terminal=False).startswith("questions 2/? · ")
 
 
 def test_a_run_that_is_refused_shows_nothing() -> None:
@@ -79,42 +81,47 @@ def test_a_run_that_is_refused_shows_nothing() -> None:
 
 
 def test_progress_is_summed() -> None:
-    run_progress = RunProgress(Console(quiet=True), total=None, on_opened=lambda backends: None)
+    run_progress = RunProgress(Console(quiet=True), total=3, on_opened=lambda backends: None)
     run_progress.on_progress(Progress(questions=1, llm_calls=3, loop_lag_s=0.2))
     run_progress.on_progress(Progress(questions=2, llm_calls=4, loop_lag_s=0.1))
     assert (run_progress.sum.questions, run_progress.sum.llm_calls, run_progress.sum.loop_lag_s) == (3, 7, 0.2)
 
 
 class Some:
-    """A dataset with or without a known number of questions."""
+    """A dataset of `questions` questions, which knows their number or must be read."""
 
-    def __init__(self, questions: int | None) -> None:
+    def __init__(self, questions: int, *, counted: bool) -> None:
         self.questions = questions
+        self.counted = counted
 
     def count(self) -> int | None:
-        return self.questions
+        return self.questions if self.counted else None
+
+    def examples(self, reject: object) -> Iterator[object]:
+        assert not self.counted, "only a dataset that does not know its number is read"
+        return iter(range(self.questions))
 
 
-def part(questions: int | None, limit: int | None = None, configurations: tuple[int, ...] = (0,)) -> Part:
-    return Part(configurations, Some(questions), limit)  # type: ignore[arg-type]
+def part(
+    questions: int, limit: int | None = None, configurations: tuple[int, ...] = (0,), *, counted: bool = True
+) -> Part:
+    return Part(configurations, Some(questions, counted=counted), limit)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize(
     ("count", "limit", "finished", "left"),
     [
         (100, None, [], 100),
         (100, 30, [], 30),
         (20, 30, [], 20),
-        (None, 30, [], 30),
-        (None, None, [], None),
         (100, None, [0, 4], 68),
         (100, None, [6], 96),
-        (None, 30, [0, 1], 0),
-        (None, None, [0, 1], None),
+        (30, 30, [0, 1], 0),
     ],
 )
-def test_rows_left(count: int | None, limit: int | None, finished: list[int], left: int | None) -> None:
-    assert rows_left([part(count, limit)], size=16, finished=finished) == left
+def test_rows_left(count: int, limit: int | None, finished: list[int], left: int, *, counted: bool) -> None:
+    assert rows_left([part(count, limit, counted=counted)], size=16, finished=finished) == left
 
 
 def test_rows_left_of_several_configurations_and_datasets() -> None:
@@ -124,12 +131,7 @@ def test_rows_left_of_several_configurations_and_datasets() -> None:
     ]  # shards 0 and 1, then 2, 3 and 4
     assert rows_left(parts, size=16, finished=[]) == 2 * 20 + 33
     assert rows_left(parts, size=16, finished=[1, 4]) == 2 * 16 + 32
-    assert rows_left([*parts, part(None)], size=16, finished=[]) is None
-
-
-def test_a_dataset_need_not_know_its_number_of_questions() -> None:
-    assert rows_left([Part((0,), object(), None)], size=16, finished=[0]) is None  # type: ignore[arg-type]
-    assert not isinstance(default(WebQSP, path=Path("x")), Counted)
+    assert rows_left([*parts, part(7, counted=False)], size=16, finished=[]) == 2 * 20 + 33 + 7
 
 
 def synthetic(folder: Path) -> Dataset:
@@ -174,6 +176,42 @@ def test_a_filter_makes_the_count_unknown(tmp_path: Path) -> None:
     custom(tmp_path)
     filtered = default(Custom, triples=tmp_path / "none", questions=tmp_path / "rows.jsonl", filter={"level": 1})
     assert filtered.count() is None
+
+
+def filtered(folder: Path) -> Dataset:
+    custom(folder)
+    return default(Custom, triples=folder / "none", questions=folder / "rows.jsonl", filter={"level": 1})
+
+
+def cwq(folder: Path) -> Dataset:
+    rows = [{"ID": str(n), "question": "?", "answers": [{"answer": "x"}]} for n in range(3)]
+    (folder / "ComplexWebQuestions_test.json").write_text(json.dumps(rows))
+    return default(CWQ, path=folder)
+
+
+def webqsp(folder: Path) -> Dataset:
+    rows = [{"QuestionId": str(n), "RawQuestion": "?", "Parses": []} for n in range(3)]
+    (folder / "WebQSP.test.json").write_text(json.dumps({"Questions": rows}))
+    return default(WebQSP, path=folder)
+
+
+def grailqa(folder: Path) -> Dataset:
+    rows = [{"qid": n, "question": "?", "answer": [], "graph_query": {"nodes": [], "edges": []}} for n in range(3)]
+    (folder / "grailqa_v1.0_dev.json").write_text(json.dumps(rows))
+    return default(GrailQA, path=folder)
+
+
+def sampled(folder: Path) -> Dataset:
+    return default(Subsample, dataset=synthetic(folder), questions=4, limit=None)
+
+
+@pytest.mark.parametrize("make", [synthetic, metaqa, custom, grbench, rog, filtered, cwq, webqsp, grailqa, sampled])
+def test_the_bar_knows_the_number_of_questions_of_every_dataset(make: object, tmp_path: Path) -> None:
+    dataset = make(tmp_path)  # type: ignore[operator]
+    questions = len(list(dataset.examples(lambda row: None)))
+    assert questions > 1
+    assert rows_left([Part((0,), dataset, None)], size=16, finished=[]) == questions
+    assert rows_left([Part((0,), dataset, 1)], size=16, finished=[]) == 1
 
 
 def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> None:

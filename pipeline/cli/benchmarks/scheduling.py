@@ -54,7 +54,7 @@ class _Timed(RunProgress):
     """Records when each shard is done."""
 
     def __init__(self) -> None:
-        super().__init__(Console(quiet=True), total=None, on_opened=lambda _: None)
+        super().__init__(Console(quiet=True), total=0, on_opened=lambda _: None)
         self.times: list[float] = []
 
     def on_progress(self, progress: Progress) -> None:
