@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> Output:
     sections = list(by_table(found, labels))
     _write(folder, sections, figures)
     written = (
-        f"{folder.path / 'reproduction.md'} has all {len(sections)} tables with every row, ablation and variant; "
+        f"{folder.path / 'reproduction.md'} has all {len(sections)} tables, with every row and its gap to the paper; "
         "reproduction.json has the same figures for scripts"
     )
     notes = [*run_notes(folder, summaries), *differing, count_line(found), written]

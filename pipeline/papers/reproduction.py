@@ -108,23 +108,17 @@ def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple
 
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
-    groups = _main_results(figures)
-    gaps = any(each.gap is not None for group in groups for each in group)
-    table = plain_table(
-        f"the papers' own methods, answered by {labels}",
-        "percent, with intervals; 70.0–80.0 under `paper`: from its weakest to its best model",
-        padding=0,
-    )
-    headings = ("method", *HEADINGS[1:])
-    for heading in headings if gaps else headings[:-1]:
-        table.add_column(heading, justify="left" if heading in headings[:3] else "right", overflow="fold")
-    for group in groups:
+    caption = "percent, with intervals; 70.0–80.0 under `paper`: from its weakest to its best model"
+    table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
+    for number, heading in enumerate(("method", *HEADINGS[1:-1])):
+        table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
+    for group in _main_results(figures):
         first = group[0]
         figure = first.figure
-        texts = (figure.paper, figure.subset or figure.dataset or _ABSENT, figure.metric)
-        ordered = sorted(group, key=lambda each: each.figure.value)
-        paper, gap = _ends([str(each.figure) for each in ordered], "–"), _ends(list(map(_gap, ordered[::-1])), " to ")
-        table.add_row(*texts, paper, _estimate(first.strict), _estimate(first.ours), *([gap] if gaps else []))
+        ends = [str(each.figure) for each in sorted(group, key=lambda each: each.figure.value)]
+        paper = ends[0] if len(ends) == 1 else f"{ends[0]}–{ends[-1]}"
+        texts = (figure.paper, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
+        table.add_row(*texts, _estimate(first.strict), _estimate(first.ours))
     return table
 
 
@@ -147,8 +141,9 @@ def cells(line: ReproducedFigure) -> tuple[str, ...]:
     figure = line.figure
     dataset = " ".join(part for part in (figure.dataset, figure.subset) if part) or _ABSENT
     dataset += " (run on another dataset)" if line.substituted else ""
+    gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
     measured = _estimate(line.ours) if line.ours else line.reason
-    return (figure.row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, _gap(line))
+    return (figure.row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
 
 
 def circumstances(
@@ -241,11 +236,3 @@ def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: Scori
 
 def _estimate(estimate: Estimate | None) -> str:
     return _ABSENT if estimate is None else f"{estimate.mean:.1f} {estimate.low:.1f}–{estimate.high:.1f}"
-
-
-def _ends(texts: Sequence[str], between: str) -> str:
-    return texts[0] if len(texts) == 1 else f"{texts[0]}{between}{texts[-1]}"
-
-
-def _gap(line: ReproducedFigure) -> str:
-    return _ABSENT if line.gap is None else f"{line.gap:+.1f}"
