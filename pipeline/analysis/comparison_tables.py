@@ -77,12 +77,11 @@ def comparison_table(
     base = selection.base
     label = f"{base.method} ({base.label})" if base.label else base.method
     counts = _range([each.questions for each in comparisons])
-    compared = f"{_count(len(comparisons), 'configuration')} compared with {base.name}, {label}"
-    title = f"{compared}, on {counts} common questions of {base.dataset}"
-    notes = [
-        *_footnotes(comparisons, _CORRECTIONS[correction], clusters),
-        *_rest(comparisons, shown),
-    ]
+    title = (
+        f"{_count(len(comparisons), 'configuration')} compared with {base.name}, {label}, on {counts} common questions "
+        f"of {base.dataset}"
+    )
+    notes = [*_footnotes(comparisons, _CORRECTIONS[correction], clusters), *_rest(comparisons, shown)]
 
     def build(left_out: Sequence[str]) -> Table:
         narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []

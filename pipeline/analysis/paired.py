@@ -198,10 +198,10 @@ def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
         reason = "; ".join(f"{key} is {expected[key]} and {actual[key]}" for key in differing)
         only_scoring = all(key.startswith("evaluation.") for key in differing)
         again = f"run one again with the other value and run.reuse=[{other.folder.path}], which needs no new calls"
-        return f"{reason}: {again}" if only_scoring else reason
+        return f"{reason} ({again})" if only_scoring else reason
     common = base.rows.join(other.rows, on="question_id", suffix="_other")
     if common.is_empty():
-        return "they have no question in common: name runs over the same questions"
+        return "they have no question in common (name runs over the same questions)"
     if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
         return f"question {changed['question_id'].sort()[0]} has a different text in each"
     return None

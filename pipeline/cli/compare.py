@@ -116,8 +116,7 @@ def _notes(
     plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
     base = selection.base
-    counts = {each.questions for each in comparisons}
-    notes = rerun_variance_lines(base, variance, score=plan.score, questions=max(counts)) if variance else []
+    notes = []
     if plan.base == BEST:
         notes.append(
             f"{base.name} has the highest score on the questions that all configurations answered; part of its lead "
@@ -133,4 +132,7 @@ def _notes(
         notes.append(f"{left_out} left out, not comparable with {base.name}: {reason}")
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     unfinished = [folder.path for folder in folders if folder.read_summary() is None]
-    return [*notes, *(f"{path} is not complete: only its answered questions are compared" for path in unfinished)]
+    notes += [f"{path} is not complete: only its answered questions are compared" for path in unfinished]
+    most = max(each.questions for each in comparisons)
+    measured = rerun_variance_lines(base, variance, score=plan.score, questions=most) if variance else []
+    return [*notes, *measured]

@@ -22,10 +22,11 @@ from pipeline.papers.reproduction import (
     by_table,
     cells,
     circumstances,
+    count_line,
     labels_of,
     plan_figures,
     reproduce,
-    rich_table,
+    summary_table,
 )
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
@@ -65,12 +66,16 @@ def run(arguments: Arguments) -> Output:
     folder = RunFolder(run_dir(configurations))
     found = reproduce(planned, folder, overrides, config.build("evaluation", configurations[0].config))
     differing = circumstances(planned, summaries, folder.read_run() or {}, overrides)
-    sections = list(by_table(found, labels_of(summaries)))
-    figures = {"circumstances": differing, "figures": [line.to_dict() for _, lines in sections for line in lines]}
+    labels = labels_of(summaries)
+    figures = {"circumstances": differing, "figures": [line.to_dict() for line in found]}
+    sections = list(by_table(found, labels))
     _write(folder, sections, figures)
-    written = f"{folder.path / 'reproduction.md'} and .json hold these tables"
-    tables = [rich_table(title, lines) for title, lines in sections]
-    return Output({"run": str(folder.path), **figures}, tables, [*run_notes(folder, summaries), *differing, written])
+    written = (
+        f"{folder.path / 'reproduction.md'} has all {len(sections)} tables, with every row and its gap to the paper; "
+        "reproduction.json has the same figures for scripts"
+    )
+    notes = [*run_notes(folder, summaries), *differing, count_line(found), written]
+    return Output({"run": str(folder.path), **figures}, [summary_table(found, labels)], notes)
 
 
 def _section(override: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -9,7 +10,6 @@ from typing import Any
 
 import polars as pl
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
@@ -21,7 +21,7 @@ from pipeline.traces.reader import read_shards
 
 STRICT = "hits_at_1"
 """The score that is printed next to the paper's own."""
-HEADINGS = ("row", "dataset", "metric", "paper", "ours", "strict Hits@1", "gap")
+HEADINGS = ("row", "dataset", "metric", "paper", "Hits@1", "as its paper counts", "gap")
 _ABSENT = "–"
 
 
@@ -103,20 +103,31 @@ def reproduce(
 def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple[str, list[ReproducedFigure]]]:
     """Yield the figures of each published table with its title, which states who answered."""
     for (paper, name), group in groupby(figures, key=lambda each: (each.figure.paper, each.figure.table)):
-        yield f"{paper}: {name} (ours: {labels})", list(group)
+        yield f"{paper}: {name} (answered by {labels})", list(group)
 
 
-def rich_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
-    """Build the terminal table of one published table, with a line per figure."""
-    table = plain_table(title)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in HEADINGS[:3] else "right", overflow="fold")
-    previous = ""
-    for figure in figures:
-        row, *others = cells(figure)
-        table.add_row(*map(Text, ("" if row == previous else row, *others)))
-        previous = row
+def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
+    """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
+    caption = "percent, with intervals; 70.0–80.0 under `paper`: from its weakest to its best model"
+    table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
+    for number, heading in enumerate(("method", *HEADINGS[1:-1])):
+        table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
+    for group in _main_results(figures):
+        first = group[0]
+        figure = first.figure
+        ends = [str(each.figure) for each in sorted(group, key=lambda each: each.figure.value)]
+        paper = ends[0] if len(ends) == 1 else f"{ends[0]}–{ends[-1]}"
+        texts = (figure.paper, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
+        table.add_row(*texts, _estimate(first.strict), _estimate(first.ours))
     return table
+
+
+def count_line(figures: Sequence[ReproducedFigure]) -> str:
+    """Say how many of the published figures were measured, and why the others were not."""
+    reasons = Counter(each.reason for each in figures)
+    measured = reasons.pop("", 0)
+    missing = "".join(f"; {count:,} not: {reason}" for reason, count in reasons.most_common())
+    return f"{len(figures):,} published figures: {measured:,} measured{missing}"
 
 
 def labels_of(summaries: Sequence[ConfigurationSummary]) -> str:
@@ -129,10 +140,10 @@ def cells(line: ReproducedFigure) -> tuple[str, ...]:
     """Return the texts of a figure's table row, in the order of `HEADINGS`."""
     figure = line.figure
     dataset = " ".join(part for part in (figure.dataset, figure.subset) if part) or _ABSENT
-    dataset += " (ours: another dataset)" if line.substituted else ""
-    ours = _estimate(line.ours) if line.ours else line.reason
+    dataset += " (run on another dataset)" if line.substituted else ""
     gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
-    return (figure.row, dataset, figure.metric, str(figure), ours, _estimate(line.strict), gap)
+    measured = _estimate(line.ours) if line.ours else line.reason
+    return (figure.row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
 
 
 def circumstances(
@@ -141,8 +152,8 @@ def circumstances(
     run: Mapping[str, Any],
     configurations: Sequence[tuple[str, ...]],
 ) -> list[str]:
-    """Describe, for each dataset of the papers, our data, graph and model, which may differ from theirs."""
-    lines: dict[str, None] = {}
+    """Describe, for the datasets of the papers, the data, graph and model of this run, which may differ from theirs."""
+    datasets: dict[str, dict[str | None, None]] = {}
     number_of = {overrides: number for number, overrides in enumerate(configurations)}
     for each in planned:
         for overrides in each.configurations[:1]:
@@ -150,11 +161,12 @@ def circumstances(
             summary, served = summaries[number], run["served"][number]
             label = f"{served['label']}: no language model" if served["label"] else "a language model"
             dataset = f"{summary.dataset}{' (another dataset)' if each.substituted else ''}"
-            lines[
-                f"{dataset_key(each.figure)}: ours is {dataset}, {summary.questions:,} questions, "
-                f"graph {served['graph']}, answered by {served['model']} ({label})"
-            ] = None
-    return list(lines)
+            description = (
+                f"run on {dataset}, {summary.questions:,} questions, graph {served['graph']}, "
+                f"answered by {served['model']} ({label})"
+            )
+            datasets.setdefault(description, {})[dataset_key(each.figure)] = None
+    return [f"{', '.join(map(str, keys))}: {description}" for description, keys in datasets.items()]
 
 
 def dataset_key(figure: Figure) -> str | None:
@@ -162,6 +174,19 @@ def dataset_key(figure: Figure) -> str | None:
     if figure.dataset == "grbench":
         return f"grbench_{figure.subset}"
     return figure.dataset
+
+
+def _main_results(figures: Sequence[ReproducedFigure]) -> list[list[ReproducedFigure]]:
+    """Return the figures of each paper's own method in its first table, one group per whole dataset and metric."""
+    own = [each for each in figures if each.figure.method == each.figure.paper and each.figure.variant is None]
+    first_tables = {each.figure.paper: each.figure.table for each in reversed(own)}
+    groups: dict[tuple[str, str | None, str], list[ReproducedFigure]] = {}
+    for each in own:
+        figure = each.figure
+        whole = figure.subset is None or figure.dataset == "grbench"
+        if each.strict and whole and figure.table == first_tables[figure.paper]:
+            groups.setdefault((figure.paper, dataset_key(figure), figure.metric), []).append(each)
+    return list(groups.values())
 
 
 def _plan(
@@ -187,21 +212,27 @@ def _reproduce(
     if figure.dataset != "grbench" and figure.subset is not None:  # each domain of GRBench is a dataset of its own
         rows_by_seed = [rows.filter(level=figure.subset) for rows in rows_by_seed]
         if not rows_by_seed[0].height:
-            return ReproducedFigure(figure, None, None, f"no {figure.subset} in ours")
+            return ReproducedFigure(figure, None, None, f"no {figure.subset} questions")
     assert figure.score is not None
     ours, strict = (_mean_score(rows_by_seed, score, scoring) for score in (figure.score, STRICT))
-    return ReproducedFigure(figure, ours, strict, "" if ours else f"no {figure.score} in ours", planned.substituted)
+    return ReproducedFigure(
+        figure, ours, strict, "" if ours else f"no question has {figure.score}", planned.substituted
+    )
 
 
 def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: ScoringConfig) -> Estimate | None:
     """Return the mean in percent: over questions with a bootstrap interval, or over seeds if there are several."""
-    values = [rows[score].drop_nulls().to_numpy() * 100.0 for rows in rows_by_seed]
+    values = [rows[score].drop_nulls().to_numpy() for rows in rows_by_seed]
     if not len(values[0]):
         return None
-    if len(values) > 1:
-        return mean_over_seeds([float(of_seed.mean()) for of_seed in values])
-    return estimate_mean(values[0], **scoring.bootstrap)
+    several = len(values) > 1
+    share = (
+        mean_over_seeds([float(of_seed.mean()) for of_seed in values])
+        if several
+        else estimate_mean(values[0], **scoring.bootstrap)
+    )
+    return Estimate(100 * share.mean, 100 * share.low, 100 * share.high, share.questions)
 
 
 def _estimate(estimate: Estimate | None) -> str:
-    return _ABSENT if estimate is None else f"{estimate.mean:.1f} [{estimate.low:.1f}, {estimate.high:.1f}]"
+    return _ABSENT if estimate is None else f"{estimate.mean:.1f} {estimate.low:.1f}–{estimate.high:.1f}"

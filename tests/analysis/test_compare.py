@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
 import pytest
 from rich.console import Console
 
-from pipeline.analysis.compare import Comparison, Cost, Flip, compare
-from pipeline.analysis.comparison_tables import comparison_table, cost_table, flip_tables
+from pipeline.analysis.compare import Comparison, Cost, Flip, Flips, Selection, compare
+from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import Difference
@@ -93,23 +94,11 @@ def test_verdicts(changes: dict[str, object], verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "calls", "rate", "words"),
-    [
-        (0.1, 6, 5.0, "5.00"),
-        (-0.1, 3, 10.0, "10.00"),
-        (-0.1, 6, -5.0, "costlier, worse"),
-        (0.1, 3, -10.0, "cheaper, better"),
-        (0.1, 4, None, "–"),
-    ],
+    ("mean", "calls", "rate"), [(0.1, 6, 5.0), (-0.1, 3, 10.0), (-0.1, 6, -5.0), (0.1, 3, -10.0), (0.1, 4, None)]
 )
-def test_the_gain_per_call(mean: float, calls: float, rate: float | None, words: str) -> None:
+def test_the_gain_per_call(mean: float, calls: float, rate: float | None) -> None:
     found = comparison(mean, cost=Cost(calls, 2000, 2))
     assert found.points_per_call == (None if rate is None else pytest.approx(rate))
-    assert words in printed(cost_table([found]))
-
-
-def test_a_difference_that_is_not_shown_has_no_gain_per_call() -> None:
-    assert "5.00" not in printed(cost_table([comparison(0.1, corrected_p=0.5)]))
 
 
 def compared(base: RunConfiguration, *others: RunConfiguration, clusters: Clusters | None = None) -> list[Comparison]:
@@ -125,16 +114,52 @@ def test_only_questions_that_both_score_are_compared() -> None:
         compared(configuration("0", 1, None), configuration("1", None, 1))
 
 
-def test_each_row_has_its_number_of_questions_if_they_differ() -> None:
-    base = configuration("0", 1, 1, 1, 0)
-    text = printed(
-        comparison_table(base, compared(base, configuration("1", 0, 1, 1, 0), configuration("2", 0, 1)), **PLAIN)
+def table(base: RunConfiguration, *others: RunConfiguration) -> str:
+    return printed(
+        comparison_table(
+            Selection(base, others, {}),
+            compared(base, *others),
+            score="hits_at_1",
+            correction="holm",
+            clusters=None,
+            top=10,
+        )
     )
-    assert "4 common questions" in text
-    assert "2 common questions" in text
 
 
-PLAIN = {"score": "hits_at_1", "correction": "holm", "clusters": None}
+def rows(text: str) -> list[list[str]]:
+    """The cells of the configurations, the base first."""
+    return [line.split() for line in text.splitlines() if re.match(r" \d [^c]+$|.* base ", line)]
+
+
+def test_each_row_has_its_number_of_questions_if_they_differ() -> None:
+    text = table(configuration("0", 1, 1, 1, 0), configuration("1", 0, 1, 1, 0), configuration("2", 0, 1))
+    assert "on 2 to 4 common questions" in text
+    assert "questions" in next(line for line in text.splitlines() if "Hits@1" in line)
+    assert [cells[1] for cells in rows(text)] == ["–", "4", "2"]
+
+
+def test_equal_scores_have_no_interval_from_0_to_0() -> None:
+    text = table(configuration("0", 0, 0, 0), configuration("1", 0, 0, 0))
+    assert [line.split()[:5] for line in text.splitlines() if "same" in line] == [["1", "0.0", "0.0", "+0", "-0"]]
+
+
+def test_a_default_is_shown_as_its_value_where_another_configuration_sets_the_key() -> None:
+    def with_depth(name: str, depth: int, *overrides: str) -> RunConfiguration:
+        config = {"method": {"depth": depth}, "evaluation": configuration("0", 1).config["evaluation"]}
+        return configuration(name, 1, 0, config=config, overrides=overrides)
+
+    text = table(with_depth("0", 4), with_depth("1", 2, "method.depth=2"))
+    assert [cells[:2] for cells in rows(text)] == [["0", "4"], ["1", "2"]]
+
+
+def test_a_run_says_what_is_read_of_it() -> None:
+    served = {"model": "m", "label": "oracle", "graph": "g"}
+    assert list(reading_lines([configuration("0", 1, 1), configuration("1", 1, 0, 0)])) == [
+        "runs/x: 2 configurations, 2 to 3 answered questions each, toy (test), answered by m"
+    ]
+    (line,) = reading_lines([configuration("0", 1, 1), configuration("1", 1, 1, served=served)])
+    assert line == "runs/x: 2 configurations, 2 answered questions each, toy (test), answered by 2 models"
 
 
 def clusters(*sources: int) -> Clusters:
@@ -151,8 +176,7 @@ def test_questions_of_a_single_source_are_an_error_and_distinct_sources_need_no_
 
 def test_terminal_commands_in_a_models_text_are_removed() -> None:
     flip = Flip("q0", "Who\x1b[2J?", ["[red]Ann[/red]", "\x1b]0;title\x07"], [], ["x" * 500])
-    (table,) = flip_tables(configuration("0", 1), [comparison()], [([flip], [])])
-    text = printed(table)
+    text = printed(flip_table(configuration("0", 1), Flips(configuration("1", 1), [flip], []), binary=True, top=10))
     assert "[red]Ann[/red]" in text.replace("\n", "")
     assert "\x1b" not in text
     assert "\x07" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections import defaultdict
@@ -108,20 +109,26 @@ def test_all_configurations_of_a_run_are_compared_and_their_p_values_corrected(k
 
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = kgqa("compare", runs / "good", runs / "bad", "flips=2")
+    shown = kgqa("compare", runs / "good", runs / "bad", "flips=bad", "top=2")
     assert (shown.code, shown.err) == (0, "")
-    assert max(map(len, shown.out.splitlines())) <= 80
+    *table, sentence = shown.out.splitlines()
+    assert max(map(len, table)) <= 80
+    assert sentence.startswith("not all configurations answered the same questions: each is compared with the base on")
     text = " ".join(shown.out.split())
     for part in (
-        "40 common questions",
-        "llm.error_rate=0.5",
+        "1 configuration compared with good:0, srp (oracle), on 40 common questions of synthetic",
+        "good: 1 configuration, 60 answered questions, synthetic (test), answered by oracle (no language model)",
+        "bad: 1 configuration, 40 answered questions, synthetic (test), answered by oracle (no language model)",
+        "too wide for this terminal: tokens, p",
         "McNemar's exact test",
         "corrected for 1 comparison (Holm)",
         "worse",
     ):
         assert part in text
-    assert "not the answers of a language model: oracle" in text
+    assert re.search(r"good:0 +0\.1 +[\d.]+ +– +– +base", text)
+    assert re.search(r"bad:0 +0\.5 +[\d.]+ +-[\d.]+ -[\d.]+…-[\d.]+ +\+\d+ -\d+ +worse", text)
     assert "run.dir" not in text
+    assert "limit" not in text, "the sentence on the questions says this"
 
 
 def test_the_first_questions_that_flipped_are_shown_with_both_answers_and_gold(
@@ -131,14 +138,85 @@ def test_the_first_questions_that_flipped_are_shown_with_both_answers_and_gold(
     columns = ("hits_at_1", "question", "answers", "gold")
     both = rows(runs / "good", *columns).join(rows(runs / "bad", *columns), on="question_id", suffix="_bad")
     lost = both.filter(pl.col("hits_at_1") > pl.col("hits_at_1_bad")).sort("question_id").to_dicts()
-    text = " ".join(kgqa("compare", runs / "good", runs / "bad", "flips=2").out.split())
-    assert f"good:0 beats bad:0 on {len(lost)} questions" in text
-    for flip in lost[:2]:
+    won = both.filter(pl.col("hits_at_1") < pl.col("hits_at_1_bad")).sort("question_id").to_dicts()
+    text = " ".join(kgqa("compare", runs / "good", runs / "bad", "flips=bad:0", "top=2").out.split())
+    of_won = f"{len(won)} question{'' if len(won) == 1 else 's'} wrong → right"
+    assert f"from good:0 to bad:0: {len(lost)} questions right → wrong, {of_won}" in text
+    for flip in (*lost[:2], *won[:2]):
         assert flip["question"] in text
         assert flip["question_id"] in text
         assert all(side[0] in text for side in (flip["answers"], flip["answers_bad"], flip["gold"]) if side)
     assert lost[2]["question_id"] not in text
-    assert "beats" not in kgqa("compare", runs / "good", runs / "bad", "flips=0").out
+    assert f"the first 2 of each; top={len(lost)} prints all" in text
+    assert "right → wrong" not in kgqa("compare", runs / "good", runs / "bad").out
+
+    flips = figures(kgqa, runs / "good", runs / "bad", "flips=bad")["flips"]
+    assert flips["name"] == "bad:0"
+    assert [flip["question_id"] for flip in flips["lost"]] == [flip["question_id"] for flip in lost]
+    assert flips["lost"][0]["base"] == lost[0]["answers"]
+    assert flips["lost"][0]["other"] == lost[0]["answers_bad"]
+    assert [flip["question_id"] for flip in flips["won"]] == [flip["question_id"] for flip in won]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 24 configurations: SRP and ArG over three axes."""
+    from pipeline.cli.main import main
+
+    folder = tmp_path_factory.mktemp("sweep") / "run"
+    axes = ("method=arg,srp", "method.beam_width=1,3", "method.depth=1,2", "method.retries=0,1,2")
+    words = ("llm=oracle", "llm.error_rate=0.2", "run.limit=20", f"run.dir={folder}")
+    assert main(["sweep", *axes, *WORLD, *words]) == 0
+    return folder
+
+
+def test_the_base_best_has_the_highest_score_and_the_fewest_calls(sweep: Path, kgqa: Kgqa) -> None:
+    points = json.loads((sweep / "summary.json").read_text())["points"]
+    best = max(points, key=lambda point: (point["hits_at_1"], -point["llm_calls"]))
+    assert best["point"] > 0, "else this says nothing"
+    found = figures(kgqa, sweep, "base=best")
+    assert found["base"]["point"] == best["point"]
+    assert len(found["points"]) == 23
+    assert {point["verdict"] for point in found["points"]} <= {"same", "not shown", "worse"}
+    assert any("part of its lead may be chance" in note for note in found["notes"])
+    by_f1 = max(points, key=lambda point: (point["f1"], -point["llm_calls"]))
+    assert figures(kgqa, sweep, "base=best", "score=f1")["base"]["point"] == by_f1["point"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_sweep_fits_a_screen_with_one_line_for_each_configuration(
+    columns: int, sweep: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = kgqa("compare", sweep, "base=best").out.splitlines()
+    assert len(shown) <= 30
+    points = json.loads((sweep / "summary.json").read_text())["points"]
+    rows = [line.split() for line in shown if re.match(r" +\d+ (arg|srp) ", line)]
+    assert len(rows) == 11, "the base, and the first ten of the others"
+    for row in rows:
+        point = points[int(row[0])]
+        words = [f"method={row[1]}", f"method.beam_width={row[2]}"]
+        words += [f"method.depth={row[3]}", f"method.retries={row[4]}"]
+        assert point["overrides"][:4] == words
+        assert float(row[5]) == pytest.approx(100 * point["hits_at_1"])
+    scores = [float(row[5]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert "13 more configurations not printed, with the verdicts " in " ".join(" ".join(shown).split())
+    (headings,) = (line for line in shown if "Hits@1" in line)
+    assert ("tokens" in headings.split()) is (columns == 120)
+    everything = kgqa("compare", sweep, "top=99").out
+    assert len(re.findall(r"^ +\d+ (?:arg|srp) ", everything, re.MULTILINE)) == 24
+
+
+def test_configurations_on_another_dataset_are_left_out_and_named(kgqa: Kgqa) -> None:
+    words = ("dataset.name=a,b", "method=srp,arg", "llm=oracle", "run.limit=10", "run.dir=run")
+    assert kgqa("sweep", *WORLD, *words).code == 0
+    found = figures(kgqa, "run", "base=3")
+    assert [point["name"] for point in found["points"]] == ["2"]
+    assert [(each["name"], each["reason"]) for each in found["left_out"]] == [
+        (name, "dataset is b and a") for name in ("0", "1")
+    ]
+    assert found["notes"] == ["2 configurations are left out, not comparable with 3: dataset is b and a"]
 
 
 CUSTOM = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.meta=[source]", "evaluation.bootstrap_resamples=1000")
@@ -203,7 +281,7 @@ def test_the_same_ids_over_other_texts_are_refused(kgqa: Kgqa) -> None:
     [
         ("dataset.triples=3000", "graph is "),
         ("dataset.name=mine", "dataset is synthetic and mine"),
-        ("evaluation.strip_accents=false", "evaluation.strip_accents is True and False"),
+        ("evaluation.strip_accents=false", "evaluation.strip_accents is True and False (run one again"),
     ],
 )
 def test_runs_of_different_circumstances_are_refused(words: str, differs: str, runs: Path, kgqa: Kgqa) -> None:
@@ -227,7 +305,10 @@ def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> N
             if shard.stem[-1] not in shards:
                 shard.unlink()
     said = kgqa("compare", "good", "bad").sentence
-    assert said == "good:0 and bad:0 have no question in common: name runs over the same questions"
+    assert (
+        said
+        == "good:0 and bad:0 cannot be compared: they have no question in common (name runs over the same questions)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,7 +323,9 @@ def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> N
         ("GOOD BAD score=rouge_l", "good:0 and bad:0 have no question in common with the score rouge_l"),
         ("GOOD BAD correction=none", "correction='none' is wrong: input should be 'holm' or 'bh'"),
         ("GOOD BAD cluster=kind", "cluster=kind: no question has this field in `meta`, which has "),
-        ("GOOD BAD flips=-1", "flips=-1 is wrong: input should be greater than or equal to 0"),
+        ("GOOD BAD top=0", "top=0 is wrong: input should be greater than 0"),
+        ("GOOD BAD flips=good:1", "flips=good:1 is not in these runs. Did you mean 'good:0'? Known: good:0, bad:0"),
+        ("GOOD BAD flips=good", "flips=good is the base itself: name the configuration to compare with it"),
         ("GOOD BAD noise.questions=x", "noise.questions='x' is wrong: input should be a valid integer"),
         ("GOOD BAD noise=3", "noise=3 is wrong: "),
         ("GOOD BAD corection=bh", "unknown key 'corection'. Did you mean 'correction'?"),

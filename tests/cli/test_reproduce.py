@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.evaluation.statistics import wilson
 from pipeline.papers.published import published_figures
 from tests.cli.conftest import Kgqa
 
@@ -29,8 +30,24 @@ def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_pa
             assert line["strict"] is not None, figure
             assert line["gap"] is None or line["gap"] == pytest.approx(line["ours"]["mean"] - figure.value)
     text = (tmp_path / "run/reproduction.md").read_text()
-    assert text.count("(ours: oracle, no language model)") == len({(f.paper, f.table) for f in published_figures()})
-    assert "webqsp: ours is synthetic (another dataset), 8 questions, graph" in shown.out
+    assert text.count("(answered by oracle, no language model)") == len(
+        {(f.paper, f.table) for f in published_figures()}
+    )
+    assert text.index("| Hits@1 | as its paper counts |") > 0
+    assert "webqsp, cwq, grailqa, grbench_amazon, grbench_biomedical, grbench_goodreads: run on synthetic " in shown.out
+    assert len(shown.out.splitlines()) <= 30
+    assert f"{len(published_figures())} published figures: " in shown.out
+    assert "run/reproduction.md has all " in shown.out
+
+
+def test_a_share_of_hits_has_wilsons_interval(kgqa: Kgqa, tmp_path: Path) -> None:
+    kgqa("reproduce", "scale=smoke", *SMALL)
+    written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
+    strict = [line["strict"] for line in written if line["strict"]]
+    assert any(each["mean"] in (0, 100) for each in strict), "else the bootstrap would do"
+    for each in strict:
+        low, high = wilson(each["mean"] / 100, 8)
+        assert (each["low"], each["high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
 
 
 def test_our_numbers_are_the_scores_of_the_configurations(kgqa: Kgqa, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 
 import pytest
+from rich.console import Console
 
 from pipeline.evaluation.statistics import Estimate
 from pipeline.papers.published import Figure, published_figures
-from pipeline.papers.reproduction import PlannedFigure, ReproducedFigure, cells, plan_figures
+from pipeline.papers.reproduction import PlannedFigure, ReproducedFigure, cells, count_line, plan_figures, summary_table
 
 DATASETS = {"webqsp": ("dataset=webqsp",), "cwq": None, "grailqa": ("dataset=grailqa",), "grbench_amazon": ("a=b",)}
 ROWS = plan_figures(DATASETS, (0, 1), ("llm=oracle",))
@@ -61,17 +63,35 @@ def test_another_dataset_has_no_gap_and_is_marked() -> None:
     estimate = Estimate(80.0, 75.0, 84.0, 100)
     line = ReproducedFigure(figure(), estimate, estimate, "", substituted=True)
     assert line.gap is None
-    assert "(ours: another dataset)" in cells(line)[1]
+    assert "(run on another dataset)" in cells(line)[1]
 
 
 def test_the_gap_is_our_score_minus_the_papers() -> None:
     ours = Estimate(80.0, 75.0, 84.0, 100)
     line = ReproducedFigure(figure(value=78.6), ours, Estimate(70.0, 65.0, 75.0, 100), "")
     assert line.gap == pytest.approx(1.4)
-    assert cells(line)[-4:] == ("78.6", "80.0 [75.0, 84.0]", "70.0 [65.0, 75.0]", "+1.4")
+    assert cells(line)[-4:] == ("78.6", "70.0 65.0–75.0", "80.0 75.0–84.0", "+1.4")
 
 
 def test_a_figure_without_our_score_has_no_gap_but_a_reason() -> None:
     line = ReproducedFigure(figure(), None, None, "no dataset")
     assert line.gap is None
-    assert cells(line)[-3:] == ("no dataset", "–", "–")
+    assert cells(line)[-3:] == ("–", "no dataset", "–")
+
+
+def test_the_summary_has_a_line_for_each_papers_method_and_whole_dataset() -> None:
+    estimate = Estimate(80.0, 75.0, 84.0, 100)
+    lines = [ReproducedFigure(each.figure, estimate, estimate, "") for each in ROWS]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(summary_table(lines, "a language model"))
+    text = console.export_text()
+    assert len(text.splitlines()) <= 20
+    srp = [line.split() for line in text.splitlines() if line.startswith(" SRP ")]
+    assert [cells[1] for cells in srp] == ["webqsp", "cwq", "grailqa"]
+    assert srp[0][2:] == ["Hits@1", "78.6–83.6", *("80.0", "75.0–84.0") * 2]
+    assert text.count(" R3-Cycle ") == 3
+
+
+def test_figures_that_were_not_measured_are_counted_by_reason() -> None:
+    lines = [ReproducedFigure(figure(), None, None, reason) for reason in ("", "no preset", "no preset", "no dataset")]
+    assert count_line(lines) == "4 published figures: 1 measured; 2 not: no preset; 1 not: no dataset"
