@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
-from pipeline.types import Example, GoldAnswer
+from pipeline.types import EntityId, Example, GoldAnswer
 
 _OF_SERVERS = 200
 """Questions that are looked up in graph servers. In a graph of this process, all are."""
@@ -92,10 +93,7 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Cove
     golds = {gold.id for example in examples for gold in example.gold.answers if gold.id is not None}
     nodes = {id for id, relations in (await graph.relations([*(topics | golds)])).items() if relations}
     unknown = [
-        example
-        for example in examples
-        if not isinstance(graph, AttributedGraph)  # its answers may be attributes
-        if all(gold.id not in nodes and not _may_be_value(gold) for gold in example.gold.answers)
+        example for example in examples if all(_may_be_absent(gold, nodes, graph) for gold in example.gold.answers)
     ]
     names = {name for example in unknown for gold in example.gold.answers for name in (gold.name, *gold.aliases)}
     named = {name for name, ids in (await graph.find_by_name([*names], 1)).items() if ids}
@@ -113,8 +111,17 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Cove
             found.gold = found.gold or answers[0].name
 
 
-def _may_be_value(gold: GoldAnswer) -> bool:
-    """Whether an answer may be a number, a date or a yes: these are no nodes, or are computed."""
-    text = gold.name
+def _may_be_absent(gold: GoldAnswer, nodes: Collection[EntityId], graph: KnowledgeGraph) -> bool:
+    """Whether an answer has no node by its id, and should have one: it is no value, and no text of a fact."""
+    if gold.id in nodes or isinstance(graph, AttributedGraph) or _is_value(gold.name):
+        return False
+    if isinstance(graph, EmbeddedGraph):
+        return not graph.has_text(gold.name)
+    # Other graphs cannot search texts. In a server, an id that equals the name may be one.
+    return gold.id is not None and not (isinstance(graph, HasServerStats) and gold.id == gold.name)
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text is a number, a date or a truth value, which may be computed."""
     is_literal = canonical_literal(text) != text or not any(map(str.isalpha, text))
     return is_literal or text.lower() in ("yes", "no", "true", "false")

@@ -84,6 +84,12 @@ class EmbeddedGraph:
     async def vocabulary(self) -> list[str]:
         return sorted(relation for relation in self._counts if self._filter.keeps(relation))
 
+    def has_text(self, text: str) -> bool:
+        """Return whether a text is in a fact, in English or without a language."""
+        return any(
+            True for node in (LiteralNode(text, lang="en"), LiteralNode(text)) for _ in self._match(None, None, node)
+        )
+
     def _open(self) -> None:
         if self.store is not None:
             self._store = _open_store(self.store)
