@@ -13,6 +13,7 @@ import polars as pl
 from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.errors import UserError, nearest
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,
@@ -32,10 +33,7 @@ def open_run(path: str | StoragePath) -> Run:
     Raises UserError if the folder is not a run, or has no finished shard yet.
     """
     folder = RunFolder(storage_path(path))
-    metadata = folder.read_run()
-    if metadata is None:
-        raise UserError(f"{path} is not a run folder: it has no run.yaml")
-    return Run(folder, metadata, tuple(folder.traces))
+    return Run(folder, folder.require_run(), tuple(folder.traces))
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
         number: RequestedConfiguration(tuple(entry["overrides"]), served["label"])
         for number, (entry, served) in enumerate(zip(metadata["points"], metadata["served"], strict=True))
     }
-    scoring = config.build("evaluation", metadata["points"][0]["config"])
+    scoring = config.build_plain(ScoringConfig, "evaluation", metadata["points"][0]["config"])
     return aggregate(group_equal_rows(read_shards(folder, SUMMARY_COLUMNS)), configurations=infos, scoring=scoring)
 
 

@@ -5,14 +5,16 @@ keys are the component's arguments. `run.yaml` holds the resolved configuration,
 """
 
 from pipeline.config.composition import complete, compose, conf_dir, describe, user_conf_dirs
-from pipeline.config.construction import build, build_whole, check, default, import_target
+from pipeline.config.construction import build, build_plain, build_whole, check, default, import_target
 from pipeline.config.identity import canonical, deciding_keys, drift, identity_hash, key_without_name
 from pipeline.config.keys import SECTIONS, flatten
 from pipeline.config.models import models, prompt_styles
+from pipeline.config.trust import refuse_untrusted, refuse_untrusted_words
 
 __all__ = [
     "SECTIONS",
     "build",
+    "build_plain",
     "build_whole",
     "canonical",
     "check",
@@ -29,5 +31,7 @@ __all__ = [
     "key_without_name",
     "models",
     "prompt_styles",
+    "refuse_untrusted",
+    "refuse_untrusted_words",
     "user_conf_dirs",
 ]

@@ -106,7 +106,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         raise
 
 
-def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> dict[str, Any] | None:
+def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
     """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run."""
     saved = folder.read_run()
     if saved is not None:
@@ -307,7 +307,7 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
 
 def _resuming(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that resumes the run: without the keys that act once."""
-    return {**resolved, "run": {**resolved["run"], "restart": False, "extend": False}}
+    return {**resolved, "run": {**resolved["run"], "restart": False, "extend": False, "trust": False}}
 
 
 def _version(package: str) -> str | None:

@@ -16,7 +16,6 @@ import polars as pl
 
 from pipeline import config
 from pipeline.analysis.runs import read_summaries
-from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
@@ -190,9 +189,7 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
 
 
 def _read_configurations(folder: RunFolder) -> list[Configuration]:
-    run = folder.read_run()
-    if run is None:
-        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    run = folder.require_run()
     summaries = read_summaries(folder, run)
     saved = folder.read_summary()
     info = RunInfo(
@@ -200,7 +197,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         path=folder.path,
         facts={key: value for key, value in run.items() if key not in {"points", "served"}},
         totals=saved and {key: value for key, value in saved.items() if key != "points"},
-        evaluation=config.build("evaluation", run["points"][0]["config"]),
+        evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
     )
     rows = _read_rows(folder)
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
-from pipeline.renames import current_run
+from pipeline.traces.run_file import read_run_file
 from pipeline.traces.storage import TMP, StoragePath, matching, read_whole, write_whole
 
 
@@ -108,22 +108,26 @@ class RunFolder:
         """Return the indices of the finished shards, by one directory listing."""
         return {int(path.stem.removeprefix("shard-")) for path in matching(self.path / "traces", "shard-*.parquet")}
 
-    def read_run(self) -> dict[str, Any] | None:
-        """Return the contents of `run.yaml`, under today's names; None if the run has not started. Raises UserError."""
-        path = self.path / "run.yaml"
+    def read_run(self) -> Mapping[str, Any] | None:
+        """Return the contents of `run.yaml`, as `read_run_file` does; None if the run has not started.
+
+        Raises UserError.
+        """
         try:
-            run = yaml.safe_load(read_whole(path).decode())
+            return read_run_file(self.path / "run.yaml")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (yaml.YAMLError, UnicodeDecodeError):
-            run = None
-        if not isinstance(run, dict) or not {"points", "served"} <= run.keys():
-            raise UserError(f"{path} is not the run.yaml of a run: correct it, or name another run.dir")
-        return current_run(run)
 
-    def write_run(self, run: dict[str, Any]) -> None:
+    def require_run(self) -> Mapping[str, Any]:
+        """Return the contents of `run.yaml`. Raises UserError if there is none, or it is not that of a run."""
+        run = self.read_run()
+        if run is None:
+            raise UserError(f"{self.path} is not a run folder: it has no run.yaml")
+        return run
+
+    def write_run(self, run: Mapping[str, Any]) -> None:
         """Write `run.yaml`, atomically."""
-        write_whole(self.path / "run.yaml", yaml.safe_dump(run, sort_keys=False, allow_unicode=True).encode())
+        write_whole(self.path / "run.yaml", yaml.safe_dump(dict(run), sort_keys=False, allow_unicode=True).encode())
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the contents of `summary.json`; None while the run is not complete."""
