@@ -16,6 +16,7 @@ import polars as pl
 
 from pipeline import config
 from pipeline.analysis.runs import read_summaries
+from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
@@ -200,6 +201,8 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
     )
     rows = _read_rows(folder)
+    if missing := [each.number for each in summaries if each.number not in rows]:
+        raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question")
     return [
         Configuration(
             run=info,

@@ -91,13 +91,18 @@ def read_run_file(path: StoragePath) -> Mapping[str, Any]:
     try:
         return _parse(read_whole(path))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        reason = "it is not YAML"
+        why = "it is not YAML"
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        reason = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        why = reason(error)
     except (AttributeError, KeyError, TypeError, ValueError):
-        reason = "its configurations are not complete"
-    raise UserError(f"{path} is not the run.yaml of a run ({reason}): restore it from a copy, or name another run.dir")
+        why = "its configurations are not complete"
+    raise UserError(f"{path} is not the run.yaml of a run ({why}): restore it from a copy, or name another run.dir")
+
+
+def reason(error: ValidationError) -> str:
+    """Return what is wrong, without the value, which may be a secret or many lines."""
+    first = error.errors(include_input=False)[0]
+    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
 
 
 @lru_cache(maxsize=4)
