@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,20 @@ KGQA = [sys.executable, "-m", "pipeline.cli.main"]
 
 ORIGIN = ShardOrigin(run="a test", index=0, questions=())
 """For a shard that no run wrote."""
+
+
+def run_file(configurations: int = 1) -> dict[str, Any]:
+    """Return the contents of a `run.yaml` with as little as one may have."""
+    config = {
+        "run": {"limit": None, "seed": 0, "reuse": []},
+        "engine": {"name": "local", "shard_size": 32},
+        **{section: {} for section in ("llm", "dataset", "kg", "method", "evaluation")},
+        "choices": {"method": "srp"},
+    }
+    return {
+        "points": [{"overrides": [], "config": config} for _ in range(configurations)],
+        "served": [{"model": "m", "label": None, "graph": "g"} for _ in range(configurations)],
+    }
 
 
 def refuse(row: Rejected) -> None:

@@ -104,8 +104,7 @@ class RunConfiguration:
     @property
     def scoring(self) -> ScoringConfig:
         """How answers were scored and scores are averaged."""
-        scoring: ScoringConfig = config.build("evaluation", self.config)
-        return scoring
+        return config.build_plain(ScoringConfig, "evaluation", self.config)
 
     @property
     def conditions(self) -> dict[str, object]:
@@ -214,9 +213,7 @@ def same_questions(base: RunConfiguration, other: RunConfiguration) -> bool:
 
 
 def _configurations_of(folder: RunFolder, prefix: str, score: str) -> list[RunConfiguration]:
-    run = folder.read_run()
-    if run is None:
-        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    run = folder.require_run()
     rows = read_rows(folder, [*_COLUMNS, score])
     if missing := [number for number in range(len(run["points"])) if number not in rows]:
         raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question yet")

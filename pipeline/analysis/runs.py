@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import polars as pl
+from pydantic import ValidationError
 
 from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.errors import UserError, nearest
+from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,
@@ -22,8 +23,9 @@ from pipeline.evaluation.summary import (
     group_equal_rows,
 )
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import read_shards
-from pipeline.traces.storage import StoragePath, read_all, storage_path
+from pipeline.traces.reader import read_shards, scan_shards
+from pipeline.traces.run_file import reason
+from pipeline.traces.storage import StoragePath, storage_path
 
 
 def open_run(path: str | StoragePath) -> Run:
@@ -32,10 +34,8 @@ def open_run(path: str | StoragePath) -> Run:
     Raises UserError if the folder is not a run, or has no finished shard yet.
     """
     folder = RunFolder(storage_path(path))
-    metadata = folder.read_run()
-    if metadata is None:
-        raise UserError(f"{path} is not a run folder: it has no run.yaml")
-    return Run(folder, metadata, tuple(folder.traces))
+    metadata, finished = folder.require_run(), folder.require_finished()
+    return Run(folder, metadata, tuple(map(folder.shard, finished)), tuple(finished))
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Run:
     """The contents of `run.yaml`."""
     shards: Sequence[StoragePath]
     """The finished shards in `traces/`."""
+    _indices: Sequence[int]
+    """The numbers of the shards."""
 
     def __str__(self) -> str:
         return (
@@ -121,8 +123,7 @@ class Run:
 
     @cached_property
     def _traces(self) -> pl.LazyFrame:
-        frames = [pl.scan_parquet(source, glob=False) for source in read_all(self.shards)]
-        return pl.concat(frames).rename({"point": "configuration"})
+        return scan_shards(self.folder, self._indices).rename({"point": "configuration"})
 
 
 def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[ConfigurationSummary]:
@@ -130,12 +131,14 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
 
     `metadata` is the contents of `run.yaml`. Raises UserError if `summary.json` cannot be read.
     """
+    saved = folder.read_summary()
     try:
-        saved = folder.read_summary()
         if saved is not None:
-            return [ConfigurationSummary.from_dict(entry) for entry in saved["points"]]
-    except json.JSONDecodeError:
-        raise UserError(f"{folder.path}/summary.json is not JSON: kgqa score {folder.path} writes it again") from None
+            return _checked([ConfigurationSummary.from_dict(entry) for entry in saved["points"]], folder, metadata)
+    except ValidationError as error:
+        raise folder.damaged_summary(reason(error)) from None
+    except (TypeError, ValueError, AttributeError):
+        raise folder.damaged_summary("a value has another type") from None
     except KeyError as missing:
         raise UserError(
             f"{folder.path}/summary.json was written by another version of this project, without {missing}: "
@@ -145,8 +148,17 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
         number: RequestedConfiguration(tuple(entry["overrides"]), served["label"])
         for number, (entry, served) in enumerate(zip(metadata["points"], metadata["served"], strict=True))
     }
-    scoring = config.build("evaluation", metadata["points"][0]["config"])
+    scoring = config.build_plain(ScoringConfig, "evaluation", metadata["points"][0]["config"])
     return aggregate(group_equal_rows(read_shards(folder, SUMMARY_COLUMNS)), configurations=infos, scoring=scoring)
+
+
+def _checked(
+    summaries: list[ConfigurationSummary], folder: RunFolder, metadata: Mapping[str, Any]
+) -> list[ConfigurationSummary]:
+    """Return the summaries. Raises UserError if one is not of a configuration in `run.yaml`."""
+    if {each.number for each in summaries} - set(range(len(metadata["points"]))):
+        raise folder.damaged_summary("it has other configurations than run.yaml")
+    return summaries
 
 
 def _configuration_row(summary: ConfigurationSummary, served: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,12 @@ def score_tables(summaries: Sequence[ConfigurationSummary]) -> list[RenderableTy
 
 
 def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    """Say how many questions failed or hit a budget, which rows could not be read, and which calls were not reused."""
+    """Return the notes of `result_notes`, and why calls were not reused, by reading the runs that `run.yaml` names."""
+    return [*result_notes(folder, summaries), *_reuse_notes(folder, folder.read_summary() or {})]
+
+
+def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say how many questions failed or hit a budget, and which rows could not be read. No other folder is read."""
     summary = folder.read_summary() or {}
     failed = sum(point.failed for point in summaries)
     capped = sum(point.statuses.get("budget_exhausted", 0) for point in summaries)
@@ -98,7 +103,6 @@ def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> l
         *(_failure_notes(folder, failed) if failed else []),
         *([f"{capped:,} answers were cut short by a cap of budget (`status` budget_exhausted)"] if capped else []),
         *remarks(summary["rejected"], folder.rejected),
-        *_reuse_notes(folder, summary),
     ]
 
 
@@ -112,8 +116,7 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
 
 def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     """Say why a run with `run.reuse` made calls, the most frequent reasons first."""
-    run = folder.read_run()
-    earlier = run["points"][0]["config"]["run"]["reuse"] if run else []
+    earlier = folder.require_run()["points"][0]["config"]["run"]["reuse"]
     if not earlier or not summary["physical_llm_calls"]:
         return []
     reasons = explain_misses(folder, earlier).most_common()

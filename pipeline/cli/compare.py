@@ -32,6 +32,13 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class RunAgain:
+    """The `run` section of the configuration."""
+
+    trust: bool
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Plan:
     """The keys of `conf/compare.yaml`."""
 
@@ -42,6 +49,7 @@ class Plan:
     cluster: str
     flips: str | int | None
     noise: Sample
+    run: RunAgain
 
 
 def run(arguments: Arguments) -> Output:
@@ -90,6 +98,8 @@ def _comparison(selection: Selection, comparisons: Sequence[Comparison], name: s
 
 def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     """Run the base configuration again on the first questions, in a folder inside its own; resume what is there."""
+    if not plan.run.trust:
+        config.refuse_untrusted([base.config], base.folder.path / "run.yaml")
     run = base.config["run"]
     questions = min(plan.noise.questions, run["limit"] or plan.noise.questions)
     folder = RunFolder(base.folder.path.absolute() / "noise" / f"point-{base.number}-questions-{questions}")

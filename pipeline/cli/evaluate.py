@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -12,12 +12,13 @@ from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_output
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.renames import current_run
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.storage import StoragePath, read_whole, storage_path
+from pipeline.traces.run_file import read_run_file
+from pipeline.traces.storage import StoragePath, storage_path
 
-_RESUMING = ("run.retry_failed", "run.extend", "run.restart", "run.tags", "run.note")
+_RESUMING = ("run.retry_failed", "run.extend", "run.restart", "run.trust", "run.tags", "run.note")
 """Keys that may be given with a `run.yaml`: they say how it is resumed, or describe it."""
+_SEARCH = "hydra.searchpath"
 
 
 def run(arguments: Arguments) -> Output:
@@ -36,29 +37,30 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
     files = [word for word in arguments.words if word.endswith(".yaml")]
     if not files:
         return [Configuration(tuple(words), config.compose(words))]
-    changes = dict(word.split("=", 1) for word in words if word != files[0] and "=" in word)
-    if len(changes) + 1 < len(words) or not changes.keys() <= set(_RESUMING):
-        raise UserError(
-            f"{files[0]} holds the whole configuration: remove the other arguments, except {', '.join(_RESUMING)}"
-        )
+    search = [word for word in words if word.startswith(f"{_SEARCH}=")]
+    changes = dict(word.split("=", 1) for word in words if word not in (files[0], *search) and "=" in word)
+    if len(changes) + len(search) + 1 < len(words) or not changes.keys() <= set(_RESUMING):
+        allowed = ", ".join((*_RESUMING, _SEARCH))
+        raise UserError(f"{files[0]} holds the whole configuration: remove the other arguments, except {allowed}")
     run = {key.removeprefix("run."): yaml.safe_load(value) for key, value in changes.items()}
-    return _saved_configurations(storage_path(files[0]), run)
+    return _saved_configurations(storage_path(files[0]), run, search)
 
 
-def _saved_configurations(path: StoragePath, run: Mapping[str, Any]) -> list[Configuration]:
-    """Read the configurations of a `run.yaml`, changed by keys of the section `run`. Raises UserError."""
-    run = {**run, "dir": str(path.parent)}
+def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Sequence[str]) -> list[Configuration]:
+    """Read the configurations of a `run.yaml`, changed by keys of the section `run`.
+
+    Raises UserError, also for what the searched configuration does not have, unless the user trusts the file.
+    """
+    run = {"trust": False, **run, "dir": str(path.parent)}
     try:
-        first, *others = current_run(yaml.safe_load(read_whole(path)))["points"]
-        configurations = [
-            Configuration(tuple(saved["overrides"]), config.complete(_with_run(saved["config"], run)))
-            for saved in (first, *others)
-        ]
+        points = read_run_file(path)["points"]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, KeyError, TypeError, ValueError):
-        raise UserError(f"{path} is not the run.yaml of a run") from None
-    return configurations
+    if not run["trust"]:
+        config.refuse_untrusted([saved["config"] for saved in points], path, search)
+    return [
+        Configuration(tuple(saved["overrides"]), config.complete(_with_run(saved["config"], run))) for saved in points
+    ]
 
 
 def _with_run(resolved: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output, run_output, score_tables
+from pipeline.cli.common import Arguments, Output, result_notes, run_figures, score_tables
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.summary import rescore_run
@@ -26,7 +25,8 @@ def run(arguments: Arguments) -> Output:
         if len(arguments.words) > 1:
             raise UserError(f"{' and '.join(arguments.words)}: name one run folder")
         folder = RunFolder(storage_path(arguments.words[0]))
-        return run_output(folder, rescore(folder, arguments.overrides))
+        summaries = rescore(folder, arguments.overrides)
+        return Output(run_figures(folder), score_tables(summaries), result_notes(folder, summaries))
     composed = _compose(arguments.overrides)
     if not composed["predictions"]:
         raise UserError("name a run folder or a file of predictions: kgqa score RUN, or kgqa score predictions=FILE")
@@ -41,12 +41,11 @@ def _compose(overrides: Sequence[str]) -> dict[str, Any]:
 
 def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSummary]:
     """Score a run with the evaluation that it had, changed by the overrides."""
-    run = folder.read_run()
-    if run is None:
-        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
-    own = config.flatten({"evaluation": run["points"][0]["config"]["evaluation"]})
-    composed = _compose([*(f"{key}={json.dumps(value)}" for key, value in own), *overrides])
-    return rescore_run(folder, config.build("evaluation", composed))
+    saved = folder.require_run()["points"][0]["config"]["evaluation"]
+    changed = {"evaluation._target_", *(word.partition("=")[0].lstrip("+") for word in overrides)}
+    kept = {key: value for key, value in saved.items() if f"evaluation.{key}" not in changed}
+    evaluation = {**_compose(overrides)["evaluation"], **kept}
+    return rescore_run(folder, config.build("evaluation", {"evaluation": evaluation}))
 
 
 def _score_predictions(composed: dict[str, Any]) -> Output:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
@@ -38,7 +39,7 @@ def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
     if len(arguments.words) > 1:
         raise UserError(f"{' and '.join(arguments.words)}: name one file of configurations, one per line")
     if arguments.words:
-        sweep.run([[*arguments.overrides, *words] for words in _read_file(Path(arguments.words[0]))])
+        sweep.run_composed(_configurations_of(Path(arguments.words[0]), arguments.overrides))
     else:
         _multirun(arguments.overrides, sweep)
 
@@ -78,6 +79,18 @@ def _wrong_override(overrides: Sequence[str]) -> UserError | None:
             except UserError as error:
                 return error
     return None
+
+
+def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configuration]:
+    """Compose the configurations of a file. Unless the user trusts it, raises UserError as `refuse_untrusted` does."""
+    lines = list(_read_file(file))
+    trusted = "run.trust=true" in overrides
+    if not trusted:
+        config.refuse_untrusted_words((word for words in lines for word in words), file)
+    configurations = compose_configurations([[*overrides, *words] for words in lines], Console(stderr=True))
+    if not trusted:
+        config.refuse_untrusted([each.config for each in configurations], file, overrides)
+    return configurations
 
 
 def _read_file(path: Path) -> Iterator[list[str]]:

@@ -14,15 +14,17 @@ from pipeline.config.composition import (
     show,
     user_conf_dirs,
 )
-from pipeline.config.construction import build, build_whole, check, default, import_target
+from pipeline.config.construction import build, build_plain, build_whole, check, default, import_target
 from pipeline.config.identity import canonical, deciding_keys, drift, identity_hash, key_without_name
 from pipeline.config.keys import SECTIONS, flatten
 from pipeline.config.models import models, prompt_styles
+from pipeline.config.trust import refuse_untrusted, refuse_untrusted_words
 
 __all__ = [
     "HYDRA_ERRORS",
     "SECTIONS",
     "build",
+    "build_plain",
     "build_whole",
     "canonical",
     "check",
@@ -39,6 +41,8 @@ __all__ = [
     "key_without_name",
     "models",
     "prompt_styles",
+    "refuse_untrusted",
+    "refuse_untrusted_words",
     "running_hydra",
     "show",
     "user_conf_dirs",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from pipeline.renames import current_config, current_override
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 """What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
 
+_TARGET = re.compile(r"^\s*_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 OmegaConf.register_new_resolver("max", lambda *values: max(values), replace=True)
@@ -52,6 +55,17 @@ def user_conf_dirs() -> list[Path]:
     if named and missing:
         raise UserError(f"KGQA_CONF names {missing[0]}, which is not a folder")
     return [folder for folder in folders if folder not in missing and not folder.samefile(conf_dir())]
+
+
+def searched_targets() -> frozenset[str]:
+    """Return the classes that the files of the project and of the user's own choices name."""
+    return _targets_in((conf_dir(), *user_conf_dirs()))
+
+
+@cache
+def _targets_in(folders: tuple[Path, ...]) -> frozenset[str]:
+    texts = (file.read_text("utf-8", "replace") for folder in folders for file in folder.rglob("*.yaml"))
+    return frozenset(target for text in texts for target in _TARGET.findall(text))
 
 
 def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]:

@@ -28,6 +28,18 @@ def build_whole(config: Mapping[str, Any]) -> Any:
     return _construct({key: value for key, value in config.items() if key != "choices"}, "", "")
 
 
+def build_plain(component: type[T], section: str, config: Mapping[str, Any]) -> T:
+    """Build a component from the plain values of a section, whatever class the section names. Raises UserError.
+
+    It is for the configurations in `run.yaml`, which may come from anybody.
+    """
+    keys = {key: value for key, value in config[section].items() if key != "_target_"}
+    try:
+        return component(**with_defaults(keys, component))
+    except ValidationError as error:
+        raise UserError(_wrong_value(error, section, keys)) from None
+
+
 def default(component: type[T], /, **changes: Any) -> T:
     """Build a component with `changes`, and for all other keys the defaults of its file in `conf/`.
 

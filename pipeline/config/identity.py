@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, get_origin, get_type_hints
 
+from pipeline.config.composition import searched_targets
 from pipeline.config.construction import import_target
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS, MethodKeys, flatten
 from pipeline.types import RUNTIME_ONLY
@@ -75,9 +77,17 @@ def _is_empty(value: object) -> bool:
     return value in (None, [], {})
 
 
-@cache
 def _runtime_only(target: str) -> frozenset[str]:
-    """Return the runtime-only keys of a class; none for a class that cannot be imported."""
+    """Return the runtime-only keys of a class; none for a class that cannot be imported.
+
+    A class that only a file of others names is not imported.
+    """
+    known = target.rpartition(".")[0] in sys.modules or target in searched_targets()
+    return _runtime_only_of(target) if known else frozenset()
+
+
+@cache
+def _runtime_only_of(target: str) -> frozenset[str]:
     try:
         return _marked(import_target(target))
     except (ImportError, AttributeError, SyntaxError, ValueError):

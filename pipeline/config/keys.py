@@ -29,6 +29,7 @@ class RunKeys(RunnerKeys):
     retry_failed: Annotated[bool, RUNTIME_ONLY]
     extend: Annotated[bool, RUNTIME_ONLY]
     restart: Annotated[bool, RUNTIME_ONLY]
+    trust: Annotated[bool, RUNTIME_ONLY]
     max_equal_failures: Annotated[PositiveInt | None, RUNTIME_ONLY]
     early_stopping: PositiveInt | None
     tags: Annotated[list[str] | None, RUNTIME_ONLY]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pipeline.engine.shard import Shard
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.origin import QuestionDigest, ShardOrigin, read_origin
-from pipeline.traces.storage import read_all
+from pipeline.traces.origin import QuestionDigest, ShardOrigin
+from pipeline.traces.reader import open_shards
 from pipeline.types import Example
 
 
@@ -49,17 +49,8 @@ def read_origins(folder: RunFolder, finished: Collection[int], run: str | None) 
     """
     if run is None:
         return {}
-    indices = sorted(finished)
-    origins: dict[int, ShardOrigin] = {}
-    for index, contents in zip(indices, read_all(list(map(folder.shard, indices))), strict=True):
-        origin = read_origin(contents)
-        if origin is None or (origin.run, origin.index) != (run, index):
-            whose = f"is a copy of shard {origin.index}" if origin and origin.run == run else "belongs to another run"
-            raise UserError(
-                f"{folder.shard(index)} {whose}: remove the file, and the same command answers its questions again"
-            )
-        origins[index] = origin
-    return origins
+    shards = open_shards(folder, sorted(finished), run=run)
+    return {index: shard.origin for index, shard in shards if shard.origin is not None}
 
 
 def find_changes(

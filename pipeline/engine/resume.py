@@ -45,7 +45,7 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
     if (before := saved["versions"]["kgqa-pipeline"]) != version:
         raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
     for point, now in zip(saved["points"], configs, strict=True):
-        changed = [name for name, digest in user_sources(now).items() if point["sources"].get(name) != digest]
+        changed = [name for name, digest in user_sources(now).items() if point.get("sources", {}).get(name) != digest]
         if changed:
             name = dict(config.flatten(now))[f"{changed[0]}._target_"]
             raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")

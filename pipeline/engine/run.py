@@ -115,7 +115,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         raise
 
 
-def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> dict[str, Any] | None:
+def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
     """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run."""
     saved = folder.read_run()
     if saved is not None:
@@ -334,7 +334,8 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
 
 def _resuming(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that resumes the run: without the keys that act once."""
-    return {**resolved, "run": {**resolved["run"], "restart": False, "extend": False, "tags": None, "note": None}}
+    once = {"restart": False, "extend": False, "trust": False, "tags": None, "note": None}
+    return {**resolved, "run": {**resolved["run"], **once}}
 
 
 def _version(package: str) -> str | None:

@@ -67,14 +67,12 @@ def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[Configurat
 def _aggregate(
     folder: RunFolder, tallied: pl.DataFrame, *, questions: Sequence[int], evaluation: ScoringConfig | None = None
 ) -> list[ConfigurationSummary]:
-    run = folder.read_run()
-    if run is None:
-        raise UserError(f"{folder.path} has no run.yaml: it is not a run folder")
+    run = folder.require_run()
     infos = {
         index: RequestedConfiguration(tuple(point["overrides"]), served["label"], asked)
         for index, (point, served, asked) in enumerate(zip(run["points"], run["served"], questions, strict=True))
     }
-    scoring = evaluation or config.build("evaluation", run["points"][0]["config"])
+    scoring = evaluation or config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"])
     return aggregate(tallied, configurations=infos, scoring=scoring)
 
 

@@ -28,7 +28,11 @@ class Sweep:
 
     def run(self, batch: Sequence[Sequence[str]]) -> list[ConfigurationSummary]:
         """Run one batch, given as the overrides of each configuration. Raises UserError naming a wrong override."""
-        configurations = [self.prepare(each) for each in compose_configurations(batch, self._console)]
+        return self.run_composed(compose_configurations(batch, self._console))
+
+    def run_composed(self, batch: Sequence[Configuration]) -> list[ConfigurationSummary]:
+        """Run one batch of composed configurations. Raises UserError."""
+        configurations = list(map(self.prepare, batch))
         summaries = execute(configurations, self._console)
         self.batches.append((RunFolder(run_dir(configurations)), summaries))
         return summaries

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import orjson
 import polars as pl
+from pydantic import TypeAdapter
 
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.config import ScoringConfig
@@ -119,19 +120,20 @@ class ConfigurationSummary:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """Read an entry of `summary.json`. Raises KeyError if a field that `to_dict` writes is missing."""
+        """Read an entry of `summary.json`. Raises KeyError if a field that `to_dict` writes is missing.
+
+        Raises TypeError or ValueError for values of another type.
+        """
         plain = ("method", "dataset", "label", "questions", "not_run", "failed", "empty_gold", "statuses")
-        return cls(
-            number=saved["point"],
+        values = {
+            "number": saved["point"],
             **{name: saved[name] for name in (*plain, "confidence")},
-            overrides=tuple(saved["overrides"]),
-            scores={
-                name: Estimate(saved[name], low, high, saved["scored"][name])
-                for name, (low, high) in saved["intervals"].items()
-            },
-            counters={name: saved[name] for name in (*_COUNTERS, "tokens") if name in saved},
-            breakdown={field: tuple(map(_group_from_dict, groups)) for field, groups in saved["breakdown"].items()},
-        )
+            "overrides": saved["overrides"],
+            "scores": _scores_from_dict(saved, saved["scored"]),
+            "counters": {name: saved[name] for name in (*_COUNTERS, "tokens") if name in saved},
+            "breakdown": {field: list(map(_group_from_dict, groups)) for field, groups in saved["breakdown"].items()},
+        }
+        return TypeAdapter(cls).validate_python(values)
 
 
 def differing_overrides(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -274,7 +276,13 @@ def _group_to_dict(group: Group) -> dict[str, Any]:
     return {"value": group.value, "questions": group.questions, **means, "intervals": intervals}
 
 
-def _group_from_dict(saved: Mapping[str, Any]) -> Group:
-    questions = saved["questions"]
-    scores = {name: Estimate(saved[name], low, high, questions) for name, (low, high) in saved["intervals"].items()}
-    return Group(saved["value"], questions, scores)
+def _group_from_dict(saved: Mapping[str, Any]) -> dict[str, Any]:
+    questions = dict.fromkeys(saved["intervals"], saved["questions"])
+    return {"value": saved["value"], "questions": saved["questions"], "scores": _scores_from_dict(saved, questions)}
+
+
+def _scores_from_dict(saved: Mapping[str, Any], questions: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        name: {"mean": saved[name], "low": low, "high": high, "questions": questions[name]}
+        for name, (low, high) in saved["intervals"].items()
+    }

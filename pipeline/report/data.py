@@ -197,9 +197,7 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
 
 
 def _read_configurations(folder: RunFolder) -> list[Configuration]:
-    run = folder.read_run()
-    if run is None:
-        raise UserError(f"{folder.path} is not a run folder: it has no run.yaml")
+    run = folder.require_run()
     summaries = read_summaries(folder, run)
     saved = folder.read_summary()
     info = RunInfo(
@@ -207,9 +205,11 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         path=folder.path,
         facts={key: value for key, value in run.items() if key not in {"points", "served"}},
         totals=saved and {key: value for key, value in saved.items() if key != "points"},
-        evaluation=config.build("evaluation", run["points"][0]["config"]),
+        evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
     )
     rows = _read_rows(folder)
+    if missing := [each.number for each in summaries if each.number not in rows]:
+        raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question")
     return [
         Configuration(
             run=info,

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
-from pipeline.renames import current_run
+from pipeline.traces.run_file import Loader, read_run_file, reason
 from pipeline.traces.storage import TMP, StoragePath, matching, read_whole, write_whole
 
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader in C is seven times as fast. A Python without its library has the other one."""
+_SHARD = re.compile(r"shard-(\d{5,9})\.parquet")
+_JOURNAL = re.compile(r"shard-(\d{5,9})\.[0-9a-f]{8}(?:\.\d{5,})?\.jsonl")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+_TEMPLATE = TypeAdapter(dict[str, str])
+
+
+class _Configuration(BaseModel):
+    questions: int
+
+
+class _Summary(BaseModel):
+    """What every `summary.json` has."""
+
+    points: list[_Configuration]
+    rejected: int
+    physical_llm_calls: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class RunFolder:
             self._clear_finished_journals()
             yield
             return
-        with (self.path / "lock").open("w") as lock:
+        with _open_lock(self.path / "lock") as lock:
             _lock(lock.fileno(), self.path)
             self._clear_half_written(self.path)
             self._clear_finished_journals()
@@ -78,13 +94,18 @@ class RunFolder:
         """Remove the journals of shards that were committed just before a driver was killed."""
         finished = self.finished()
         for journal in matching(self.path / "drafts", "shard-*.jsonl"):
-            if int(journal.name.removeprefix("shard-").partition(".")[0]) in finished:
+            name = _JOURNAL.fullmatch(journal.name)
+            if name and int(name[1]) in finished:
                 journal.unlink()
 
     @property
     def traces(self) -> list[StoragePath]:
         """The files of the finished shards, in order. Raises UserError if there is none yet."""
-        finished = [self.shard(index) for index in sorted(self.finished())]
+        return list(map(self.shard, self.require_finished()))
+
+    def require_finished(self) -> list[int]:
+        """Return the indices of the finished shards, in order. Raises UserError if there is none yet."""
+        finished = sorted(self.finished())
         if not finished:
             raise UserError(f"{self.path} holds no finished shard: is it a run folder, and has the run started?")
         return finished
@@ -108,49 +129,67 @@ class RunFolder:
             journal.unlink(missing_ok=True)
 
     def finished(self) -> set[int]:
-        """Return the indices of the finished shards, by one directory listing."""
-        return {int(path.stem.removeprefix("shard-")) for path in matching(self.path / "traces", "shard-*.parquet")}
+        """Return the indices of the finished shards, by one directory listing.
 
-    def read_run(self) -> dict[str, Any] | None:
-        """Return the contents of `run.yaml`, under today's names; None if the run has not started. Raises UserError."""
-        path = self.path / "run.yaml"
+        Raises UserError for a file with the name of no shard, such as the second copy that the sync of files makes.
+        """
+        paths = matching(self.path / "traces", "shard-*.parquet")
+        names = [_SHARD.fullmatch(path.name) for path in paths]
+        if wrong := [path for path, name in zip(paths, names, strict=True) if name is None]:
+            raise UserError(f"{wrong[0]} is not the name of a shard: compare it with the other files, and remove one")
+        return {int(name[1]) for name in names if name}
+
+    def read_run(self) -> Mapping[str, Any] | None:
+        """Return the contents of `run.yaml`, as `read_run_file` does; None if the run has not started.
+
+        Raises UserError.
+        """
         try:
-            run = current_run(yaml.load(read_whole(path), _YAML_LOADER))  # noqa: S506 - a safe one
+            return read_run_file(self.path / "run.yaml")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError):
-            run = {}
-        if not run.get("points") or "served" not in run:
-            raise UserError(f"{path} is not the run.yaml of a run: correct it, or name another run.dir")
-        return run
 
-    def read_head(self) -> dict[str, Any] | None:
+    def read_head(self) -> Mapping[str, Any] | None:
         """Return what `run.yaml` says before `points`: start, tags and note. It is fast for any number of these.
 
         Returns all of `run.yaml` if an older version wrote it; None if the run has not started. Raises UserError.
         """
         try:
-            head = yaml.load(read_whole(self.path / "run.yaml").partition(b"\npoints:")[0], _YAML_LOADER)  # noqa: S506
-        except (OSError, yaml.YAMLError):
+            head = yaml.load(read_whole(self.path / "run.yaml").partition(b"\npoints:")[0], Loader)  # noqa: S506
+        except (OSError, ValueError, yaml.YAMLError):
             head = None
         return head if isinstance(head, dict) and "started" in head else self.read_run()
 
-    def write_run(self, run: dict[str, Any]) -> None:
+    def require_run(self) -> Mapping[str, Any]:
+        """Return the contents of `run.yaml`. Raises UserError if there is none, or it is not that of a run."""
+        run = self.read_run()
+        if run is None:
+            raise UserError(f"{self.path} is not a run folder: it has no run.yaml")
+        return run
+
+    def write_run(self, run: Mapping[str, Any]) -> None:
         """Write `run.yaml`, atomically."""
-        write_whole(self.path / "run.yaml", yaml.safe_dump(run, sort_keys=False, allow_unicode=True).encode())
+        write_whole(self.path / "run.yaml", yaml.safe_dump(dict(run), sort_keys=False, allow_unicode=True).encode())
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the contents of `summary.json`; None while the run is not complete. Raises UserError."""
         path = self.path / "summary.json"
         try:
-            summary = json.loads(read_whole(path))
+            contents = read_whole(path)
+            _Summary.model_validate_json(contents)
+            summary: dict[str, Any] = json.loads(contents)
+            return summary
         except FileNotFoundError:
             return None
-        except ValueError:
-            summary = None
-        if not isinstance(summary, dict) or not summary.get("points"):
-            raise UserError(f"{path} is not the summary of a run: delete it, and run the command of the run again")
-        return summary
+        except ValidationError as error:
+            raise self.damaged_summary(reason(error)) from None
+
+    def damaged_summary(self, why: str) -> UserError:
+        """Return the error that says what to do about the `summary.json`."""
+        return UserError(
+            f"{self.path / 'summary.json'} is damaged ({why}): remove it, and kgqa evaluate {self.path / 'run.yaml'} "
+            "writes it again"
+        )
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write `summary.json`, atomically."""
@@ -166,9 +205,27 @@ class RunFolder:
             write_whole(path, _json(text))
 
     def read_template(self, digest: str) -> Template:
-        """Return the fixed text of a prompt by its digest."""
-        text = json.loads(read_whole(self.path / "prompts" / f"{digest}.json"))
-        return Template(system=text["system"], user=text["user"], assistant=text.get("assistant", ""))
+        """Return the fixed text of a prompt by its digest. Raises UserError if it is missing or damaged."""
+        if not _DIGEST.fullmatch(digest):
+            raise UserError(f"a step of {self.path} names the prompt '{digest}', which is no digest of a prompt")
+        path = self.path / "prompts" / f"{digest}.json"
+        try:
+            text = _TEMPLATE.validate_json(read_whole(path))
+            template = Template(system=text["system"], user=text["user"], assistant=text.get("assistant", ""))
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing: restore it from a copy of the run") from None
+        except (KeyError, ValidationError):
+            template = None
+        if template is None or template.digest != digest:
+            raise UserError(f"{path} is damaged: restore it from a copy of the run")
+        return template
+
+
+def _open_lock(path: Path) -> TextIO:
+    try:
+        return path.open("a")  # a link to another file must not empty that file
+    except OSError as error:
+        raise UserError(f"{path} cannot be opened: {error.strerror}; remove it, or name another run.dir") from None
 
 
 def _lock(handle: int, path: Path) -> None:

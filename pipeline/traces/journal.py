@@ -23,13 +23,15 @@ from threading import Event, Thread
 from typing import Protocol, Self
 
 import orjson
+from pydantic import TypeAdapter
 from upath import UPath
 
-from pipeline.errors import StorageError
+from pipeline.errors import StorageError, UserError
 from pipeline.llm.prompt import Completion
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_whole, storing, write_whole
 
+_COMPLETION = TypeAdapter(Completion)
 PERIOD_S = 5.0
 """Seconds between two objects of a journal."""
 
@@ -146,10 +148,15 @@ def _replay(paths: Sequence[StoragePath]) -> dict[tuple[str, int | None], dict[s
             lines = read_whole(path).splitlines()
         except FileNotFoundError:  # another worker has just committed the shard
             continue
-        for line in lines:
+        for number, line in enumerate(lines, start=1):
             try:
                 question_id, *configuration, key, completion = orjson.loads(line)
+                known[question_id, *(configuration or [None])][key] = _COMPLETION.validate_python(completion)
             except orjson.JSONDecodeError:  # its writer died before the line was complete
                 continue
-            known[question_id, *(configuration or [None])][key] = Completion(**completion)
+            except (TypeError, ValueError):
+                raise UserError(
+                    f"{path}, line {number}, was not written by this version of the project: remove the file, and its "
+                    "calls are made again"
+                ) from None
     return known

@@ -6,14 +6,11 @@ It is stored in the metadata of the file, so it is committed with the rows that 
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow.parquet as pq
 
 from pipeline.types import Example
 
@@ -52,16 +49,12 @@ class ShardOrigin:
         return cls(run, index, tuple(map(QuestionDigest.of, examples)))
 
     def metadata(self) -> dict[bytes, bytes]:
-        """Return the metadata that `read_origin` reads."""
+        """Return the metadata that `parse_origin` reads."""
         return {KEY: orjson.dumps(asdict(self))}
 
 
-def read_origin(shard: Path | bytes) -> ShardOrigin | None:
-    """Return the origin of a shard, given its path or its contents; None for one that older versions wrote."""
-    source = shard if isinstance(shard, Path) else io.BytesIO(shard)
-    stored = (pq.read_metadata(source).metadata or {}).get(KEY)
-    if stored is None:
-        return None
+def parse_origin(stored: bytes) -> ShardOrigin:
+    """Return the origin in the metadata of a shard. Raises LookupError, TypeError or ValueError for anything else."""
     origin = orjson.loads(stored)
     return ShardOrigin(origin["run"], origin["index"], tuple(QuestionDigest(**each) for each in origin["questions"]))
 

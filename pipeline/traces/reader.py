@@ -9,11 +9,14 @@ from typing import Any
 
 import orjson
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Message
 from pipeline.text import VARIABLE_PARTS
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.schema import SCHEMA
+from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
 _ADDED = {"critical_s": pl.Float32}
@@ -25,43 +28,80 @@ _OPEN_SHARDS = 64
 def read_shards(
     folder: RunFolder, columns: Sequence[str], *, indices: Sequence[int] | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield these columns of each finished shard, or of `indices`. Raises UserError if a shard lacks a column.
+    """Yield these columns of each finished shard, or of `indices`.
 
-    Columns that were added after the first version are null where a shard lacks them.
+    Columns that were added after the first version are null where a shard lacks them. Raises UserError if there is no
+    shard, or one is damaged, belongs to another run, or lacks a column.
     """
-    shards = folder.traces if indices is None else list(map(folder.shard, indices))
-    for rows in _frames(shards):
-        existing = rows.collect_schema()
-        absent = [name for name in columns if name not in existing]
+    for _, shard in open_shards(folder, indices):
+        absent = [name for name in columns if name not in shard.columns]
         if missing := [name for name in absent if name not in _ADDED]:
             raise UserError(
                 f"{folder.path} was written by another version of this project, without the column {missing[0]}: "
                 "run its questions again in another run.dir"
             )
-        yield rows.with_columns(pl.lit(None, _ADDED[name]).alias(name) for name in absent).select(columns).collect()
+        rows = shard.frame([name for name in columns if name not in absent])
+        yield rows.with_columns(pl.lit(None, _ADDED[name]).alias(name) for name in absent).select(columns)
+
+
+def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
+    """Return all columns of some shards as one frame, which reads only what is asked of it.
+
+    Collecting it raises UserError like `read_shards`.
+    """
+    _, first = next(iter(open_shards(folder, indices[:1])))
+    names = [name for name in SCHEMA.names if name in first.columns]
+    schema = first.frame(names).clear().schema
+
+    def read(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        for rows in read_shards(folder, names if columns is None else columns, indices=indices):
+            kept = rows if predicate is None else rows.filter(predicate)
+            yield kept if limit is None else kept.head(limit)
+            if limit is not None and (limit := limit - kept.height) <= 0:
+                return
+
+    return register_io_source(read, schema=schema)
+
+
+def open_shards(
+    folder: RunFolder, indices: Sequence[int] | None = None, *, run: str | None = None
+) -> Iterator[tuple[int, ShardFile]]:
+    """Open the finished shards, or those of `indices`, and check that each is of this run.
+
+    `run` is the id of the run, if the caller knows it already. Raises UserError like `read_shards`.
+    """
+    if indices is None:
+        indices = folder.require_finished()
+    run = run or (folder.read_run() or {}).get("id")
+    paths = list(map(folder.shard, indices))
+    for index, path, source in zip(indices, paths, read_all(paths), strict=True):
+        shard = ShardFile(path, source)
+        shard.check_origin(run, index)
+        yield index, shard
 
 
 def read_completions(folder: RunFolder, configuration: int, *, questions: Collection[str]) -> pl.DataFrame:
     """Return `question_id`, `key` and `completion` of all model calls of a configuration for some questions."""
     wanted = (pl.col("point") == configuration) & pl.col("question_id").is_in(questions)
     columns = (pl.col("steps").struct.field("key"), pl.col("texts").struct.field("completion"))
-    shards = (shard.filter(wanted) for shard in _frames(folder.traces))
-    calls = (shard.select("question_id", "steps", "texts").explode("steps", "texts") for shard in shards)
-    return pl.concat(each.select("question_id", *columns).drop_nulls().collect() for each in calls)
+    shards = (rows.filter(wanted) for rows in read_shards(folder, ["point", "question_id", "steps", "texts"]))
+    calls = (shard.explode("steps", "texts") for shard in shards)
+    return pl.concat(each.select("question_id", *columns).drop_nulls() for each in calls)
 
 
 def count_distinct_calls(folder: RunFolder) -> int:
     """Count distinct model calls. A key includes the ordinal of equal calls, so it is one call of its question."""
     keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
-    shards = (shard.select("question_id", keys) for shard in _frames(folder.traces))
-    return sum(shard.explode("steps").drop_nulls().unique().collect().height for shard in shards)
+    shards = (rows.select("question_id", keys) for rows in read_shards(folder, ["question_id", "steps"]))
+    return sum(shard.explode("steps").drop_nulls().unique().height for shard in shards)
 
 
 def failed_shards(folder: RunFolder) -> set[int]:
     """Return the indices of the finished shards with a failed question."""
-    finished = sorted(folder.finished())
-    statuses = (shard.select("status").collect()["status"] for shard in _frames(list(map(folder.shard, finished))))
-    return {index for index, status in zip(finished, statuses, strict=True) if "failed" in status}
+    shards = open_shards(folder, sorted(folder.finished()))
+    return {index for index, shard in shards if "failed" in shard.frame(["status"])["status"]}
 
 
 def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
@@ -70,8 +110,8 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     The most frequent error is first. Errors that differ only in numbers and quoted text count as one.
     """
     rows = pl.concat(
-        shard.filter(pl.col("status") == "failed").select("question_id", "error").collect()
-        for shard in _frames(folder.traces)
+        rows.filter(pl.col("status") == "failed").select("question_id", "error")
+        for rows in read_shards(folder, ["status", "question_id", "error"])
     )
     first_line = pl.col("error").fill_null("unknown").str.split("\n").list.first()
     kinds = rows.with_columns(first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "…").alias("kind"))
@@ -79,12 +119,16 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
 
 
-def completions_of(shard: StoragePath) -> dict[str, dict[str, Completion]]:
-    """Return the completions of one finished shard by question and call key; empty if the shard does not exist."""
+def completions_of(folder: RunFolder, run: str, index: int) -> dict[str, dict[str, Completion]]:
+    """Return the completions of a shard by question and call key; empty if the shard is not finished.
+
+    `run` is the id of the run. Raises UserError like `read_shards`.
+    """
     try:
-        calls = _read_calls(shard)
+        ((_, shard),) = open_shards(folder, [index], run=run)
     except FileNotFoundError:
         return {}
+    calls = _read_calls(shard)
     return {id: {key: call.completion for key, call in of_question.items()} for id, of_question in calls.items()}
 
 
@@ -109,16 +153,19 @@ class RecordedCalls:
         saved = self._folder.read_run()
         if saved is None:
             raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
-        self.saved: Mapping[str, Any] = saved
-        shards = self._folder.traces
-        questions = (shard.select("question_id").collect()["question_id"] for shard in _frames(shards))
-        self._shards = {id: shard for shard, ids in zip(shards, questions, strict=True) for id in ids}
-        self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(_read_calls)
+        self.saved = saved
+        shards = open_shards(self._folder)
+        self._shards = {id: index for index, shard in shards for id in shard.frame(["question_id"])["question_id"]}
+        self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(self._read_calls)
 
     def calls(self, question_id: str) -> dict[str, RecordedCall]:
         """Return the calls of a question by key; empty if the run did not finish the question."""
         shard = self._shards.get(question_id)
-        return self._calls_of(shard).get(question_id, {}) if shard else {}
+        return {} if shard is None else self._calls_of(shard).get(question_id, {})
+
+    def _read_calls(self, index: int) -> dict[str, dict[str, RecordedCall]]:
+        ((_, shard),) = open_shards(self._folder, [index], run=self.saved.get("id"))
+        return _read_calls(shard)
 
     def completions(self, question_id: str) -> dict[str, Completion]:
         """Return the completions of a question by call key."""
@@ -153,15 +200,8 @@ def _differences(call: RecordedCall, other: RecordedCall) -> tuple[int, list[str
     return len(inputs) + len(differing), inputs, differing
 
 
-def _frames(shards: Sequence[StoragePath]) -> Iterator[pl.LazyFrame]:
-    """Yield the rows of each shard."""
-    return (pl.scan_parquet(source, glob=False) for source in read_all(shards))
-
-
-def _read_calls(shard: StoragePath) -> dict[str, dict[str, RecordedCall]]:
-    (rows,) = _frames([shard])
-    frame = rows.select("question_id", "steps", "texts").collect()
-    frame = frame.explode("steps", "texts").unnest("steps", "texts")
+def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
+    frame = shard.frame(["question_id", "steps", "texts"]).explode("steps", "texts").unnest("steps", "texts")
     calls: dict[str, dict[str, RecordedCall]] = {}
     for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):
         call = RecordedCall(

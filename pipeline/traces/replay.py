@@ -28,7 +28,7 @@ class Replay:
         served = self._recorded.saved["served"][0]
         self.identity: str = served["model"]
         self.label: str | None = served["label"]
-        self._roles: dict[str, str] = served["roles"]
+        self._roles: dict[str, str] = served.get("roles", {})
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -48,9 +48,16 @@ def storage_path(name: str | StoragePath) -> StoragePath:
 
 
 def read_whole(path: StoragePath) -> bytes:
-    """Return the contents of a file or object. Raises FileNotFoundError, or StorageError for an unreachable store."""
+    """Return the contents of a file or object. Raises FileNotFoundError, or StorageError if it cannot be read."""
     if isinstance(path, Path):
-        return path.read_bytes()
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be read: {error.strerror}; correct that, or restore it from a copy"
+            ) from None
     with _reaching(path, except_for=FileNotFoundError):
         return path.read_bytes()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
@@ -10,11 +9,11 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.traces.origin import ShardOrigin
-from pipeline.traces.schema import FACT_TYPE, SCHEMA, SCHEMA_VERSION, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
-from pipeline.traces.storage import StoragePath, read_whole, write_whole
+from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
+from pipeline.traces.shard_file import ShardFile, write_table
+from pipeline.traces.storage import StoragePath, read_whole
 from pipeline.types import Answer, Gold, Node, Triple
 
 _MOST_HOPS = 1 << 31
@@ -23,26 +22,15 @@ _MOST_HOPS = 1 << 31
 
 def write_shard(path: StoragePath, rows: Sequence[TraceRow], origin: ShardOrigin) -> None:
     """Write the rows to `path`: the file is complete or absent. Raises StorageError."""
-    _write(path, to_table(rows), origin)
+    write_table(path, to_table(rows), origin)
 
 
 def replace_columns(path: StoragePath, columns: Mapping[str, Sequence[Any]], origin: ShardOrigin) -> None:
     """Write a shard again with new values in some of its columns. Raises StorageError."""
-    table = pq.read_table(io.BytesIO(read_whole(path)))
+    table = ShardFile(path, read_whole(path)).table(SCHEMA.names)
     for name, values in columns.items():
         table = table.set_column(SCHEMA.get_field_index(name), name, pa.array(values, SCHEMA.field(name).type))
-    _write(path, table, origin)
-
-
-def _write(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None:
-    contents = io.BytesIO()
-    # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
-    options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
-    options |= {"write_statistics": False, "store_schema": False}
-    with pq.ParquetWriter(contents, SCHEMA, **options) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({b"kgqa_schema_version": SCHEMA_VERSION.encode(), **origin.metadata()})
-    write_whole(path, contents.getvalue())
+    write_table(path, table, origin)
 
 
 def to_table(rows: Sequence[TraceRow]) -> pa.Table:

@@ -15,7 +15,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.schema import Counters, Step, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Example, Gold, Question
-from tests.support import ORIGIN
+from tests.support import ORIGIN, run_file
 
 Rows = dict[str, tuple[float, dict[str, str | None]]]
 """Question → its score, and the completion of each of its calls by key."""
@@ -25,9 +25,7 @@ def run(path: Path, *configurations: Rows) -> list[RunConfiguration]:
     """Write a run folder with these configurations, and read it."""
     folder = RunFolder(path)
     folder.create()
-    evaluation = {"_target_": "pipeline.evaluation.config.ScoringConfig"}
-    saved = {"points": [{"overrides": [], "config": {"evaluation": evaluation}} for _ in configurations]}
-    folder.write_run({**saved, "served": [{"model": "m", "label": None, "graph": "g"} for _ in configurations]})
+    folder.write_run(run_file(len(configurations)))
     rows = [_row(number, id, *of) for number, part in enumerate(configurations) for id, of in part.items()]
     write_shard(folder.shard(0), rows, ORIGIN)
     return read_configurations([path], "hits_at_1")

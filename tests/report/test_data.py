@@ -14,6 +14,8 @@ from pipeline.errors import UserError
 from pipeline.report.data import read_blocks
 from tests.report.conftest import Sweep
 
+OLD_SUMMARY = '{"points": [{"questions": 1}], "rejected": 0, "physical_llm_calls": 0}'
+
 
 def test_a_run_is_read_with_summaries_and_parameters(grid: Path) -> None:
     (block,) = read_blocks([grid])
@@ -86,8 +88,8 @@ def test_a_rescored_run_is_detected(grid: Path, tmp_path: Path) -> None:
     ("broken", "sentence"),
     [
         (lambda run: (run / "run.yaml").unlink(), "is not a run folder: it has no run.yaml"),
-        (lambda run: (run / "summary.json").write_text("{"), "summary.json is not JSON: kgqa score"),
-        (lambda run: (run / "summary.json").write_text('{"points": [{}]}'), "was written by another version"),
+        (lambda run: (run / "summary.json").write_text("{"), "summary.json is damaged"),
+        (lambda run: (run / "summary.json").write_text(OLD_SUMMARY), "was written by another version"),
         (lambda run: [file.unlink() for file in (run / "traces").iterdir()], "holds no finished shard"),
     ],
     ids=["no run", "torn", "old", "empty"],

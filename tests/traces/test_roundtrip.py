@@ -17,7 +17,7 @@ from pipeline.traces.reader import RecordedCalls, read_shards
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
 from pipeline.traces.writer import write_shard
 from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
-from tests.support import ORIGIN
+from tests.support import ORIGIN, run_file
 
 TEMPLATE = Template(system="Be brief.", user="{{question}}")
 
@@ -59,7 +59,7 @@ def llm_step(key: str) -> Step:
 def folder(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
     folder.create()
-    folder.write_run({"points": [], "served": []})
+    folder.write_run(run_file())
     folder.write_template("toy.ask", TEMPLATE)
     write_shard(
         folder.shard(0), [row("q1", steps=[llm_step("k1"), Step(1, "decision", "answered", 0.8)]), row("q2")], ORIGIN

@@ -1,0 +1,106 @@
+"""Decides what a file of others can make a command do: a `run.yaml`, or a list of configurations.
+
+The classes of the project and of the searched configuration may be named by anybody. What else runs code, and a server
+that gets a key of the environment, must be named by the user: in `conf/`, on the command line, or by `run.trust=true`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from pipeline.config.composition import compose, conf_dir, user_conf_dirs
+from pipeline.config.identity import canonical
+from pipeline.config.key_docs import search_path
+from pipeline.config.keys import SECTIONS
+from pipeline.config.models import llm_by_role
+from pipeline.errors import UserError
+from pipeline.renames import current_override, current_target
+
+_RUNS_CODE = {
+    "_target_": "names a class to import",
+    "simulators": "names modules to import",
+    "engine_kwargs": "can make vLLM run code",
+    "address": "names a cluster to run code with",
+}
+_ACCOUNT = ("VIRTUOSO_USER", "VIRTUOSO_PASSWORD")
+
+Leaf = tuple[str, str]
+"""The section of a key, and its value as text. A section inside another one counts by its own name alone."""
+
+
+def refuse_untrusted(configs: Iterable[Mapping[str, Any]], file: object, overrides: Sequence[str] = ()) -> None:
+    """Raise UserError if a configuration out of `file` runs code, or sends a key, that the user has not named.
+
+    `overrides` are those of the user's own command line.
+    """
+    own = list(_own_sections(overrides))
+    known = {leaf for name, section in own for _, leaf in _code(section, name, name)}
+    named = {pair for name, section in own for pair in _keys_sent(section, name)}
+    for resolved in configs:
+        for path, leaf in _code({name: resolved[name] for name in SECTIONS if name in resolved}, "", ""):
+            if leaf not in known:
+                name = path.rpartition(".")[2]
+                raise _untrusted(file, f"{path}={leaf[1]}", _RUNS_CODE.get(name, "can run code"))
+        for url, variable in (*_keys_sent(resolved["llm"], "llm"), *_keys_sent(resolved["kg"], "kg")):
+            if (url, variable) not in named and os.environ.get(variable):
+                raise _untrusted(file, url, f"would get the key in {variable}")
+
+
+def refuse_untrusted_words(words: Iterable[str], file: object) -> None:
+    """Raise UserError if an override out of `file` does more than set keys, before it is composed."""
+    for word in words:
+        key, _, value = current_override(word)[0].lstrip("+~").partition("=")
+        if key.startswith(("hydra", "run.trust")):
+            raise _untrusted(file, word, "belongs on the command line")
+        if ("." not in key and ".." in value) or ":" in value.partition("${")[2]:
+            raise _untrusted(file, word, "can read files and the environment")
+
+
+def _untrusted(file: object, what: str, why: str) -> UserError:
+    return UserError(
+        f"{file} has {what}, which {why}, and neither conf/ nor the command line names it: read the file, and add "
+        "run.trust=true if you trust all of it"
+    )
+
+
+def _code(section: Mapping[str, Any], kind: str, path: str) -> Iterator[tuple[str, Leaf]]:
+    """Yield the path, and the section with the value, of each key that runs code and has a value."""
+    for key, value in section.items():
+        inner = f"{path}.{key}" if path else key
+        is_folder = key == "model" and kind.endswith("encoder") and isinstance(value, str) and Path(value).exists()
+        if (key in _RUNS_CODE and value) or is_folder:  # sentence-transformers runs the code in the folder of a model
+            text = current_target(value) if key == "_target_" and isinstance(value, str) else canonical(value)
+            yield inner, (f"{kind}.{key}", text)
+        elif isinstance(value, Mapping):
+            yield from _code(value, "llm" if kind == "roles" else key, inner)
+
+
+def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
+    """Yield each server of a section with the variable of the environment whose key it gets."""
+    if kind == "llm":
+        for keys in llm_by_role(section).values():
+            if "api_key_env" in keys:
+                yield from ((str(url), str(keys["api_key_env"])) for url in keys.get("base_urls") or ())
+    if kind == "kg":
+        yield from ((str(url), name) for url in section.get("endpoints") or () for name in _ACCOUNT)
+
+
+def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the sections of a run in the searched configuration, and under the overrides, with their names."""
+    composed = compose(overrides)
+    yield from ((name, composed[name]) for name in SECTIONS)
+    for folder in search_path([conf_dir(), *user_conf_dirs()], overrides):
+        for file in folder.glob("*/*.yaml"):
+            content = _load(file)
+            yield file.parent.name, content
+            yield from ((key, value) for key, value in content.items() if key in SECTIONS and isinstance(value, dict))
+
+
+def _load(file: Path) -> dict[str, Any]:
+    content = OmegaConf.to_container(OmegaConf.load(file))
+    return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}

@@ -1,0 +1,123 @@
+"""One file of `traces/`, with the rows of a finished shard. What it holds is checked when it is read.
+
+Each page of data has a checksum, and so has the description of the pages at the end of the file: no bit changes
+unnoticed. The file names its run and its number, so a copy, or a file of another run, is noticed, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import UserError
+from pipeline.traces.origin import KEY, ShardOrigin, parse_origin
+from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION
+from pipeline.traces.storage import StoragePath, write_whole
+
+_TAIL = 8
+"""Bytes at the end: the length of the description, and the name of the format."""
+_DIGEST = re.compile(rb"kgqa_digest..([0-9a-f]{32})", re.DOTALL)
+"""The checksum inside the description, after the two bytes that encode its length."""
+_NO_DIGEST = b"0" * 32
+
+
+class ShardFile:
+    """A shard that is open for reading."""
+
+    def __init__(self, path: StoragePath, source: Path | bytes) -> None:
+        """Open `source`, the local file or the contents of `path`.
+
+        Raises FileNotFoundError, or UserError if it is no shard or is damaged.
+        """
+        self._path = path
+        with self._checked():
+            _check_description(source)
+            self._file = pq.ParquetFile(
+                source if isinstance(source, Path) else io.BytesIO(source), page_checksum_verification=True
+            )
+            stored = (self._file.metadata.metadata or {}).get(KEY)
+            self.origin: ShardOrigin | None = stored and parse_origin(stored)
+        self.columns: Sequence[str] = self._file.schema_arrow.names
+
+    def check_origin(self, run: str | None, index: int) -> None:
+        """Raise UserError unless the file is shard `index` of the run with this id; None is a run without an id."""
+        if run is None or (self.origin and (self.origin.run, self.origin.index) == (run, index)):
+            return
+        is_copy = self.origin and self.origin.run == run
+        whose = f"is a copy of shard {self.origin.index}" if self.origin and is_copy else "belongs to another run"
+        raise UserError(f"{self._path} {whose}: remove the file, and the same command answers its questions again")
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """Return some columns, with the types of `SCHEMA`. Raises UserError for damaged ones."""
+        with self._checked():
+            table = self._file.read(list(columns))
+            table.validate(full=True)
+            return table.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+
+    def frame(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Return some columns as a dataframe. Raises UserError for damaged ones."""
+        frame = pl.from_arrow(self.table(columns))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Turn all errors about a damaged file into one sentence."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, MemoryError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+            raise UserError(
+                f"{self._path} cannot be read as a shard ({reason}): restore it from a copy, or remove it, and the "
+                "command of the run answers its questions again"
+            ) from None
+
+
+def write_table(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None:
+    """Write the rows of a shard: the file is complete or absent. Raises StorageError."""
+    contents = io.BytesIO()
+    # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
+    options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
+    options |= {"write_statistics": False, "store_schema": False, "write_page_checksum": True}
+    with pq.ParquetWriter(contents, SCHEMA, **options) as writer:
+        writer.write_table(table)
+        metadata = {b"kgqa_schema_version": SCHEMA_VERSION.encode(), b"kgqa_digest": _NO_DIGEST}
+        writer.add_key_value_metadata({**metadata, **origin.metadata()})
+    written = contents.getvalue()
+    length = int.from_bytes(written[-_TAIL:-4], "little")
+    pages, description = written[: -length - _TAIL], written[-length - _TAIL :]
+    write_whole(path, pages + description.replace(_NO_DIGEST, _digest(description), 1))
+
+
+def _check_description(source: Path | bytes) -> None:
+    """Raise ValueError if the description of the pages has changed; nothing is known of a file of an older version."""
+    with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
+        length = int.from_bytes(_end_of(file, _TAIL)[:4], "little")
+        description = _end_of(file, length + _TAIL)
+    if found := _DIGEST.search(description):
+        start, end = found.span(1)
+        if _digest(description[:start] + _NO_DIGEST + description[end:]) != found[1]:
+            raise ValueError("its description has changed since it was written")
+
+
+def _end_of(file: BinaryIO, length: int) -> bytes:
+    size = file.seek(0, io.SEEK_END)
+    if length > size:
+        raise ValueError("it is not complete")
+    file.seek(size - length)
+    return file.read()
+
+
+def _digest(description: bytes) -> bytes:
+    return hashlib.blake2b(description, digest_size=16).hexdigest().encode()

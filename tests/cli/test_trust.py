@@ -1,0 +1,185 @@
+"""A run folder or a list of configurations that somebody sends makes no command run code, or give a key away."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline import config
+from tests.cli.conftest import FixedReply
+from tests.cli.support import Kgqa
+
+SENT: Mapping[str, Any] = {
+    "evaluation.bootstrap_seed": {"_target_": "os.mkdir", "path": "made"},
+    "method.x": {"_target_": "os.mkdir", "path": "made"},
+    "method._target_": "sent_module.Made",
+    "llm._target_": "sent_module.Made",
+    "llm.roles": {"srp.judge": {"_target_": "sent_module.Made"}},
+    "llm.simulators": ["sent_module"],
+    "kg.dataset._target_": "sent_module.Made",
+    "retrieval.encoder": {"_target_": "pipeline.retrieval.dense.DenseEncoder", "model": ".", "device": None},
+    "engine.address": "ray://127.0.0.1:1",
+}
+"""Keys with a value that runs code: `sent_module` makes the folder `made` when it is imported."""
+
+
+@pytest.fixture
+def sent(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """`sent(key=value)` is the folder of a run with other keys in its `run.yaml`."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sent_module.py").write_text("import os\nos.mkdir('made')\nclass Made: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "path"))
+    monkeypatch.delitem(__import__("sys").modules, "sent_module", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def write(**keys: Any) -> Path:
+        folder = Path("sent")
+        shutil.copytree(finished, folder)
+        saved = yaml.safe_load((folder / "run.yaml").read_text("utf-8"))
+        for key, value in keys.items():
+            *sections, name = key.split(".")
+            section = saved["points"][0]["config"]
+            for each in sections:
+                section = section[each]
+            section[name] = value
+        (folder / "run.yaml").write_text(yaml.safe_dump(saved))
+        return folder
+
+    return write
+
+
+READERS = ["report sent", "compare sent good", "score sent", "show sent synthetic-000000", "capacity sent"]
+
+
+@pytest.mark.parametrize("key", SENT)
+@pytest.mark.parametrize("command", [*READERS, "evaluate sent/run.yaml", "compare sent good noise.questions=2"])
+def test_a_run_folder_runs_no_code(
+    command: str, key: str, sent: Callable[..., Path], finished: Path, kgqa: Kgqa
+) -> None:
+    sent(**{key: SENT[key]})
+    shutil.copytree(finished, "good")
+    done = kgqa(*command.split())
+    assert not Path("made").exists()
+    assert done.code in (0, 2)
+    if command.startswith("evaluate") or "noise" in command:
+        assert "run.trust=true" in done.sentence or "is not the run.yaml of a run" in done.sentence
+
+
+def test_a_trusted_run_folder_runs_its_code(sent: Callable[..., Path], kgqa: Kgqa) -> None:
+    folder = sent(**{"llm.simulators": ["sent_module"]})
+    (folder / "summary.json").unlink()
+    shutil.rmtree(folder / "traces")
+    assert kgqa("evaluate", "sent/run.yaml", "run.trust=true").code == 0
+    assert Path("made").is_dir()
+
+
+def test_a_file_cannot_say_that_it_is_trusted(sent: Callable[..., Path], kgqa: Kgqa) -> None:
+    sent(**{"run.trust": True, "llm.simulators": ["sent_module"]})
+    assert "run.trust=true" in kgqa("evaluate", "sent/run.yaml").sentence
+    Path("list.txt").write_text("llm.simulators=[sent_module] run.trust=true\n")
+    assert "run.trust=true, which belongs on the command line" in kgqa("sweep", "list.txt").sentence
+    assert not Path("made").exists()
+
+
+def test_a_class_in_the_searched_configuration_needs_no_trust(sent: Callable[..., Path], kgqa: Kgqa) -> None:
+    sent(**{"llm.simulators": ["sent_module"]})
+    Path("mine/llm").mkdir(parents=True)
+    Path("mine/llm/mine.yaml").write_text("simulators: [sent_module]\n")
+    assert "run.trust=true" in kgqa("evaluate", "sent/run.yaml").sentence
+    assert kgqa("evaluate", "sent/run.yaml", f"hydra.searchpath=[file://{Path.cwd()}/mine]").code == 0
+
+
+@pytest.mark.parametrize("command", ["score sent", "report sent", "compare sent good"])
+def test_no_variable_is_looked_up_for_a_run_folder(
+    command: str, sent: Callable[..., Path], finished: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOKED_UP", "0.5")
+    sent(**{"evaluation.confidence": "${oc.env:LOOKED_UP}"})
+    shutil.copytree(finished, "good")
+    assert "evaluation.confidence='${oc.env:LOOKED_UP}' is wrong" in kgqa(*command.split()).sentence
+
+
+def test_score_reads_no_run_that_a_run_folder_names(sent: Callable[..., Path], kgqa: Kgqa) -> None:
+    sent(**{"run.reuse": ["s3://somewhere/run"]})
+    assert kgqa("score", "sent").code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "'+method.x={_target_: os.mkdir, path: made}'",
+        "method._target_=sent_module.Made",
+        "llm.simulators=[sent_module]",
+        "hydra.searchpath=[file:///tmp]",
+        "method=../../conf/method/srp",
+        "dataset.name=${oc.env:HOME}",
+        "'dataset.name=${oc.${dataset.split}:HOME}'",
+    ],
+)
+@pytest.mark.parametrize("command", ["sweep", "estimate"])
+def test_a_list_of_configurations_runs_no_code(command: str, words: str, sent: Callable[..., Path], kgqa: Kgqa) -> None:
+    Path("list.txt").write_text(f"dataset.triples=2000 run.limit=2 {words}\n")
+    assert "run.trust=true" in kgqa(command, "list.txt").sentence
+    assert not Path("made").exists()
+
+
+class TestKeys:
+    """A key goes to a server that the user has named."""
+
+    @pytest.fixture(autouse=True)
+    def _secret(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SECRET_KEY", "the-secret")
+
+    @pytest.fixture
+    def server(self, model_server: Callable[..., tuple[FixedReply, list[str]]]) -> tuple[FixedReply, list[str]]:
+        model, words = model_server()
+        return model, [*words, "llm.api_key_env=SECRET_KEY"]
+
+    def test_a_run_yaml_sends_none(self, server: tuple[FixedReply, list[str]], evaluate: Kgqa, kgqa: Kgqa) -> None:
+        model, words = server
+        assert evaluate(*words).code == 0
+        assert model.keys == {"Bearer the-secret"}
+        model.keys.clear()
+        shutil.rmtree("run/traces")
+        shutil.copytree("run", "other")
+        said = kgqa("evaluate", "run/run.yaml").sentence
+        assert "would get the key in SECRET_KEY" in said
+        assert model.keys == set()
+        assert kgqa("evaluate", "run/run.yaml", "run.trust=true").code == 0
+        assert model.keys == {"Bearer the-secret"}
+
+    def test_comparing_sends_none(self, server: tuple[FixedReply, list[str]], evaluate: Kgqa, kgqa: Kgqa) -> None:
+        model, words = server
+        evaluate(*words)
+        shutil.copytree("run", "other")
+        model.keys.clear()
+        assert "would get the key" in kgqa("compare", "run", "other", "noise.questions=2").sentence
+        assert model.keys == set()
+        assert kgqa("compare", "run", "other", "noise.questions=2", "run.trust=true").code == 0
+
+    def test_a_list_of_configurations_sends_none(self, server: tuple[FixedReply, list[str]], kgqa: Kgqa) -> None:
+        model, words = server
+        Path("list.txt").write_text(" ".join(words))
+        assert "would get the key in SECRET_KEY" in kgqa("sweep", "list.txt", "run.limit=2").sentence
+        assert model.keys == set()
+
+    def test_the_command_line_names_the_server_of_a_list(
+        self, server: tuple[FixedReply, list[str]], kgqa: Kgqa
+    ) -> None:
+        model, words = server
+        Path("list.txt").write_text("method=cot\n")
+        assert kgqa("sweep", "list.txt", "run.limit=2", "dataset.triples=2000", *words).code == 0
+        assert model.keys == {"Bearer the-secret"}
+
+    def test_an_account_of_a_graph_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        resolved = config.compose(["kg=sparql", "kg.endpoints=[http://elsewhere/sparql]"])
+        config.refuse_untrusted([resolved], "run.yaml")
+        monkeypatch.setenv("VIRTUOSO_PASSWORD", "the-secret")
+        with pytest.raises(Exception, match=r"http://elsewhere/sparql, which would get the key in VIRTUOSO_PASSWORD"):
+            config.refuse_untrusted([resolved], "run.yaml")
+        config.refuse_untrusted([resolved], "list.txt", ["kg=sparql", "kg.endpoints=[http://elsewhere/sparql]"])
