@@ -36,8 +36,8 @@ class Arguments:
 
     @classmethod
     def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
-        """Separate words from overrides. A word with an equals sign is an override unless a folder has that name."""
-        overrides = [word for word in argv if "=" in word and not Path(word).is_dir()]
+        """Separate words from overrides. A word with an equals sign is an override unless it is the path of a file or folder."""
+        overrides = [word for word in argv if "=" in word and not Path(word).exists()]
         return cls(config_name, [word for word in argv if word not in overrides], overrides)
 
     def compose(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
+from io import TextIOWrapper
 from types import FrameType
 
 from pipeline.cli import hydra_flags
@@ -23,12 +25,27 @@ _HELP = {"-h", "--help"}
 _COMPLETION = 'eval "$(kgqa --shell-completion install=bash)" lets the Tab key of bash complete commands and keys.'
 _EXTRAS_OF_WORDS = {"s3://": "s3", "hydra/sweeper=optuna": "optuna"}
 """The extra that each word of a command needs, by a part of the word."""
+_RESOURCES = {
+    errno.ENOSPC: "standard output is on a full disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n), or set a smaller engine.concurrency",
+    errno.ENFILE: "this machine has no more open files",
+    errno.ENOMEM: "out of memory",
+}
+"""What the user can do about an error of the operating system that names no file."""
 _FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command. A user's mistake is one sentence on stderr and exit code 2; Ctrl-C is 130, SIGTERM is 143."""
-    words = _with_current_names(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that the terminal cannot show must not end a command
+            stream.reconfigure(errors="replace")
+    return guard(_main, sys.argv[1:] if argv is None else argv)
+
+
+def _main(argv: list[str]) -> int:
+    """Print help or the version, or run the command that the words name."""
+    words = _with_current_names(argv)
     if not words or words[0] in {*_HELP, "help"}:
         print(_overview())
         return 0
@@ -36,8 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         print(version("kgqa-pipeline"))
         return 0
     if words[0] in hydra_flags.COMPLETION:
-        return guard(hydra_flags.complete, words[1:])
-    return guard(_run, words)
+        return hydra_flags.complete(words[1:])
+    return _run(words)
 
 
 def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
@@ -45,19 +62,28 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
     terminated = threading.Event()
     try:
         with _sigterm_as_ctrl_c(terminated):
-            return job(words)
+            code = job(words)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:  # the reader of our output has closed it, as in `kgqa evaluate --help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at exit
+        _discard_output()
         return 141
     except Exception as error:
         sentence = _user_message(error)
         if sentence is None:
             raise
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _discard_output()
         print(f"kgqa: {printable(sentence)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"kgqa: {_stopped(words)}", file=sys.stderr)
         return 143 if terminated.is_set() else 130
+
+
+def _discard_output() -> None:
+    """Send what Python writes to standard output at its exit to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -179,6 +205,10 @@ def _user_message(error: Exception) -> str | None:
         return next(filter(None, map(_user_message, error.exceptions)), None)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in _RESOURCES:
+        return f"{error.strerror}: {_RESOURCES[error.errno]}"
+    if isinstance(error, MemoryError):
+        return "out of memory: run fewer questions at once (engine.concurrency), or fewer workers"
     return str(error) if isinstance(error, (UserError, ServiceError)) else None
 
 

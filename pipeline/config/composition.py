@@ -162,7 +162,10 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
         case ConfigCompositionException():
             return _unknown_key(overrides, name) or reason
         case InterpolationResolutionError():
-            return f"{error.full_key}={error.child_node} cannot be resolved ({reason}): set {error.full_key}"
+            value = str(error.child_node)
+            literal = value.replace("${", r"\${")
+            fix = f"set {error.full_key}, or write {literal} for these characters"
+            return f"{error.full_key}={value} cannot be resolved ({reason}): {fix}"
     return reason
 
 
