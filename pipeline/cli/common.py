@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import orjson
@@ -37,7 +37,7 @@ class Arguments:
     @classmethod
     def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
         """Separate words from overrides. A word with an equals sign is an override unless it is the path of a file or folder."""
-        overrides = [word for word in argv if "=" in word and not Path(word).exists()]
+        overrides = [word for word in argv if "=" in word and not os.path.exists(word)]
         return cls(config_name, [word for word in argv if word not in overrides], overrides)
 
     def compose(self) -> dict[str, Any]:
