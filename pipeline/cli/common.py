@@ -36,7 +36,7 @@ class Arguments:
 
     @classmethod
     def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
-        """Separate words from overrides. A word with an equals sign is an override unless it is the path of a file or folder."""
+        """Separate words from overrides. A word with an equals sign is an override unless it is an existing path."""
         overrides = [word for word in argv if "=" in word and not os.path.exists(word)]
         return cls(config_name, [word for word in argv if word not in overrides], overrides)
 
