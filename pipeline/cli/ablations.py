@@ -28,7 +28,7 @@ def run(arguments: Arguments) -> Output:
     progress = Console(stderr=True)
     whole = _keys(method)
     configurations = compose_configurations(
-        (_overrides(arguments.overrides, preset, whole) for preset in presets), progress
+        [_overrides(arguments.overrides, preset, whole) for preset in presets], progress
     )
     summaries = execute(configurations, progress)
     folder = RunFolder(run_dir(configurations))
