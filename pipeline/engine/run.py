@@ -9,8 +9,9 @@ import secrets
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ from pipeline.engine.sources import user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
-from pipeline.llm.roles import check_roles
+from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import UsesGold
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
@@ -93,6 +94,8 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         config.check(resolved)
     _check_roles(distinct)
     _check_common(configurations)
+    for remark in dict.fromkeys(chain.from_iterable(map(_remarks, distinct))):
+        console.print(remark, markup=False, soft_wrap=True)
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
@@ -285,6 +288,13 @@ def _check_roles(configs: Sequence[Mapping[str, Any]]) -> None:
     named = {role: None for each in configs for role in each["llm"].get("roles") or ()}
     if named:
         check_roles(named, [config.build("method", each) for each in configs])
+
+
+def _remarks(each: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the models of a configuration say about its method and its dataset."""
+    method, dataset = config.build("method", each), config.build("dataset", each)
+    for keys in config.models(each["llm"]).values():
+        yield from remarks(config.build("llm", {"llm": keys}), method, dataset.name)
 
 
 def _check_common(configurations: Sequence[Configuration]) -> None:

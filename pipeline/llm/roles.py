@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from pipeline.errors import UserError, nearest
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model, ModelBackend
 from pipeline.llm.prompt import Call, Completion, Prompt, Template, inputs_only
 from pipeline.types import Example
+
+
+@runtime_checkable
+class Remarking(Protocol):
+    """Optional: a model that warns of methods and datasets for which it is not made."""
+
+    def remark(self, method: str, dataset: str) -> str | None:
+        """Return the warning; None if there is nothing to warn of."""
+        ...
 
 
 class RoleRouter:
@@ -73,6 +82,20 @@ class PromptStyle:
 
 
 FULL = PromptStyle({None: "full"})
+
+
+def method_of(role: str) -> str:
+    """Return the method of a role: `arg` for `arg.entities`."""
+    return role.partition(".")[0]
+
+
+def remarks(model: object, method: object, dataset: str) -> Iterator[str]:
+    """Yield what a model that has a `remark` says about the method and the dataset of a run."""
+    prompts: Iterable[type[Prompt[Any]]] = getattr(method, "prompts", ())
+    if isinstance(model, Remarking):
+        for name in dict.fromkeys(method_of(prompt.role) for prompt in prompts):
+            if remark := model.remark(name, dataset):
+                yield remark
 
 
 def check_roles(named: Collection[str], methods: Iterable[object]) -> None:

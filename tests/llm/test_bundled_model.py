@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from safetensors import safe_open
 
-from pipeline.llm.embedded.model import BUNDLED_MODEL
+from pipeline.config import default
+from pipeline.llm.checkpoint import digest_of
+from pipeline.llm.embedded.bundled import BUNDLED_MODEL
+from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.types import Example, Gold, Question
 from tests.cli.conftest import kgqa
 from tests.cli.support import Kgqa
 
@@ -46,3 +51,37 @@ def test_it_answers_metaqa_questions_outside_its_training_data(
 
 def test_it_works_on_the_synthetic_world(kgqa: Kgqa) -> None:
     assert walked(kgqa, "dataset.types=[1-hop,2-hop]", "run.limit=60")["hits_at_1"] > 0.6
+
+
+@pytest.mark.parametrize(("words", "cap"), [([], 64), (["llm.max_new_tokens=5"], 5)])
+def test_another_method_is_said_at_the_start_and_gets_short_replies(kgqa: Kgqa, words: list[str], cap: int) -> None:
+    done = kgqa("evaluate", "method=cot", "llm=embedded", "run.dir=run", "run.limit=2", *words)
+    assert done.code == 0, done.err
+    assert done.err.startswith(
+        "the bundled model was trained for arg on metaqa and synthetic, not for cot on synthetic:"
+    )
+    assert f"at most {cap} tokens (llm.max_new_tokens)" in done.err.splitlines()[0]
+    calls = pl.read_parquet("run/traces/*.parquet")["steps"].explode().struct.field("completion_tokens").drop_nulls()
+    assert 0 < calls.max() <= cap
+
+
+@pytest.mark.parametrize(
+    ("method", "dataset", "capped"),
+    [("arg", "metaqa-2hop", False), ("arg", "synthetic", False), ("arg", "webqsp", True), ("srp", "metaqa-1hop", True)],
+)
+def test_the_cap_and_the_identity_depend_on_what_it_was_trained_for(method: str, dataset: str, capped: bool) -> None:
+    model = default(EmbeddedModel)
+    model.identity = "llama@1"
+    example = Example(Question("q", dataset, "test", "?", ()), Gold(()))
+    of_question = model.for_question(example, None)
+    assert of_question.identity_of(f"{method}.any") == ("llama@1-max64" if capped else "llama@1")
+    assert bool(model.remark(method, dataset)) is capped
+
+
+def test_a_model_of_the_users_own_is_neither_capped_nor_commented() -> None:
+    model = default(EmbeddedModel, model="models/mine")
+    assert model.cap("srp", "webqsp") is model.remark("srp", "webqsp") is None
+
+
+def test_what_it_was_trained_for_is_no_part_of_its_identity() -> None:
+    assert digest_of(BUNDLED_MODEL) == "e813f1dc"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.cli.benchmarks.runs import run_method
 from pipeline.config import default
-from pipeline.llm.embedded.model import BUNDLED_MODEL
+from pipeline.llm.embedded.bundled import BUNDLED_MODEL
 from pipeline.traces.folder import RunFolder
 from pipeline.training.distillation import Report, Selection, read_calls, write_calls
 from pipeline.training.labelled import TrainingSource

@@ -17,15 +17,14 @@ from pipeline.errors import ContextOverflow, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.embedded.batches import Batches
+from pipeline.llm.embedded.bundled import BUNDLED_MODEL, training
 from pipeline.llm.embedded.chat import Chat
 from pipeline.llm.embedded.llama import Llama
 from pipeline.llm.embedded.reply import Ends, Reply
-from pipeline.llm.interface import OneModel
+from pipeline.llm.interface import Model, OneModel
 from pipeline.llm.prompt import Call, Completion, Sampling
+from pipeline.llm.roles import method_of
 from pipeline.types import RUNTIME_ONLY, Example
-
-BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "bundled_model"
-"""The folder of the Llama that is part of the package."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -33,6 +32,7 @@ class EmbeddedModel(OneModel):
     """One Llama in this process. The fields are described in `conf/llm/embedded.yaml`."""
 
     model: str | None
+    max_new_tokens: PositiveInt | None
     threads: Annotated[PositiveInt | None, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
@@ -57,8 +57,25 @@ class EmbeddedModel(OneModel):
         """Length of the context in tokens, for prompt and reply together."""
         return self._llama.context
 
-    def for_question(self, example: Example, kg: KnowledgeGraph) -> Self:
-        return self
+    def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
+        return _Capped(self, example.question.dataset)
+
+    def remark(self, method: str, dataset: str) -> str | None:
+        """Return a warning if the bundled model was not trained for the method on the dataset."""
+        trained = training()
+        if self.model is not None or trained.covers(method, dataset):
+            return None
+        return (
+            f"the bundled model was trained for {', '.join(trained.methods)} on {' and '.join(trained.datasets)}, not "
+            f"for {method} on {dataset}: expect poor answers, from replies of at most {self.cap(method, dataset)} "
+            "tokens (llm.max_new_tokens); llm.model=FOLDER runs another model"
+        )
+
+    def cap(self, method: str, dataset: str) -> int | None:
+        """Return the most tokens of a reply to a method on a dataset; None leaves it to the method."""
+        if self.max_new_tokens is not None or self.model is not None or training().covers(method, dataset):
+            return self.max_new_tokens
+        return training().max_new_tokens
 
     async def complete(self, call: Call) -> Completion:
         """Answer one call. Raises ContextOverflow, or ServiceError if the chat template refuses the prompt."""
@@ -136,6 +153,29 @@ class EmbeddedModel(OneModel):
         for reply, (ids, scores) in zip(replies, rounds, strict=True):
             reply.add(ids, scores)
             reply.seconds += seconds
+
+
+class _Capped:
+    """The model for a question of a dataset, with its cap on the tokens of a reply."""
+
+    def __init__(self, model: EmbeddedModel, dataset: str) -> None:
+        self._model = model
+        self._dataset = dataset
+
+    def identity_of(self, role: str) -> str:
+        cap = self._cap(role)
+        return self._model.identity if cap is None else f"{self._model.identity}-max{cap}"
+
+    async def complete(self, call: Call) -> Completion:
+        if (cap := self._cap(call.prompt.role)) is not None:
+            call = replace(call, sampling=replace(call.sampling, max_tokens=min(cap, call.sampling.max_tokens)))
+        return await self._model.complete(call)
+
+    async def choose(self, call: Call) -> Completion:
+        return await self._model.choose(call)
+
+    def _cap(self, role: str) -> int | None:
+        return self._model.cap(method_of(role), self._dataset)
 
 
 def _folder(model: str | None) -> Path:

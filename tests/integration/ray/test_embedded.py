@@ -12,7 +12,8 @@ import yaml
 
 from pipeline.config import default
 from pipeline.errors import ContextOverflow
-from pipeline.llm.embedded.model import BUNDLED_MODEL, EmbeddedModel
+from pipeline.llm.embedded.bundled import BUNDLED_MODEL
+from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Completion, Message, Sampling
 from pipeline.llm.vllm import VllmServer

@@ -1,0 +1,33 @@
+"""The Llama that is part of the package, and what it was trained for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "bundled_model"
+"""The folder of the model."""
+
+
+class Training(NamedTuple):
+    """What the bundled model was trained for."""
+
+    methods: list[str]
+    """Beginnings of the roles of their prompts."""
+    datasets: list[str]
+    """Beginnings of their names."""
+    max_new_tokens: int
+    """The most tokens of a reply for another method or dataset."""
+
+    def covers(self, method: str, dataset: str) -> bool:
+        """Whether the model was trained for a method on a dataset."""
+        return method in self.methods and dataset.startswith(tuple(self.datasets))
+
+
+@cache
+def training() -> Training:
+    """Read what the bundled model was trained for."""
+    return Training(**yaml.safe_load((BUNDLED_MODEL / "trained_for.yaml").read_text(encoding="utf-8")))
