@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, NonNegativeInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from pipeline import config
 from pipeline.analysis.compare import Comparison, Correction, base_and_others, compare, read_flips
@@ -15,6 +15,7 @@ from pipeline.analysis.comparison_tables import comparison_table, cost_table, fl
 from pipeline.analysis.paired import Clusters, RunConfiguration, question_clusters, read_configurations, read_rows
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.cli.common import Arguments, Output
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES

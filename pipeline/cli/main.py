@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ _FIRST_WORDS = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command. A user's mistake is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
+    if logging.lastResort:  # writes warnings, which may quote a server, to the terminal
+        logging.lastResort.setFormatter(_PrintableLines())
     words = _with_current_names(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in {*_HELP, "help"}:
         print(_overview())
@@ -27,6 +30,11 @@ def main(argv: list[str] | None = None) -> int:
         print(version("kgqa-pipeline"))
         return 0
     return guard(_run, words)
+
+
+class _PrintableLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
@@ -101,7 +109,7 @@ def _with_current_names(argv: list[str]) -> list[str]:
     command, sentence = current_command(argv)
     overrides = [current_override(word) for word in command]
     for message in filter(None, [sentence, *(message for _, message in overrides)]):
-        print(f"kgqa: {message}", file=sys.stderr)
+        print(f"kgqa: {printable(message)}", file=sys.stderr)
     return [word for word, _ in overrides]
 
 

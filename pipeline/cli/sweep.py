@@ -11,10 +11,10 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError

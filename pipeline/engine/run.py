@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
+from pipeline.console import Console
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
 from pipeline.engine.local import run_local

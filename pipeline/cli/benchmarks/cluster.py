@@ -8,9 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from pipeline import config
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.simulation.cluster.capacity import Cluster, simulate
 from pipeline.simulation.cluster.workload import measure_workloads

@@ -16,9 +16,9 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 
 from pipeline import config
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion

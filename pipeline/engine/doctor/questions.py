@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
 from pipeline import config
+from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.run import Configuration, execute, run_dir
