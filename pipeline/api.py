@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import polars as pl
-from rich.console import Console
 
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.score import rescore
+from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.evaluation.rescore import SCORES
 from pipeline.traces.folder import RunFolder

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
-_COMMANDS = {code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the direction of the text after them, so that it reads as another text."""
+_COMMANDS = {
+    code: 0xFFFD for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *_DIRECTIONS) if chr(code) not in "\n\t"
+}
 """Control characters, and the character that replaces them."""
+_ESCAPED = {code: f"\\u{code:04x}" for code in _COMMANDS if code >= 0x7F}
 
 VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|[0-9]+"
 """The parts of an error that differ from question to question: quoted text and numbers."""
@@ -14,6 +19,11 @@ VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|[0-9]+"
 def printable(text: str) -> str:
     """Return a text, which may come from a model or a server, without the characters that control a terminal."""
     return text.translate(_COMMANDS)
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON document with the characters that control a terminal in their escaped form."""
+    return document.translate(_ESCAPED)
 
 
 def error_kind(error: str) -> str:

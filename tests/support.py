@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
-from pipeline.traces.origin import ShardOrigin
+from pipeline.traces.origin import KEY, ShardOrigin
 from pipeline.types import Rejected
 
 KGQA = [sys.executable, "-m", "pipeline.cli.main"]
@@ -31,6 +34,12 @@ def run_file(configurations: int = 1) -> dict[str, Any]:
         "points": [{"overrides": [], "config": config} for _ in range(configurations)],
         "served": [{"model": "m", "label": None, "graph": "g"} for _ in range(configurations)],
     }
+
+
+def rewrite_shard(shard: Path, rows: pl.DataFrame) -> None:
+    """Write other rows to a shard, without checksums, as the same shard of the same run."""
+    origin = (pq.read_metadata(shard).metadata or {})[KEY].decode()
+    rows.write_parquet(shard, metadata={KEY.decode(): origin})
 
 
 def refuse(row: Rejected) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.papers.ablation_effects import Effect, effect_table, measured_effects

@@ -12,15 +12,16 @@ from typing import Any
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
+from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.errors import UserError
 from pipeline.retrieval.reference_builder import BuildReport, build_references
 from pipeline.retrieval.references import ReferenceBase
+from pipeline.text import printable
 from pipeline.types import Example, Rejected
 
 
@@ -84,7 +85,7 @@ def _examples(composed: Mapping[str, Any], dataset: Dataset) -> Iterator[Example
         sentence = f"{row.file} line {row.line}: {row.reason}"
         if composed["dataset"]["strict"]:
             raise UserError(sentence)
-        print(f"not read: {sentence}", file=sys.stderr)
+        print(f"not read: {printable(sentence)}", file=sys.stderr)
 
     return dataset.examples(reject)
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
+from pipeline.console import Console
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
 from pipeline.simulation.cluster.capacity import Cluster, draw_questions, simulate

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-
 from pipeline import config
 from pipeline.cli.common import Arguments
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder

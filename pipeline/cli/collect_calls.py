@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
+from pipeline.console import Console
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 from pipeline.training.distillation import Report, read_calls, tables, write_calls

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import orjson
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from pipeline import config
 from pipeline.analysis.cache_misses import explain_misses
+from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
-from pipeline.text import printable
+from pipeline.text import printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_errors
 
@@ -62,13 +63,14 @@ class Output:
         """Print tables, lines and notes, or nothing but one JSON document."""
         if as_json:
             document = {**(self.figures or {}), "notes": list(self.notes)}
-            print(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode())
+            written = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+            print(printable_json(written.decode()))
             return
         console = Console()
         for table in self.tables:
             console.print(table)
         for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
-            console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def run_figures(folder: RunFolder) -> dict[str, Any]:

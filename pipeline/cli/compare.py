@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from pipeline import config
@@ -17,6 +17,7 @@ from pipeline.analysis.comparison_tables import comparison_table, flip_table, re
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.cli.common import Arguments, Output
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES

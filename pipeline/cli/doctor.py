@@ -7,13 +7,13 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.cli.evaluate import configurations_of
+from pipeline.console import Console
 from pipeline.engine.doctor.checks import examine
 from pipeline.engine.doctor.finding import Finding, Level
 from pipeline.engine.run import Configuration

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
 from pipeline.cli.common import Arguments, Output
 from pipeline.cli.sweep import run_configurations
+from pipeline.console import Console
 from pipeline.engine.run import Configuration
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_output
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
+from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
 from pipeline.errors import UserError
@@ -28,6 +28,7 @@ from pipeline.kg.load import Summary, Target, load_graph
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import DATABASE_FILE, VirtuosoConfig, VirtuosoServer, build_database, replicas
 from pipeline.rdf_terms import Terms
+from pipeline.text import printable
 
 CONTENTS_FILE = "contents.txt"
 """Says what was loaded into a database folder."""
@@ -72,7 +73,8 @@ def serve(arguments: Arguments) -> None:
     if not (database / DATABASE_FILE).is_file():
         _build(composed, dataset, database, server)
     contents = database / CONTENTS_FILE
-    print(f"{database}:\n{contents.read_text(encoding='utf-8') if contents.is_file() else 'loaded elsewhere'}")
+    said = contents.read_text(encoding="utf-8") if contents.is_file() else "loaded elsewhere"
+    print(printable(f"{database}:\n{said}"))
     try:
         with replicas(database, count, database, server) as servers:
             endpoints = [server.endpoint for server in servers]

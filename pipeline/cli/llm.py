@@ -9,10 +9,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
 from pipeline.cli.common import Arguments
+from pipeline.console import Console
 from pipeline.errors import UserError
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import sys
@@ -40,6 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a letter that the terminal cannot show must not end a command
             stream.reconfigure(errors="replace")
+    if logging.lastResort:  # writes warnings, which may quote a server, to the terminal
+        logging.lastResort.setFormatter(_PrintableLines())
     return guard(_main, sys.argv[1:] if argv is None else argv)
 
 
@@ -55,6 +58,11 @@ def _main(argv: list[str]) -> int:
     if words[0] in hydra_flags.COMPLETION:
         return hydra_flags.complete(words[1:])
     return _run(words)
+
+
+class _PrintableLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
@@ -195,7 +203,7 @@ def _with_current_names(argv: list[str]) -> list[str]:
     command, sentence = current_command(argv)
     overrides = [current_override(word) for word in command]
     for message in filter(None, [sentence, *(message for _, message in overrides)]):
-        print(f"kgqa: {message}", file=sys.stderr)
+        print(f"kgqa: {printable(message)}", file=sys.stderr)
     return [word for word, _ in overrides]
 
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import orjson
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 
 from pipeline import config
 from pipeline.cli import build_references
 from pipeline.cli.common import Arguments, Output, run_notes
+from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.papers.reproduction import (

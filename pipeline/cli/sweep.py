@@ -9,10 +9,10 @@ from pathlib import Path
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.cli.train_bundled_model import prepare, stages
+from pipeline.console import Console
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:

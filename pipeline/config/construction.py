@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from pipeline.config.defaults import runner_keys, section_of, with_defaults
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS
 from pipeline.config.models import llm_by_role
+from pipeline.config.secrets import refuse_secrets
 from pipeline.errors import UserError
 from pipeline.renames import current_target
 
@@ -51,7 +52,11 @@ def default(component: type[T], /, **changes: Any) -> T:
 
 
 def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None:
-    """Try every value before anything is opened or written. Raises UserError naming the first key that is wrong."""
+    """Try every value before anything is opened or written, and refuse keys and passwords among them.
+
+    Raises UserError naming the first key that is wrong.
+    """
+    refuse_secrets({section: config.get(section) for section in sections})
     for section in sections:
         keys = config.get(section)
         if not isinstance(keys, Mapping):

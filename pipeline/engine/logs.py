@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from pythonjsonlogger.orjson import OrjsonFormatter
-from rich.console import Console
+
+from pipeline.console import Console
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
+from pipeline.console import Console
 from pipeline.traces.storage import StoragePath
 
 

@@ -8,7 +8,7 @@ from math import inf
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.console import Console
 from pipeline.engine.components import Backends
 from pipeline.engine.shard import Progress
 from pipeline.errors import UserError

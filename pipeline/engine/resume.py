@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
+from pipeline.console import Console
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins

@@ -15,10 +15,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rich.console import Console
 from rich.progress import track
 
 from pipeline import config
+from pipeline.console import Console
 from pipeline.datasets.remote import versions
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich.console import Console
-
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary

@@ -18,6 +18,7 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
+from tests.support import rewrite_shard
 
 WORDS = (
     *("dataset.triples=2000", "run.limit=150", "engine.shard_size=8", "evaluation.bootstrap_resamples=100"),
@@ -140,7 +141,7 @@ class TestOutages:
                 status=pl.when(away).then(pl.lit("failed")).otherwise(pl.col("status")),
                 hits_at_1=pl.when(away).then(0.0).otherwise(pl.col("hits_at_1")).cast(pl.Float32),
             )
-            failed.write_parquet(folder.shard(index))
+            rewrite_shard(tmp_path / f"run/traces/shard-{index:05d}.parquet", failed)
         stopping = EarlyStopping(folder, 24, lambda line, rows: None)
         configurations = tuple(range(len(DEPTHS)))
         assert stopping._survivors(configurations, sorted(folder.finished()), level=0.05) == configurations

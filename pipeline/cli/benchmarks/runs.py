@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 
 STEADY = {"_target_": "pipeline.cli.benchmarks.steady.SteadyCalls"}

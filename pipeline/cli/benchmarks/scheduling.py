@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from pipeline import config
 from pipeline.cli.benchmarks.world import refuse
+from pipeline.console import Console
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.ray import run_ray

@@ -14,10 +14,10 @@ from typing import Any, Self
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 
 from pipeline import config
 from pipeline.cli.benchmarks.runs import run_method
+from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion

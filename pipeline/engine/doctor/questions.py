@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 
 from pipeline import config
+from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.coverage import Coverage, coverage_of
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning

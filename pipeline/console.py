@@ -1,0 +1,20 @@
+"""The console that every command prints to: no text that it prints controls the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import rich.console
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from pipeline.text import printable
+
+
+class Console(rich.console.Console):
+    """A console that replaces control characters in texts, which may come from a model, a server or a run folder."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Return the parts of a text or table, all of them printable."""
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(printable(part.text), part.style)
