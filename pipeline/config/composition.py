@@ -147,7 +147,7 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
             return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
         case ConfigCompositionException():
             return _unknown_key(overrides, name) or reason
-        case InterpolationResolutionError():
+        case InterpolationResolutionError() if error.full_key:
             return f"{error.full_key}={error.child_node} cannot be resolved ({reason}): set {error.full_key}"
     return reason
 
