@@ -17,6 +17,7 @@ CHANGELOG = (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 WITH_ADDRESS = ("pyproject.toml", "CITATION.cff", "docs/tutorials/cluster.md")
 """The files with the address of the repository."""
+SUFFIXES = {".toml", ".md", ".cff", ".yaml", ".yml", ".ipynb", ".py"}
 
 
 def test_the_version_is_that_of_the_package_and_of_the_citation() -> None:
@@ -36,15 +37,12 @@ def test_every_address_is_that_of_the_repository() -> None:
     source = PROJECT["urls"]["Source"]
     assert {"Homepage", "Source", "Documentation", "Changelog", "Issues"} == PROJECT["urls"].keys()
     owner = source.rpartition("/")[0]
-    for folder in ("", "docs", "infra", ".github", "notebooks", "pipeline", "conf"):
-        files = (ROOT / folder).rglob("*") if folder else ROOT.iterdir()
-        for file in (
-            each for each in files if each.suffix in {".toml", ".md", ".cff", ".yaml", ".yml", ".ipynb", ".py"}
-        ):
-            text = file.read_text("utf-8")
-            if owner in text:
-                assert str(file.relative_to(ROOT)) in WITH_ADDRESS
-                assert text.count(owner) == text.count(source)
+    folders = [ROOT / name for name in ("docs", "infra", "notebooks", "pipeline", "conf", "jobs")]
+    files = [*ROOT.iterdir(), *(file for folder in folders for file in folder.rglob("*"))]
+    texts = {file: file.read_text("utf-8") for file in files if file.suffix in SUFFIXES}
+    addresses = {str(file.relative_to(ROOT)): text for file, text in texts.items() if owner in text}
+    assert set(addresses) == set(WITH_ADDRESS)
+    assert all(text.count(owner) == text.count(source) for text in addresses.values())
 
 
 def test_what_a_package_index_shows_is_complete() -> None:
