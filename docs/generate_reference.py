@@ -12,11 +12,31 @@ from pipeline.config.key_docs import ConfigFile, KeyDoc, read_file, read_group
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
+FLAGS = """\
+## Flags
+
+`kgqa COMMAND` takes these flags of [Hydra](https://hydra.cc), with Hydra's meaning:
+
+| flag | meaning |
+| --- | --- |
+| `--cfg job` | print the configuration that the other words describe, and do nothing else; also `hydra` or `all` |
+| `--resolve` | with `--cfg`: replace each `${…}` by its value |
+| `--package SECTION` | with `--cfg`: print this section only |
+| `--info` | print where the configuration comes from; also `--info defaults`, `--info searchpath` and others |
+| `--config-dir FOLDER` | add a folder with choices of your own, as `hydra.searchpath` does |
+| `--multirun`, `-m` | `kgqa evaluate -m` is `kgqa sweep` |
+
+`kgqa --shell-completion install=bash` prints a script by which the Tab key completes commands, keys and choices.
+`eval "$(kgqa --shell-completion install=bash)"` runs it; add this line to `~/.bashrc` to run it in every shell. There
+are scripts for `fish` and `zsh`, too: Hydra's documentation says how these shells load them.
+"""
+
 
 def commands_page() -> Iterator[str]:
     """Yield the lines of the page that lists all commands with the keys of their own."""
     yield "# Commands\n"
-    yield "`kgqa COMMAND --help` prints every key of a command. Commands that print figures take `json=true`.\n"
+    yield "`kgqa COMMAND --help` prints every key of a command. `json=true` prints the figures as one JSON document.\n"
+    yield FLAGS
     for section, commands in SECTIONS.items():
         yield f"\n## {section}\n"
         for name, command in commands.items():

@@ -26,7 +26,7 @@ class ListedRun:
 
     run: str
     """The run folder."""
-    started: str
+    started: datetime
     methods: Sequence[str]
     datasets: Sequence[str]
     labels: Sequence[str]
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> Output:
         raise UserError(f"there is no folder {missing[0]}")
     found, damaged = find_runs(folder for folder in folders if folder.is_dir())
     runs = [each for each in found if tag is None or str(tag) in each.tags]
-    runs.sort(key=lambda each: datetime.fromisoformat(each.started), reverse=True)
+    runs.sort(key=lambda each: each.started, reverse=True)
     places = ", ".join(map(str, folders))
     none = f"no run in {places}" if tag is None else f"no run with the tag {tag} in {places}"
     return Output({"runs": [asdict(each) for each in runs]}, lines=_lines(runs) if runs else [none], notes=damaged)
@@ -103,7 +103,7 @@ def _read(folder: RunFolder) -> ListedRun:
     points = summary["points"] if summary else _unfinished(folder.read_run() or {})
     return ListedRun(
         run=str(folder.path),
-        started=head["started"],
+        started=datetime.fromisoformat(head["started"]).astimezone(),
         methods=list(dict.fromkeys(point["method"] for point in points)),
         datasets=list(dict.fromkeys(point["dataset"] for point in points)),
         labels=list(dict.fromkeys(point["label"] for point in points if point["label"])),
@@ -153,7 +153,7 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
     label = f" ({', '.join(run.labels)})" if run.labels else ""
     several = f" × {run.configurations}" if run.configurations > 1 else ""
     return (
-        run.started[:16].replace("T", " "),
+        f"{run.started:%Y-%m-%d %H:%M}",
         run.run,
         f"{'+'.join(run.methods)}{several}{label}",
         "+".join(run.datasets),

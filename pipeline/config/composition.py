@@ -161,7 +161,7 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
             return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
         case ConfigCompositionException():
             return _unknown_key(overrides, name) or reason
-        case InterpolationResolutionError():
+        case InterpolationResolutionError() if error.full_key:
             value = str(error.child_node)
             literal = value.replace("${", r"\${")
             fix = f"set {error.full_key}, or write {literal} for these characters"

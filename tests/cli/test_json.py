@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,10 +33,8 @@ def saved(folder: str) -> dict[str, Any]:
 
 
 def test_the_commands_that_print_figures() -> None:
-    assert {name for name, command in COMMANDS.items() if command.prints_figures} == {
-        *("doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce"),
-        *("compare", "show", "score", "capacity", "benchmark"),
-    }
+    """All that come to an end: a server runs until it is stopped."""
+    assert {name for name, command in COMMANDS.items() if not command.prints_figures} == {"graph serve", "llm serve"}
 
 
 def test_evaluate_and_score_print_the_summary(kgqa: Kgqa) -> None:
@@ -109,11 +109,74 @@ def test_benchmark_prints_the_figures_by_name(kgqa: Kgqa, monkeypatch: pytest.Mo
     assert re.search(r"calls_per_s +│ 2.5 ", kgqa("benchmark", "fast").out)
 
 
+def test_graph_load_counts_what_it_loaded(kgqa: Kgqa) -> None:
+    load = ("graph", "load", "dataset.triples=2000", "output=store")
+    found = document(kgqa, *load)
+    assert (found["triples"], found["read"], found["rejected"], found["estimated"]) == (2041, 2041, 0, [])
+    assert found["fingerprint"].startswith("2041-")
+    shutil.rmtree("store")
+    lines = kgqa(*load).out.splitlines()
+    assert lines[1].split() == [f"{found['entities']:,}", "entities"]
+    assert lines[-1] == f"fingerprint {found['fingerprint']}"
+    assert document(kgqa, *load[:-1], "target=ntriples", "output=graph.nt")["fingerprint"] is None
+
+
+def test_report_names_its_file(finished: Path, kgqa: Kgqa) -> None:
+    assert document(kgqa, "report", finished, "output=page.html") == {"output": "page.html", "notes": []}
+    assert Path("page.html").is_file()
+
+
+def test_init_model_counts_weights_and_tokens(kgqa: Kgqa) -> None:
+    found = document(kgqa, "init-model", "output=llama", "dataset.triples=2000", "shape.vocabulary=700")
+    assert (found["output"], found["tokens"]) == ("llama", 700)
+    assert found["weights"] > 10_000
+
+
+def test_build_references_counts_questions_and_reasons(kgqa: Kgqa) -> None:
+    small = ("dataset.triples=2000", "dataset.split=train", "run.limit=30", "references.clusters=4")
+    found = document(kgqa, "build-references", *small, "references.output=references.jsonl")
+    assert found["questions"] == 30
+    assert found["references"] == len(Path("references.jsonl").read_text().splitlines())
+    assert set(found) == {"questions", "eligible", "rejected", "clusters", "references", "output", "notes"}
+
+
+def test_collections_print_their_report(kgqa: Kgqa) -> None:
+    train = ("dataset.triples=2000", "dataset.split=train", "run.limit=8")
+    for words, report in (
+        (("collect", "arg", *train, "output=arg.jsonl"), "arg.report.json"),
+        (("collect", "parog", *train, "output=parog.jsonl"), "parog.report.json"),
+        (("collect", "calls", "run", "output=calls.jsonl"), "calls.report.json"),
+    ):
+        kgqa("evaluate", "method=cot", "llm=oracle", *train[:1], "dataset.split=dev", "run.limit=4", "run.dir=run")
+        found = document(kgqa, *words)
+        written = json.loads(Path(report).read_text())
+        assert {name: found[name] for name in written} == written
+        assert found["output"] == words[-1].removeprefix("output=")
+
+
+@pytest.mark.parametrize("name", ["train arg", "train parog", "train bundled-model"])
+def test_training_prints_the_size_of_the_model(name: str, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tests/integration/test_fine_tuning.py` trains."""
+    trained: list[str] = []
+    llama = SimpleNamespace(num_parameters=lambda: 1234)
+
+    def fine_tune(task: Any, *_: object) -> Any:
+        trained.append(task.model)
+        return SimpleNamespace(model=llama, save=lambda output, _: None)
+
+    monkeypatch.setattr("pipeline.training.sft.job.fine_tune", fine_tune)
+    monkeypatch.setattr("pipeline.cli.train.prepare", lambda _: None)
+    own = ("metaqa=.",) if "bundled" in name else ("model=llama", "texts=texts.jsonl", "output=trained")
+    found = document(kgqa, *name.split(), *own)
+    assert found["weights"] == 1234
+    assert len(trained) == (2 if "bundled" in name else 1)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ("evaluate json=yes", "json=yes is wrong: input should be true or false"),
-        ("init-model json=true", "unknown key 'json'"),
+        ("llm serve llm.model=x json=true", "unknown key 'json'"),
     ],
 )
 def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
