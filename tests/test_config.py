@@ -76,6 +76,7 @@ RUNTIME = [
         for key, value in {
             "base_urls": ["http://elsewhere/v1"],
             "api_key_env": "OTHER",
+            "dialect": "reasoning",
             "connect_timeout_s": 7,
             "timeout_s": 7,
             "max_retries": 7,

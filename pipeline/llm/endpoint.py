@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import ContextOverflow, ServiceError, UserError, nearest
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
 from pipeline.llm.openai_client import OpenAIClient, Reply, Request, server_message
 from pipeline.llm.prompt import Call, Completion, Message
@@ -59,6 +60,7 @@ class EndpointModel(CallConfig, OneModel):
     base_urls: Annotated[tuple[str, ...], Field(min_length=1), RUNTIME_ONLY]
     model: str | None
     api_key_env: Annotated[str, RUNTIME_ONLY]
+    dialect: Annotated[Dialect, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         for url in self.base_urls:
@@ -82,6 +84,7 @@ class EndpointModel(CallConfig, OneModel):
             api_key=os.environ.get(self.api_key_env, "").strip(),
             connect_timeout_s=self.connect_timeout_s,
             timeout_s=self.timeout_s,
+            dialect=self.dialect,
         )
         async with AsyncExitStack() as opening:
             self._client = await opening.enter_async_context(client)
@@ -89,6 +92,7 @@ class EndpointModel(CallConfig, OneModel):
             self._opened = opening.pop_all()
         self._token_ids: dict[str, int] = {}
         self._tokenising = asyncio.Lock()
+        self._reasoned_too_long = False
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -108,13 +112,25 @@ class EndpointModel(CallConfig, OneModel):
         extra = {} if logprobs is None else {"logprobs": True, "top_logprobs": logprobs}
         payload = await self._ask(call, extra)
         choice = payload["choices"][0]
+        text = without_reasoning(choice["message"].get("content") or "")
+        if not text and choice.get("finish_reason") == "length":
+            self._explain_empty_reply()
         return Completion(
-            text=choice["message"].get("content") or "",
+            text=text,
             finish_reason=choice.get("finish_reason") or "stop",
             prompt_tokens=_usage(payload, "prompt_tokens"),
             completion_tokens=_usage(payload, "completion_tokens"),
             logprobs=_token_logprobs(choice) if logprobs is not None else None,
         )
+
+    def _explain_empty_reply(self) -> None:
+        if not self._reasoned_too_long:
+            self._reasoned_too_long = True
+            log.warning(
+                "a reply of %s has no text: its tokens were all spent on reasoning; allow replies more tokens, or turn "
+                "the reasoning off with llm.extra_body",
+                self._name,
+            )
 
     async def choose(self, call: Call) -> Completion:
         """Return the softmax of single-token choices' log-probabilities as the next token (specification §4.6).
@@ -170,10 +186,10 @@ class EndpointModel(CallConfig, OneModel):
         Ray Serve LLM does not support it with some versions of vLLM. Then they are read from a completion of one token.
         """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
-        reply = await self._client.send(Request("../tokenize", orjson.dumps(request)))
+        reply = await self._client.send(Request("../tokenize", request))
         if reply.status == 200:
             return list(self._client.read(reply)["tokens"])
-        completing = orjson.dumps({**request, "max_tokens": 1, "return_token_ids": True})
+        completing = {**request, "max_tokens": 1, "return_token_ids": True}
         completion = await self._client.send(Request("completions", completing))
         if completion.status == 200:
             for choice in self._client.read(completion).get("choices") or ():
@@ -186,8 +202,9 @@ class EndpointModel(CallConfig, OneModel):
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Request one chat completion. Raises ServiceError if the reply contains none."""
-        body = orjson.dumps({**self._body(call), **(self.extra_body or {}), **extra})
-        reply = await self._client.send(Request("chat/completions", body), affinity=_affinity(call.messages))
+        merged = {**self._body(call), **(self.extra_body or {}), **extra}
+        fields = {name: value for name, value in merged.items() if value is not None}
+        reply = await self._client.send(Request("chat/completions", fields), affinity=_affinity(call.messages))
         if reply.status != 200:
             raise self._refusal(reply)
         payload = self._client.read(reply)

@@ -1,8 +1,12 @@
-"""Sends JSON requests to replicated OpenAI-compatible servers of one model, and never shows the API key."""
+"""Sends JSON requests to replicated OpenAI-compatible servers of one model, and never shows the API key.
+
+A server that refuses a parameter of a call by its name gets its calls without it from then on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,11 +19,16 @@ import orjson
 from yarl import URL
 
 from pipeline.errors import ServiceError
+from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
 from pipeline.net.pool import TRANSPORT_ERRORS, AttemptFailed, Response, RetryPolicy, Server, ServerPool
 from pipeline.text import printable
 
+log = logging.getLogger(__name__)
+
 _OVERLOADED = (408, 429)
 """Statuses with which a healthy server asks for the request later."""
+_REFUSED = (400, 422)
+"""Statuses with which a server refuses the parameters of a request."""
 
 
 class Request(NamedTuple):
@@ -27,7 +36,7 @@ class Request(NamedTuple):
 
     path: str
     """Relative to the server's base URL."""
-    body: bytes
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +57,21 @@ class OpenAIClient(ServerPool[Request, Reply]):
     """Replicated OpenAI-compatible servers."""
 
     def __init__(
-        self, urls: Sequence[str], policy: RetryPolicy, *, api_key: str, connect_timeout_s: float, timeout_s: float
+        self,
+        urls: Sequence[str],
+        policy: RetryPolicy,
+        *,
+        api_key: str,
+        connect_timeout_s: float,
+        timeout_s: float,
+        dialect: Dialect,
     ) -> None:
         """Describe the servers; nothing is connected yet. An empty `api_key` sends no key."""
         super().__init__("model", urls, policy)
         self._api_key = api_key
         self._connect_timeout_s = connect_timeout_s
         self._timeout_s = timeout_s
+        self._refused = {server: set(REFUSED_FROM_THE_START[dialect]) for server in self.servers}
 
     def session_options(self) -> Mapping[str, Any]:
         """Send JSON, with the key if there is one."""
@@ -65,9 +82,24 @@ class OpenAIClient(ServerPool[Request, Reply]):
         }
 
     async def attempt(self, request: Request, server: Server) -> Reply:
-        """Send a request to one server once."""
+        """Send a request to one server once, and once more without each parameter that the server refuses."""
+        while True:
+            sent = adapt(request.fields, self._refused[server])
+            reply = await self._exchange(request.path, sent, server)
+            parameter = refused_parameter(server_message(reply), sent) if reply.status in _REFUSED else None
+            if parameter is None:
+                return reply
+            self._leave_out(parameter, server)
+
+    def _leave_out(self, parameter: str, server: Server) -> None:
+        if parameter not in self._refused[server]:  # as other calls in flight may have found out
+            self._refused[server].add(parameter)
+            instead = f"{new} in its place" if (new := other_name(parameter)) else "no such parameter"
+            log.warning("model server %s refuses the parameter %s: it gets %s", server.url, parameter, instead)
+
+    async def _exchange(self, path: str, fields: Mapping[str, Any], server: Server) -> Reply:
         try:
-            response = await self.exchange(server, _resolve(server.url, request.path), request.body)
+            response = await self.exchange(server, _resolve(server.url, path), orjson.dumps(fields))
         except TRANSPORT_ERRORS as error:
             problem = _describe(error)
             self.count_failure(server, problem)
