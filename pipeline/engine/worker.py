@@ -104,7 +104,8 @@ class Worker:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""
         shard_of.set(shard.index)
         self._recorder.queued += len(shard.examples)
-        retried = await asyncio.to_thread(completions_of, self._folder.shard(shard.index))
+        path, retry_failed = self._folder.shard(shard.index), self._configs[0]["run"]["retry_failed"]
+        retried = await asyncio.to_thread(completions_of, path, retry_failed=retry_failed)
         async with Journal(self._folder, shard.index) as journal:
             run = _ShardRun(shard, journal, retried, on_row)
             async with asyncio.TaskGroup() as group:

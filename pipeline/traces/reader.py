@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,12 +10,15 @@ from typing import Any
 
 import orjson
 import polars as pl
+from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.llm.prompt import Completion, Message
+from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_all, storage_path
+
+_log = logging.getLogger(__name__)
 
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions are requested shard by shard."""
@@ -73,13 +77,21 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
 
 
-def completions_of(shard: StoragePath) -> dict[str, dict[str, Completion]]:
-    """Return the completions of one finished shard by question and call key; empty if the shard does not exist."""
+def completions_of(shard: StoragePath, *, retry_failed: bool) -> dict[str, dict[str, Completion]]:
+    """Return the completions of one finished shard by question and call key; empty if the shard does not exist.
+
+    With `retry_failed`, the last call of each failed row is left out, unless another row of its question, which did
+    not fail, has it as well.
+    """
     try:
         calls = _read_calls(shard)
+        left_out = _last_calls_of_failed_rows(shard) if retry_failed else set()
     except FileNotFoundError:
         return {}
-    return {id: {key: call.completion for key, call in of_question.items()} for id, of_question in calls.items()}
+    return {
+        id: {key: call.completion for key, call in of_question.items() if (id, key) not in left_out}
+        for id, of_question in calls.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,30 +164,47 @@ def _frames(shards: Sequence[StoragePath]) -> Iterator[pl.LazyFrame]:
     return (pl.scan_parquet(source, glob=False) for source in read_all(shards))
 
 
+def _last_calls_of_failed_rows(shard: StoragePath) -> set[tuple[str, str]]:
+    """Return the question and the key of the last call of each failed row, except calls of rows that did not fail."""
+    (rows,) = _frames([shard])
+    frame = rows.select("point", "question_id", "status", "steps").collect().explode("steps").unnest("steps")
+    calls = frame.filter(pl.col("kind") == "llm")
+    failed = calls.filter(pl.col("status") == "failed").group_by("point", "question_id", maintain_order=True).last()
+    others = calls.filter(pl.col("status") != "failed")
+    left_out = failed.join(others, on=("question_id", "key"), how="anti")
+    return set(left_out.select("question_id", "key").iter_rows())
+
+
 def _read_calls(shard: StoragePath) -> dict[str, dict[str, RecordedCall]]:
     (rows,) = _frames([shard])
     frame = rows.select("question_id", "steps", "texts").collect()
     frame = frame.explode("steps", "texts").unnest("steps", "texts")
     calls: dict[str, dict[str, RecordedCall]] = {}
+    unusable = 0
     for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):
+        try:
+            completion = _completion(step)
+        except (ValidationError, orjson.JSONDecodeError):
+            unusable += 1
+            continue
         call = RecordedCall(
             key=step["key"],
             role=step["role"],
             template=step["template"],
             inputs=step["inputs"],
             sampling=step["sampling"],
-            completion=_completion(step),
+            completion=completion,
         )
         calls.setdefault(step["question_id"], {})[call.key] = call
+    if unusable:
+        _log.warning("%d calls in %s have replies that cannot be used: they count as not made", unusable, shard)
     return calls
 
 
 def _completion(step: Mapping[str, Any]) -> Completion:
-    return Completion(
-        text=step["completion"],
-        finish_reason=step["finish_reason"],
-        prompt_tokens=step["prompt_tokens"],
-        completion_tokens=step["completion_tokens"],
-        logprobs=tuple(orjson.loads(step["logprobs"])) if step["logprobs"] else None,
-        probabilities=orjson.loads(step["probabilities"]) if step["probabilities"] else None,
+    """Return the reply of a call. Raises ValidationError or JSONDecodeError if it has a wrong type."""
+    parsed = {name: orjson.loads(step[name]) if step[name] else None for name in ("logprobs", "probabilities")}
+    names = ("finish_reason", "prompt_tokens", "completion_tokens")
+    return STORED_COMPLETION.validate_python(
+        {"text": step["completion"], **{name: step[name] for name in names}, **parsed}
     )
