@@ -69,6 +69,7 @@ RUNTIME = [
             "timeout_s": 7,
             "retries": 7,
             "hedge": None,
+            "max_reply_mb": 7,
         }.items()
     ),
     *(
@@ -76,6 +77,8 @@ RUNTIME = [
         for key, value in {
             "base_urls": ["http://elsewhere/v1"],
             "api_key_env": "OTHER",
+            "dialect": "reasoning",
+            "max_reply_mb": 7,
             "connect_timeout_s": 7,
             "timeout_s": 7,
             "max_retries": 7,

@@ -14,9 +14,18 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
-MEASURES = ("logical_calls", "physical_calls", "prompt_tokens", "completion_tokens", "kg_queries", "busy_s")
+MEASURES = (
+    "logical_calls",
+    "physical_calls",
+    "prompt_tokens",
+    "completion_tokens",
+    "token_usd",
+    "kg_queries",
+    "busy_s",
+)
 """Costs per question, summed over all configurations. `logical_calls` counts calls as if each configuration had run
-alone; calls and tokens otherwise count what was sent to the model. `busy_s` is the time the question was in flight."""
+alone; calls and tokens otherwise count what was sent to the model. `token_usd` is the price of the tokens in US
+dollars. `busy_s` is the time the question was in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +52,17 @@ class Projection:
         return Projection(*map(max, (self.value, self.low, self.high), (other.value, other.low, other.high)))
 
 
-def measure(folder: RunFolder, configurations: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return the cost of each sampled question in these configurations together, shape (questions, `MEASURES`)."""
+def measure(
+    folder: RunFolder, configurations: Sequence[int], *, token_prices: Mapping[str, float]
+) -> npt.NDArray[np.float64]:
+    """Return the cost of each sampled question in these configurations together, shape (questions, `MEASURES`).
+
+    `token_prices` are the US dollars per token of `prompt_tokens` and `completion_tokens`; a missing one is 0.
+    """
     columns = ("point", "question_id", "llm_calls", "kg_queries", "wall_s", "steps")
     parts = (_per_question(rows.filter(pl.col("point").is_in(configurations))) for rows in read_shards(folder, columns))
-    return pl.concat(parts).select(MEASURES).to_numpy().astype(np.float64)
+    usd = pl.sum_horizontal(pl.lit(0.0), *(pl.col(kind) * price for kind, price in token_prices.items()))
+    return pl.concat(parts).with_columns(usd.alias("token_usd")).select(MEASURES).to_numpy().astype(np.float64)
 
 
 def _per_question(rows: pl.DataFrame) -> pl.DataFrame:

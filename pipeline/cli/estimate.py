@@ -9,7 +9,7 @@ from dataclasses import dataclass as plain_dataclass
 from itertools import islice
 from typing import Any
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
@@ -36,6 +36,24 @@ class Plan:
     gpus: PositiveInt
     tokens_per_s_per_gpu: PositiveFloat | None
     usd_per_gpu_hour: PositiveFloat | None
+    usd_per_million_prompt_tokens: NonNegativeFloat | None
+    usd_per_million_completion_tokens: NonNegativeFloat | None
+
+    def __post_init__(self) -> None:
+        if (self.usd_per_million_prompt_tokens is None) != (self.usd_per_million_completion_tokens is None):
+            raise UserError(
+                "prompts and replies both cost money: give estimate.usd_per_million_prompt_tokens and "
+                "estimate.usd_per_million_completion_tokens"
+            )
+
+    @property
+    def token_prices(self) -> dict[str, float]:
+        """US dollars per token of each kind; empty if no prices are given."""
+        prices = {
+            "prompt_tokens": self.usd_per_million_prompt_tokens,
+            "completion_tokens": self.usd_per_million_completion_tokens,
+        }
+        return {kind: price / 1e6 for kind, price in prices.items() if price is not None}
 
 
 class Sampling(Sweep):
@@ -97,10 +115,11 @@ def run(arguments: Arguments) -> Output:
 
 def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     """Return the figures of the whole run and what they rest on. Raises UserError when the sample has no calls."""
-    total = add_projections(list(_parts(sampling)))
+    total = add_projections(list(_parts(sampling, plan)))
     simulated = _label(sampling)
     tokens = total["prompt_tokens"] + total["completion_tokens"]
-    rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, plan.gpus))
+    spent = _spent(sampling, plan)
+    rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, spent, plan.gpus))
     serving = tokens.times(1 / rate / plan.gpus) if rate else None
     engine = sampling.wholes[0]["engine"]
     in_flight = engine["concurrency"] * engine.get("workers", 1)
@@ -117,15 +136,21 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
         Line("graph queries", total["kg_queries"], "measured"),
         Line("GPU hours", gpu_hours, known, "{:,.2f}"),
         *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour else []),
+        *([Line("US dollars for tokens", total["token_usd"], counted, "{:,.2f}")] if plan.token_prices else []),
         Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
     ]
-    return lines, list(_basis(plan, rate, in_flight, simulated))
+    return lines, list(_basis(plan, rate, in_flight, simulated, spent))
 
 
-def _basis(plan: Plan, rate: float | None, in_flight: int, simulated: str | None) -> Iterator[str]:
+def _basis(
+    plan: Plan, rate: float | None, in_flight: int, simulated: str | None, spent: Mapping[str, float]
+) -> Iterator[str]:
     """Say what the figures are based on."""
     if simulated:
         yield "tokens are estimated at four characters each, without a tokenizer"
+    if plan.token_prices:
+        costs = "would cost" if simulated else "cost"
+        yield f"the tokens of the sample {costs} {spent['token_usd']:,.2f} US dollars at the prices given"
     if rate is None:
         yield "GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
         return
@@ -134,7 +159,7 @@ def _basis(plan: Plan, rate: float | None, in_flight: int, simulated: str | None
     yield f"rate: {rate:,.0f} tokens a second per GPU, {source}; {load}"
 
 
-def _parts(sampling: Sampling) -> Iterator[dict[str, Projection]]:
+def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
     """Yield the totals over each set of questions that configurations share."""
     wholes = iter(sampling.wholes)
     for folder, summaries in sampling.batches:
@@ -144,7 +169,8 @@ def _parts(sampling: Sampling) -> Iterator[dict[str, Projection]]:
             groups[config.canonical([whole["dataset"], whole["run"]["limit"]])].append(number)
         for numbers in groups.values():
             whole = of_batch[numbers[0]]
-            yield project(measure(folder, numbers), _questions(whole), config.build("evaluation", whole))
+            sample = measure(folder, numbers, token_prices=plan.token_prices)
+            yield project(sample, _questions(whole), config.build("evaluation", whole))
 
 
 def _questions(whole: Mapping[str, Any]) -> int:
@@ -158,17 +184,21 @@ def _label(sampling: Sampling) -> str | None:
     return next((each.label for _, summaries in sampling.batches for each in summaries if each.label), None)
 
 
-def _measured_rate(sampling: Sampling, gpus: int) -> float:
+def _spent(sampling: Sampling, plan: Plan) -> dict[str, float]:
+    """Return the cost of the sample itself, one total per measure."""
+    batches = ((folder, range(len(summaries))) for folder, summaries in sampling.batches)
+    costs = [measure(folder, numbers, token_prices=plan.token_prices).sum(axis=0) for folder, numbers in batches]
+    return dict(zip(MEASURES, map(float, sum(costs)), strict=True))
+
+
+def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) -> float:
     """Return the tokens per second and GPU while the sample was answered."""
-    tokens = seconds = 0.0
-    for folder, summaries in sampling.batches:
-        made = dict(zip(MEASURES, measure(folder, range(len(summaries))).sum(axis=0), strict=True))
-        tokens += made["prompt_tokens"] + made["completion_tokens"]
-        times = folder.read_summary() or {}
-        seconds += times["wall_s"] - times["opening_s"]
+    summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
+    seconds = sum(times["wall_s"] - times["opening_s"] for times in summaries)
+    tokens = spent["prompt_tokens"] + spent["completion_tokens"]
     if not tokens:
         raise UserError("the sample made no call of its own: remove run.reuse, or give estimate.tokens_per_s_per_gpu")
-    return tokens / seconds / gpus
+    return float(tokens / seconds / gpus)
 
 
 def _sampled(sampling: Sampling) -> int:

@@ -127,7 +127,10 @@ class Worker:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""
         shard_of.set(shard.index)
         self._recorder.queued += len(shard.examples)
-        retried = await asyncio.to_thread(completions_of, self._folder, shard.run, shard.index)
+        retry_failed = self._configs[0]["run"]["retry_failed"]
+        retried = await asyncio.to_thread(
+            completions_of, self._folder, shard.run, shard.index, retry_failed=retry_failed
+        )
         async with Journal(self._folder, shard.index) as journal:
             run = _ShardRun(shard, journal, retried, on_row)
             async with asyncio.TaskGroup() as group:

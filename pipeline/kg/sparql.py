@@ -59,6 +59,7 @@ class SparqlGraph:
     timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
     retries: Annotated[NonNegativeInt, RUNTIME_ONLY]
     hedge: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, RUNTIME_ONLY]
+    max_reply_mb: Annotated[PositiveFloat, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         for url in self.endpoints:  # before a run folder is created
@@ -74,6 +75,7 @@ class SparqlGraph:
             timeout_s=self.timeout_s,
             retries=self.retries,
             hedge=self.hedge,
+            max_reply_mb=self.max_reply_mb,
         )
         await self._client.__aenter__()
         try:

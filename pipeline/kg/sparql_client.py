@@ -15,7 +15,7 @@ import aiohttp
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
-from pipeline.net.pool import AttemptFailed, Response, RetryPolicy, Server, ServerPool
+from pipeline.net.pool import AttemptFailed, ReplyTooLarge, Response, RetryPolicy, Server, ServerPool
 from pipeline.net.urls import check_url
 from pipeline.text import printable
 
@@ -64,7 +64,14 @@ class SparqlClient(ServerPool[Select, Reply]):
     has_probes: ClassVar[bool] = True
 
     def __init__(
-        self, urls: Sequence[str], *, max_inflight: int, timeout_s: float, retries: int, hedge: float | None
+        self,
+        urls: Sequence[str],
+        *,
+        max_inflight: int,
+        timeout_s: float,
+        retries: int,
+        hedge: float | None,
+        max_reply_mb: float,
     ) -> None:
         """Describe the servers as `conf/kg/sparql.yaml` does; nothing is connected yet."""
         backoff_s, max_backoff_s = _BACKOFF_S
@@ -75,7 +82,14 @@ class SparqlClient(ServerPool[Select, Reply]):
             max_failures=_MAX_FAILURES,
             recovery_s=_PROBE_INTERVAL_S,
         )
-        super().__init__("graph", urls, policy, max_outstanding=max_inflight, hedge_quantile=hedge)
+        super().__init__(
+            "graph",
+            urls,
+            policy,
+            max_reply_mb=max_reply_mb,
+            max_outstanding=max_inflight,
+            hedge_quantile=hedge,
+        )
         self._timeout_s = timeout_s
         self._limit = asyncio.Semaphore(max_inflight * len(urls))
         self._asked = 0
@@ -125,12 +139,14 @@ class SparqlClient(ServerPool[Select, Reply]):
         """Send a query to one server once."""
         try:
             response = await self.exchange(server, server.url, {"query": request.text})
-        except TimeoutError:
-            # Either the query is too slow, so it is tried only once more, or the server hangs.
-            if hangs := await self.probe(server):
-                self.mark_unhealthy(server, hangs)
-            message = f"{server.url} did not answer within {self._timeout_s:g} s"
-            raise AttemptFailed(message, too_slow=not hangs) from None
+        except (TimeoutError, ReplyTooLarge) as error:
+            # Either the query asks for too much, so it is tried only once more, or the server is broken.
+            if broken := await self.probe(server):
+                self.mark_unhealthy(server, broken)
+            limit = f"answer within {self._timeout_s:g} s"
+            if isinstance(error, ReplyTooLarge):
+                limit = f"keep its answer below kg.max_reply_mb={self._max_reply_mb:g}"
+            raise AttemptFailed(f"{server.url} did not {limit}", too_slow=not broken) from None
         except aiohttp.ClientError as error:
             # A server that is busy, or that closed an idle connection, disconnects as well. It is still healthy.
             if not isinstance(error, aiohttp.ServerDisconnectedError):

@@ -6,21 +6,33 @@ import asyncio
 import logging
 import math
 import os
-import re
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Annotated, Any, Self
 
 import orjson
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ContextOverflow, ServiceError, UserError, nearest
+from pipeline.errors import ServiceError, UserError, nearest
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
-from pipeline.llm.openai_client import OpenAIClient, Reply, Request, server_message
+from pipeline.llm.openai_client import OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Completion, Message
+from pipeline.llm.reply import (
+    CHAT_REPLY,
+    MODEL_LIST,
+    PLAIN_REPLY,
+    TOKENS,
+    ChatReply,
+    ModelCard,
+    defect,
+    text_of,
+    token_logprobs,
+    usage_of,
+)
 from pipeline.net.pool import RetryPolicy
 from pipeline.net.server_stats import ServerStats
 from pipeline.net.urls import check_url
@@ -33,8 +45,6 @@ _REPORTED = 20
 
 _AFFINITY_CHARACTERS = 1024
 """Characters of the system and the user text that determine which server has probably cached the prefix."""
-
-_OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
@@ -59,6 +69,8 @@ class EndpointModel(CallConfig, OneModel):
     base_urls: Annotated[tuple[str, ...], Field(min_length=1), RUNTIME_ONLY]
     model: str | None
     api_key_env: Annotated[str, RUNTIME_ONLY]
+    dialect: Annotated[Dialect, RUNTIME_ONLY]
+    max_reply_mb: Annotated[PositiveFloat, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
         for url in self.base_urls:
@@ -82,6 +94,8 @@ class EndpointModel(CallConfig, OneModel):
             api_key=os.environ.get(self.api_key_env, "").strip(),
             connect_timeout_s=self.connect_timeout_s,
             timeout_s=self.timeout_s,
+            dialect=self.dialect,
+            max_reply_mb=self.max_reply_mb,
         )
         async with AsyncExitStack() as opening:
             self._client = await opening.enter_async_context(client)
@@ -89,6 +103,7 @@ class EndpointModel(CallConfig, OneModel):
             self._opened = opening.pop_all()
         self._token_ids: dict[str, int] = {}
         self._tokenising = asyncio.Lock()
+        self._reasoned_too_long = False
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -106,15 +121,27 @@ class EndpointModel(CallConfig, OneModel):
         """Answer one call. Raises ContextOverflow, or ServiceError if the servers fail or refuse the call."""
         logprobs = call.sampling.logprobs
         extra = {} if logprobs is None else {"logprobs": True, "top_logprobs": logprobs}
-        payload = await self._ask(call, extra)
-        choice = payload["choices"][0]
+        reply = await self._ask(call, extra)
+        choice = reply["choices"][0]
+        text = without_reasoning(text_of(choice))
+        if not text and choice.get("finish_reason") == "length":
+            self._explain_empty_reply()
         return Completion(
-            text=choice["message"].get("content") or "",
+            text=text,
             finish_reason=choice.get("finish_reason") or "stop",
-            prompt_tokens=_usage(payload, "prompt_tokens"),
-            completion_tokens=_usage(payload, "completion_tokens"),
-            logprobs=_token_logprobs(choice) if logprobs is not None else None,
+            prompt_tokens=usage_of(reply, "prompt_tokens"),
+            completion_tokens=usage_of(reply, "completion_tokens"),
+            logprobs=token_logprobs(choice) if logprobs is not None else None,
         )
+
+    def _explain_empty_reply(self) -> None:
+        if not self._reasoned_too_long:
+            self._reasoned_too_long = True
+            log.warning(
+                "a reply of %s has no text: its tokens were all spent on reasoning; allow replies more tokens, or turn "
+                "the reasoning off with llm.extra_body",
+                self._name,
+            )
 
     async def choose(self, call: Call) -> Completion:
         """Return the softmax of single-token choices' log-probabilities as the next token (specification §4.6).
@@ -123,30 +150,29 @@ class EndpointModel(CallConfig, OneModel):
         the most probable tokens, which any server reports. Raises UserError for a choice that is not one token.
         """
         lookup = self._estimated_logprobs if self.approximate_choices else self._exact_logprobs
-        logprobs, payload = await lookup(call)
+        logprobs, reply = await lookup(call)
         return Completion.of_choices(
             logprobs,
-            prompt_tokens=_usage(payload, "prompt_tokens"),
-            completion_tokens=_usage(payload, "completion_tokens"),
+            prompt_tokens=usage_of(reply, "prompt_tokens"),
+            completion_tokens=usage_of(reply, "completion_tokens"),
         )
 
-    async def _exact_logprobs(self, call: Call) -> tuple[dict[str, float], dict[str, Any]]:
+    async def _exact_logprobs(self, call: Call) -> tuple[dict[str, float], ChatReply]:
         ids = {choice: await self._token_id(choice) for choice in call.choices}
         extra = {"logprob_token_ids": list(ids.values()), "return_tokens_as_token_ids": True, "top_logprobs": 0}
-        payload = await self._ask(call, {**extra, "logprobs": True, "max_tokens": 1})
-        reported = _next_token_logprobs(payload)
+        reply = await self._ask(call, {**extra, "logprobs": True, "max_tokens": 1})
+        reported = _next_token_logprobs(reply)
         try:
-            return {choice: reported[f"token_id:{id}"] for choice, id in ids.items()}, payload
+            return {choice: reported[f"token_id:{id}"] for choice, id in ids.items()}, reply
         except KeyError as missing:
             raise UserError(
                 f"the server of {self._name} did not report the log-probability of {missing}; serve the model with a "
                 "vLLM that supports logprob_token_ids, or accept estimates with llm.approximate_choices=true"
             ) from None
 
-    async def _estimated_logprobs(self, call: Call) -> tuple[dict[str, float], dict[str, Any]]:
-        payload = await self._ask(call, {"logprobs": True, "top_logprobs": _REPORTED, "max_tokens": 1})
-        reported = _next_token_logprobs(payload)
-        return estimate_choices(call.choices, reported), payload
+    async def _estimated_logprobs(self, call: Call) -> tuple[dict[str, float], ChatReply]:
+        reply = await self._ask(call, {"logprobs": True, "top_logprobs": _REPORTED, "max_tokens": 1})
+        return estimate_choices(call.choices, _next_token_logprobs(reply)), reply
 
     async def _token_id(self, choice: str) -> int:
         """Return the id of a choice's only token. Asks the server once per choice."""
@@ -170,30 +196,26 @@ class EndpointModel(CallConfig, OneModel):
         Ray Serve LLM does not support it with some versions of vLLM. Then they are read from a completion of one token.
         """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
-        reply = await self._client.send(Request("../tokenize", orjson.dumps(request)))
-        if reply.status == 200:
-            return list(self._client.read(reply)["tokens"])
-        completing = orjson.dumps({**request, "max_tokens": 1, "return_token_ids": True})
-        completion = await self._client.send(Request("completions", completing))
-        if completion.status == 200:
-            for choice in self._client.read(completion).get("choices") or ():
+        try:
+            return (await self._client.ask(Request("../tokenize", request, TOKENS)))["tokens"]
+        except ServiceError as error:
+            problem = error
+        completing = {**request, "max_tokens": 1, "return_token_ids": True}
+        with suppress(ServiceError):
+            reply = await self._client.ask(Request("completions", completing, PLAIN_REPLY))
+            for choice in reply["choices"]:
                 if tokens := choice.get("prompt_token_ids"):
-                    return list(tokens)
+                    return tokens
         raise UserError(
-            f"exact choices need vLLM's /tokenize, but {self._client.explain(reply)}; "
-            "accept estimates with llm.approximate_choices=true"
+            f"exact choices need vLLM's /tokenize, but {problem}; accept estimates with llm.approximate_choices=true"
         )
 
-    async def _ask(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
-        """Request one chat completion. Raises ServiceError if the reply contains none."""
-        body = orjson.dumps({**self._body(call), **(self.extra_body or {}), **extra})
-        reply = await self._client.send(Request("chat/completions", body), affinity=_affinity(call.messages))
-        if reply.status != 200:
-            raise self._refusal(reply)
-        payload = self._client.read(reply)
-        if not payload.get("choices") or not isinstance(payload["choices"][0].get("message"), dict):
-            raise ServiceError(f"no completion: {self._client.explain(reply)}")
-        return payload
+    async def _ask(self, call: Call, extra: Mapping[str, Any]) -> ChatReply:
+        """Request one chat completion."""
+        merged = {**self._body(call), **(self.extra_body or {}), **extra}
+        fields = {name: value for name, value in merged.items() if value is not None}
+        request = Request("chat/completions", fields, CHAT_REPLY)
+        return await self._client.ask(request, affinity=_affinity(call.messages))
 
     def _body(self, call: Call) -> dict[str, Any]:
         sampling = call.sampling
@@ -211,27 +233,24 @@ class EndpointModel(CallConfig, OneModel):
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         return body
 
-    def _refusal(self, reply: Reply) -> ServiceError:
-        text = self._client.explain(reply)
-        too_long = reply.status in (400, 413, 422) and _OVERFLOW.search(server_message(reply))
-        return ContextOverflow(text) if too_long else ServiceError(text)
-
     async def _find_model(self) -> tuple[str, str]:
         """Return the name and the identity of the model, which must be the same on every server."""
-        replies, problems = [], []
+        cards, problems = {}, []
         for answer in await self._client.get_from_each("models"):
             if isinstance(answer, str):
                 problems.append(answer)
             elif answer.transient:
                 problems.append(self._client.explain(answer))
             else:
-                replies.append(answer)
-        if not replies:
+                try:
+                    cards[answer.url] = self._read_card(answer)
+                except ValidationError as error:
+                    problems.append(f"no list of models ({defect(error)}): {self._client.explain(answer)}")
+        if not cards:
             problem = "; ".join(problems)
             raise UserError(f"no model server is up: {problem}; start one there, or set llm.base_urls to a running one")
         for problem in problems:
             log.warning("continuing without a model server: %s", problem)
-        cards = {reply.url: self._read_card(reply) for reply in replies}
         if len(set(cards.values())) > 1:
             listing = ", ".join(f"{identity} at {url}" for url, (_, identity) in cards.items())
             raise UserError(f"llm.base_urls serve different models: {listing}; choose servers of one model")
@@ -242,7 +261,7 @@ class EndpointModel(CallConfig, OneModel):
             raise UserError(f"{self._client.explain(reply)}; put a valid key into the variable {self.api_key_env}")
         if reply.status != 200:
             raise UserError(f"{self._client.explain(reply)}; llm.base_urls must end in the API's prefix, usually /v1")
-        cards = {card["id"]: card for card in self._client.read(reply).get("data", [])}
+        cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body)["data"]}
         names = ", ".join(cards)
         if self.model is not None and self.model not in cards:
             raise UserError(f"{reply.url} serves {names}, not llm.model={self.model}.{nearest(self.model, cards)}")
@@ -253,9 +272,9 @@ class EndpointModel(CallConfig, OneModel):
             self.context_length = min(length, self.context_length or length)
         return name, self._identity(cards[name])
 
-    def _identity(self, card: Mapping[str, Any]) -> str:
+    def _identity(self, card: ModelCard) -> str:
         """Return the model's name with its checkpoint and base model, and the fields that we add to each call."""
-        origins = [origin for key in ("root", "parent") if (origin := card.get(key)) and origin != card["id"]]
+        origins = [origin for origin in (card.get("root"), card.get("parent")) if origin and origin != card["id"]]
         identity = " of ".join([card["id"], *dict.fromkeys(origins)])
         if self.extra_body:
             identity += " " + orjson.dumps(self.extra_body, option=orjson.OPT_SORT_KEYS).decode()
@@ -284,24 +303,8 @@ def _affinity(messages: Sequence[Message]) -> int:
     return zlib.crc32("".join(message.content[:_AFFINITY_CHARACTERS] for message in messages[:2]).encode())
 
 
-def _usage(payload: Mapping[str, Any], kind: str) -> int:
-    return (payload.get("usage") or {}).get(kind) or 0
-
-
-def _next_token_logprobs(payload: Mapping[str, Any]) -> Mapping[str, float]:
-    positions = _token_logprobs(payload["choices"][0])
+def _next_token_logprobs(reply: ChatReply) -> Mapping[str, float]:
+    positions = token_logprobs(reply["choices"][0])
     if not positions:
         raise ServiceError("the server reported no log-probabilities")
     return positions[0]
-
-
-def _token_logprobs(choice: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
-    """Return the reported log-probabilities per generated token, its own first."""
-    return tuple(_reported(position) for position in (choice.get("logprobs") or {}).get("content") or ())
-
-
-def _reported(position: Mapping[str, Any]) -> dict[str, float]:
-    logprobs: dict[str, float] = {position["token"]: position["logprob"]}
-    for entry in position.get("top_logprobs") or ():
-        logprobs.setdefault(entry["token"], entry["logprob"])  # different parts of a character have the same text
-    return logprobs

@@ -1,33 +1,49 @@
-"""Sends JSON requests to replicated OpenAI-compatible servers of one model, and never shows the API key."""
+"""Sends JSON requests to replicated OpenAI-compatible servers of one model, and never shows the API key.
+
+A server that refuses a parameter of a call by its name gets its calls without it from then on. Replies are validated
+here: one of another form counts as a failure of its server.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import aiohttp
 import orjson
+from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
-from pipeline.errors import ServiceError
-from pipeline.net.pool import TRANSPORT_ERRORS, AttemptFailed, Response, RetryPolicy, Server, ServerPool
+from pipeline.errors import ContextOverflow
+from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
+from pipeline.llm.reply import defect
+from pipeline.net.pool import TRANSPORT_ERRORS, AttemptFailed, RetryPolicy, Server, ServerPool
 from pipeline.text import printable
+
+log = logging.getLogger(__name__)
 
 _OVERLOADED = (408, 429)
 """Statuses with which a healthy server asks for the request later."""
+_REFUSED = (400, 413, 422)
+"""Statuses with which a healthy server refuses a request, and not every request."""
+_OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)
+
+T = TypeVar("T")
 
 
-class Request(NamedTuple):
+class Request(NamedTuple, Generic[T]):
     """A request that any server of the model can answer."""
 
     path: str
     """Relative to the server's base URL."""
-    body: bytes
+    fields: Mapping[str, Any]
+    form: TypeAdapter[T]
+    """The form of the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +60,26 @@ class Reply:
         return self.status >= 500 or self.status in _OVERLOADED
 
 
-class OpenAIClient(ServerPool[Request, Reply]):
+class OpenAIClient(ServerPool[Request[Any], Any]):
     """Replicated OpenAI-compatible servers."""
 
     def __init__(
-        self, urls: Sequence[str], policy: RetryPolicy, *, api_key: str, connect_timeout_s: float, timeout_s: float
+        self,
+        urls: Sequence[str],
+        policy: RetryPolicy,
+        *,
+        api_key: str,
+        connect_timeout_s: float,
+        timeout_s: float,
+        dialect: Dialect,
+        max_reply_mb: float,
     ) -> None:
         """Describe the servers; nothing is connected yet. An empty `api_key` sends no key."""
-        super().__init__("model", urls, policy)
+        super().__init__("model", urls, policy, max_reply_mb=max_reply_mb)
         self._api_key = api_key
         self._connect_timeout_s = connect_timeout_s
         self._timeout_s = timeout_s
+        self._refused = {server: set(REFUSED_FROM_THE_START[dialect]) for server in self.servers}
 
     def session_options(self) -> Mapping[str, Any]:
         """Send JSON, with the key if there is one."""
@@ -64,36 +89,67 @@ class OpenAIClient(ServerPool[Request, Reply]):
             "timeout": aiohttp.ClientTimeout(self._timeout_s, sock_connect=self._connect_timeout_s),
         }
 
-    async def attempt(self, request: Request, server: Server) -> Reply:
-        """Send a request to one server once."""
+    async def ask(self, request: Request[T], *, affinity: int | None = None) -> T:
+        """Return the validated reply to a request.
+
+        Raises ContextOverflow, or ServiceError if the servers fail or refuse the request.
+        """
+        return cast("T", await self.send(request, affinity=affinity))
+
+    async def attempt(self, request: Request[Any], server: Server) -> Any:
+        """Send a request to one server once, and once more without each parameter that the server refuses."""
+        while True:
+            sent = adapt(request.fields, self._refused[server])
+            reply = await self._exchange(request.path, sent, server)
+            if reply.status == 200:
+                return self._validate(reply, request.form, server)
+            message = server_message(reply)
+            if reply.status not in _REFUSED:
+                raise self._failure(reply, server)
+            self.count_success(server)
+            if _OVERFLOW.search(message):
+                raise ContextOverflow(self.explain(reply))
+            if (parameter := refused_parameter(message, sent)) is None:
+                raise AttemptFailed(self.explain(reply), refused=True)
+            self._leave_out(parameter, server)
+
+    async def _exchange(self, path: str, fields: Mapping[str, Any], server: Server) -> Reply:
         try:
-            response = await self.exchange(server, _resolve(server.url, request.path), request.body)
+            response = await self.exchange(server, _resolve(server.url, path), orjson.dumps(fields))
         except TRANSPORT_ERRORS as error:
             problem = _describe(error)
             self.count_failure(server, problem)
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
-        reply = Reply(server.url, response.status, response.body)
-        if reply.status >= 500:
-            self.count_failure(server, f"status {reply.status}")
+        return Reply(server.url, response.status, response.body)
+
+    def _validate(self, reply: Reply, form: TypeAdapter[T], server: Server) -> T:
+        try:
+            read = form.validate_json(reply.body)
+        except ValidationError as error:
+            problem = f"unusable reply ({defect(error)})"
         else:
             self.count_success(server)
-        if reply.transient:
-            raise AttemptFailed(self.explain(reply), retry_after_s=_retry_after_s(response))
-        return reply
+            return read
+        server.stats.failures += 1
+        self.count_failure(server, problem)
+        raise AttemptFailed(f"{problem}: {self.explain(reply)}")
+
+    def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
+        if reply.status in _OVERLOADED:
+            self.count_success(server)
+        else:
+            self.count_failure(server, f"status {reply.status}")
+        return AttemptFailed(self.explain(reply), refused=not reply.transient)
+
+    def _leave_out(self, parameter: str, server: Server) -> None:
+        if parameter not in self._refused[server]:  # as other calls in flight may have found out
+            self._refused[server].add(parameter)
+            instead = f"{new} in its place" if (new := other_name(parameter)) else "no such parameter"
+            log.warning("model server %s refuses the parameter %s: it gets %s", server.url, parameter, instead)
 
     async def get_from_each(self, path: str) -> list[Reply | str]:
         """Get `path` once from every server. Return each one's reply, or a clause that says why there is none."""
         return await asyncio.gather(*(self._get(server, path) for server in self.servers))
-
-    def read(self, reply: Reply) -> dict[str, Any]:
-        """Return the JSON object of a successful reply. Raises ServiceError for any other reply."""
-        try:
-            payload = orjson.loads(reply.body)
-        except orjson.JSONDecodeError:
-            payload = None
-        if not isinstance(payload, dict):
-            raise ServiceError(f"no JSON object: {self.explain(reply)}")
-        return payload
 
     def explain(self, reply: Reply) -> str:
         """Return one clause about an unusable reply, with the server's own message but without the key."""
@@ -121,19 +177,6 @@ def server_message(reply: Reply) -> str:
         code = error.get("code")
         return f"{message} ({code})" if isinstance(code, str) else str(message)
     return str(error)[:300]
-
-
-def _retry_after_s(response: Response) -> float:
-    """Return the seconds of the Retry-After header, which is a number or a date; 0 if there is none."""
-    value = response.headers.get("Retry-After", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return 0.0
 
 
 def _describe(error: Exception) -> str:

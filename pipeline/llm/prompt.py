@@ -12,7 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import Field, TypeAdapter
 
 T = TypeVar("T")
 
@@ -80,14 +82,18 @@ class Sampling:
     """Number of log-probabilities to return per generated token; None returns none."""
 
 
+TokenCount: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
+"""A number of tokens. A trace stores it in 32 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A model's result for one call."""
 
     text: str
     finish_reason: str = "stop"
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: TokenCount = 0
+    completion_tokens: TokenCount = 0
     logprobs: tuple[Mapping[str, float], ...] | None = None
     """Per generated token, natural log-probabilities by text, its own first; None if not requested."""
     probabilities: Mapping[str, float] | None = None
@@ -108,6 +114,10 @@ class Completion:
             completion_tokens=completion_tokens,
             probabilities=probabilities,
         )
+
+
+STORED_COMPLETION = TypeAdapter(Completion)
+"""Reads a completion from the values of a journal or a trace. Raises ValidationError if one has a wrong type."""
 
 
 class Prompt(ABC, Generic[T]):

@@ -3,7 +3,8 @@
 A request goes to the healthy server with the fewest outstanding requests. If the attempt fails, the other servers are
 tried in turn; if all fail, the pool backs off and starts another round. A server that fails repeatedly becomes
 unhealthy and gets no requests. It becomes healthy again through a probe, which also runs an admission check if there is
-one, or, in a pool without probes, through a trial: a single request that it has to answer.
+one, or, in a pool without probes, through a trial: a single request that it has to answer. A server that asks for a
+pause (`Retry-After`) gets no requests for that time, at most for the longest back-off.
 
 Clients subclass `ServerPool` and define how one request is sent to one server.
 """
@@ -20,6 +21,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import aiohttp
@@ -60,6 +63,8 @@ class Server:
     """Why the server last became unhealthy."""
     next_trial: float = math.inf
     """`time.monotonic()` from which an unhealthy server may get a trial request."""
+    resting_until: float = 0.0
+    """`time.monotonic()` until which the server has asked for no requests."""
     software: str = ""
     """The `Server` header of the last probe's response."""
 
@@ -71,6 +76,11 @@ class Server:
     @healthy.setter
     def healthy(self, value: bool) -> None:
         self.stats.healthy = value
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds for which the server has asked for no requests; 0 or less if it gets them."""
+        return self.resting_until - time.monotonic()
 
 
 AdmissionCheck: TypeAlias = Callable[[Server], Awaitable[str | None]]
@@ -86,6 +96,7 @@ class RetryPolicy:
     backoff_s: float
     """Pause before the second round; doubled for each later one, and shortened at random by up to half."""
     max_backoff_s: float
+    """The longest pause, also if a server asks for a longer one."""
     max_failures: int
     """Consecutive failures after which a server is unhealthy."""
     recovery_s: float
@@ -100,14 +111,24 @@ class Response(NamedTuple):
     body: bytes
 
 
+class ReplyTooLarge(aiohttp.ClientPayloadError):
+    """The body of a response is larger than the limit. The rest of it was not read."""
+
+
 class AttemptFailed(Exception):
     """One attempt failed, and another one may succeed."""
 
-    def __init__(self, message: str, *, too_slow: bool = False, retry_after_s: float = 0.0) -> None:
-        """`too_slow` says that the request is to blame, not the server. Such a request is attempted only twice."""
+    def __init__(self, message: str, *, too_slow: bool = False, refused: bool = False) -> None:
+        """Say why another attempt may succeed.
+
+        Args:
+            message: What happened.
+            too_slow: The request is to blame, not the server. Such a request is attempted only twice.
+            refused: The server refused the request for good. Only other servers are asked.
+        """
         super().__init__(message)
         self.too_slow = too_slow
-        self.retry_after_s = retry_after_s
+        self.refused = refused
 
 
 class ServerPool(ABC, Generic[RequestT, ReplyT]):
@@ -122,17 +143,25 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         urls: Iterable[str],
         policy: RetryPolicy,
         *,
+        max_reply_mb: float,
         max_outstanding: int | None = None,
         hedge_quantile: float | None = None,
     ) -> None:
         """Describe the pool; nothing is connected yet.
 
-        `max_outstanding` limits the requests sent to one server at the same time. A request that takes longer than
-        `hedge_quantile` of the latest ones is sent to a second server as well; None turns hedging off.
+        Args:
+            kind: Whose servers they are.
+            urls: One per server.
+            policy: How requests are repeated.
+            max_reply_mb: Size of the largest decoded body that is read, in millions of bytes.
+            max_outstanding: Limits the requests sent to one server at the same time.
+            hedge_quantile: A request that takes longer than this quantile of the latest ones is sent to a second
+                server as well; None turns hedging off.
         """
         self.kind = kind
         self.servers = [Server(url, ServerStats(kind, url), _slots(max_outstanding)) for url in urls]
         self._policy = policy
+        self._max_reply_mb = max_reply_mb
         self._max_outstanding = max_outstanding or math.inf
         self._hedge_quantile = hedge_quantile
         self._latencies: deque[float] = deque(maxlen=_LATENCY_WINDOW)
@@ -185,24 +214,25 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         Raises ServiceError when the request was refused, or failed in all rounds.
         """
         problem = ""
-        retry_after_s, slow_attempts = 0.0, 0
+        slow_attempts = 0
+        refusing: set[Server] = set()
         for round in range(self._policy.rounds):
             if round:
-                await self._back_off(round, retry_after_s)
-            retry_after_s = 0.0
-            tried: set[Server] = set()
+                await self._back_off(round)
+            tried = set(refusing)
             while slow_attempts < 2 and (server := self._pick(tried, only, affinity)):
                 tried.add(server)
                 try:
                     return await (self._attempt_hedged if only is None else self.attempt)(request, server)
                 except AttemptFailed as failure:
                     problem = str(failure)
-                    retry_after_s = max(retry_after_s, failure.retry_after_s)
                     slow_attempts += failure.too_slow
-            if slow_attempts == 2:
+                    if failure.refused:
+                        refusing.add(server)
+            if slow_attempts == 2 or len(refusing) == len(self.servers if only is None else [only]):
                 break
             if not tried:
-                problem = "; ".join(f"{server.url} is unhealthy: {server.problem}" for server in self.servers)
+                problem = "; ".join(map(_idle_because, self.servers))
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
         raise ServiceError(f"no {self.kind} server answered (rounds: {round + 1}); last failure: {problem}")
 
@@ -260,6 +290,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             raise
         finally:
             server.outstanding -= 1
+        self._heed(server, response)
         if response.status >= 500:
             server.stats.failures += 1
         else:
@@ -272,13 +303,36 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         """Send one HTTP request, outside of all statistics. Raises TRANSPORT_ERRORS."""
         # Redirects are not followed: they could lead the credentials to another server.
         async with self._session.request(method, url, allow_redirects=False, **options) as response:
-            return Response(response.status, response.headers, await response.read())
+            return Response(response.status, response.headers, await self._read(response))
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """Return the decoded body. Raises ReplyTooLarge instead of reading on."""
+        parts, left = [], self._max_reply_mb * 1e6
+        async for part in response.content.iter_any():
+            left -= len(part)
+            if left < 0:
+                response.close()
+                raise ReplyTooLarge(f"its reply is larger than {self._max_reply_mb:g} MB")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _heed(self, server: Server, response: Response) -> None:
+        """Note for how long a server asks for no requests."""
+        asked_s = _retry_after_s(response.headers.get("Retry-After", "")) if response.status >= 400 else 0.0
+        if not asked_s:
+            return
+        rest_s = min(asked_s, self._policy.max_backoff_s)
+        if server.rest_s <= 0:
+            level = logging.WARNING if asked_s > rest_s else logging.INFO
+            message = "%s server %s asks for no requests for %.3g s (Retry-After): it gets none for %.3g s"
+            _log.log(level, message, self.kind, server.url, asked_s, rest_s)
+        server.resting_until = max(server.resting_until, time.monotonic() + rest_s)
 
     def _pick(self, tried: Collection[Server], only: Server | None, affinity: int | None) -> Server | None:
         """Return the server for the next attempt of a round, or None if no untried one is available."""
         if only is not None:
             return None if tried else only
-        untried = [server for server in self.servers if server not in tried]
+        untried = [server for server in self.servers if server not in tried and server.rest_s <= 0]
         available = [server for server in untried if server.healthy or time.monotonic() >= server.next_trial]
         if not available:
             return None
@@ -291,11 +345,11 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             return favourite
         return least
 
-    async def _back_off(self, round: int, retry_after_s: float) -> None:
-        """Pause before a round. If no server is healthy, the pause ends as soon as one is."""
+    async def _back_off(self, round: int) -> None:
+        """Pause before a round, until a server may be asked. If none is healthy, only until one is."""
         policy = self._policy
         backoff_s = min(policy.max_backoff_s, policy.backoff_s * 2.0 ** (round - 1)) * random.uniform(0.5, 1.0)
-        pause_s = max(retry_after_s, backoff_s)
+        pause_s = max(backoff_s, min((server.rest_s for server in self.healthy_servers), default=0.0))
         if self.healthy_servers:
             await asyncio.sleep(pause_s)
         else:
@@ -311,7 +365,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._hedge_delay(self._hedge_quantile))
             if not done:
-                others = [server for server in self.healthy_servers if server is not first]
+                others = [server for server in self.healthy_servers if server is not first and server.rest_s <= 0]
                 if idle := [server for server in others if server.outstanding < self._max_outstanding]:
                     second = min(idle, key=_load)
                     attempts[asyncio.create_task(self.attempt(request, second))] = second
@@ -361,6 +415,23 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         server.healthy = True
         self._recovered.set()
         _log.warning("%s server %s is healthy again", self.kind, server.url)
+
+
+def _idle_because(server: Server) -> str:
+    resting = server.healthy and server.rest_s > 0
+    return f"{server.url} " + ("asked for no requests" if resting else f"is unhealthy: {server.problem}")
+
+
+def _retry_after_s(value: str) -> float:
+    """Return the seconds of a Retry-After header, which is a number or a date; 0 if it is neither."""
+    try:
+        return max(0.0, float(value))  # 0 for NaN
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 def _slots(limit: int | None) -> contextlib.AbstractAsyncContextManager[Any]:

@@ -1,8 +1,8 @@
 """The journal of an open shard: each finished model call, stored as soon as it returns.
 
 A worker that takes over a shard reads its journals and repeats only the calls that are not in them. Every worker writes
-a journal of its own, so no two processes write to one file. A line that was only partly written is ignored, and
-its call is made again. The journals are removed when the shard is committed.
+a journal of its own, so no two processes write to one file. A line that was only partly written is ignored, and so is
+one whose reply has wrong types; their calls are made again. The journals are removed when the shard is committed.
 
 On a file system a journal is a file in `drafts/`, and each call is appended to it. In an object store, which cannot
 append, a journal is a series of objects, each with the calls of a few seconds.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import uuid
 from collections import defaultdict
@@ -23,15 +24,16 @@ from threading import Event, Thread
 from typing import Protocol, Self
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import ValidationError
 from upath import UPath
 
-from pipeline.errors import StorageError, UserError
-from pipeline.llm.prompt import Completion
+from pipeline.errors import StorageError
+from pipeline.llm.prompt import STORED_COMPLETION, Completion
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, read_whole, storing, write_whole
 
-_COMPLETION = TypeAdapter(Completion)
+_log = logging.getLogger(__name__)
+
 PERIOD_S = 5.0
 """Seconds between two objects of a journal."""
 
@@ -143,20 +145,20 @@ class _Objects:
 
 def _replay(paths: Sequence[StoragePath]) -> dict[tuple[str, int | None], dict[str, Completion]]:
     known: defaultdict[tuple[str, int | None], dict[str, Completion]] = defaultdict(dict)
+    unusable = 0
     for path in paths:
         try:
             lines = read_whole(path).splitlines()
         except FileNotFoundError:  # another worker has just committed the shard
             continue
-        for number, line in enumerate(lines, start=1):
+        for line in lines:
             try:
                 question_id, *configuration, key, completion = orjson.loads(line)
-                known[question_id, *(configuration or [None])][key] = _COMPLETION.validate_python(completion)
+                known[question_id, *(configuration or [None])][key] = STORED_COMPLETION.validate_python(completion)
             except orjson.JSONDecodeError:  # its writer died before the line was complete
                 continue
-            except (TypeError, ValueError):
-                raise UserError(
-                    f"{path}, line {number}, was not written by this version of the project: remove the file, and its "
-                    "calls are made again"
-                ) from None
+            except (ValidationError, TypeError, ValueError):
+                unusable += 1
+    if unusable:
+        _log.warning("%d calls in journals have replies that cannot be used: they are made again", unusable)
     return known

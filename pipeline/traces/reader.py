@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,14 +11,17 @@ from typing import Any
 import orjson
 import polars as pl
 from polars.io.plugins import register_io_source
+from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.llm.prompt import Completion, Message
+from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.schema import SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
+
+_log = logging.getLogger(__name__)
 
 _ADDED = {"critical_s": pl.Float32}
 """Columns that were added after the first version."""
@@ -119,17 +123,21 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
 
 
-def completions_of(folder: RunFolder, run: str, index: int) -> dict[str, dict[str, Completion]]:
+def completions_of(folder: RunFolder, run: str, index: int, *, retry_failed: bool) -> dict[str, dict[str, Completion]]:
     """Return the completions of a shard by question and call key; empty if the shard is not finished.
 
-    `run` is the id of the run. Raises UserError like `read_shards`.
+    `run` is the id of the run. With `retry_failed`, the last call of each failed row is left out, unless another row of
+    its question, which did not fail, has it as well. Raises UserError like `read_shards`.
     """
     try:
         ((_, shard),) = open_shards(folder, [index], run=run)
     except FileNotFoundError:
         return {}
-    calls = _read_calls(shard)
-    return {id: {key: call.completion for key, call in of_question.items()} for id, of_question in calls.items()}
+    left_out = _last_calls_of_failed_rows(shard) if retry_failed else set()
+    return {
+        id: {key: call.completion for key, call in of_question.items() if (id, key) not in left_out}
+        for id, of_question in _read_calls(shard).items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,29 +208,44 @@ def _differences(call: RecordedCall, other: RecordedCall) -> tuple[int, list[str
     return len(inputs) + len(differing), inputs, differing
 
 
+def _last_calls_of_failed_rows(shard: ShardFile) -> set[tuple[str, str]]:
+    """Return the question and the key of the last call of each failed row, except calls of rows that did not fail."""
+    frame = shard.frame(["point", "question_id", "status", "steps"]).explode("steps").unnest("steps")
+    calls = frame.filter(pl.col("kind") == "llm")
+    failed = calls.filter(pl.col("status") == "failed").group_by("point", "question_id", maintain_order=True).last()
+    others = calls.filter(pl.col("status") != "failed")
+    left_out = failed.join(others, on=("question_id", "key"), how="anti")
+    return set(left_out.select("question_id", "key").iter_rows())
+
+
 def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
     frame = shard.frame(["question_id", "steps", "texts"]).explode("steps", "texts").unnest("steps", "texts")
     calls: dict[str, dict[str, RecordedCall]] = {}
+    unusable = 0
     for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):
+        try:
+            completion = _completion(step)
+        except (ValidationError, orjson.JSONDecodeError):
+            unusable += 1
+            continue
         call = RecordedCall(
             key=step["key"],
             role=step["role"],
             template=step["template"],
             inputs=step["inputs"],
             sampling=step["sampling"],
-            completion=_completion(step),
+            completion=completion,
         )
         calls.setdefault(step["question_id"], {})[call.key] = call
+    if unusable:
+        _log.warning("%d calls in %s have replies that cannot be used: they count as not made", unusable, shard.path)
     return calls
 
 
 def _completion(step: Mapping[str, Any]) -> Completion:
-    return Completion(
-        text=step["completion"],
-        finish_reason=step["finish_reason"],
-        prompt_tokens=step["prompt_tokens"],
-        completion_tokens=step["completion_tokens"],
-        logprobs=tuple(orjson.loads(step["logprobs"])) if step["logprobs"] else None,
-        probabilities=orjson.loads(step["probabilities"]) if step["probabilities"] else None,
-        seconds=step.get("own_s"),
+    """Return the reply of a call. Raises ValidationError or JSONDecodeError if it has a wrong type."""
+    parsed = {name: orjson.loads(step[name]) if step[name] else None for name in ("logprobs", "probabilities")}
+    counted = {name: step[name] for name in ("finish_reason", "prompt_tokens", "completion_tokens")}
+    return STORED_COMPLETION.validate_python(
+        {"text": step["completion"], **counted, **parsed, "seconds": step.get("own_s")}
     )

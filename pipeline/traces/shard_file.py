@@ -38,7 +38,7 @@ class ShardFile:
 
         Raises FileNotFoundError, or UserError if it is no shard or is damaged.
         """
-        self._path = path
+        self.path = path
         with self._checked():
             _check_description(source)
             self._file = pq.ParquetFile(
@@ -54,7 +54,7 @@ class ShardFile:
             return
         is_copy = self.origin and self.origin.run == run
         whose = f"is a copy of shard {self.origin.index}" if self.origin and is_copy else "belongs to another run"
-        raise UserError(f"{self._path} {whose}: remove the file, and the same command answers its questions again")
+        raise UserError(f"{self.path} {whose}: remove the file, and the same command answers its questions again")
 
     def table(self, columns: Sequence[str]) -> pa.Table:
         """Return some columns, with the types of `SCHEMA`. Raises UserError for damaged ones."""
@@ -79,7 +79,7 @@ class ShardFile:
         except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, MemoryError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
             raise UserError(
-                f"{self._path} cannot be read as a shard ({reason}): restore it from a copy, or remove it, and the "
+                f"{self.path} cannot be read as a shard ({reason}): restore it from a copy, or remove it, and the "
                 "command of the run answers its questions again"
             ) from None
 

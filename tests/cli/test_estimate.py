@@ -19,7 +19,14 @@ WORLD = (
     *("dataset.triples=2000", "run.limit=160", "llm=oracle", "llm.error_rate=0.15", "run.dir=run"),
     "evaluation.bootstrap_resamples=1000",
 )
-PLAN = Plan(questions=24, gpus=2, tokens_per_s_per_gpu=1000, usd_per_gpu_hour=2)
+PLAN = Plan(
+    questions=24,
+    gpus=2,
+    tokens_per_s_per_gpu=1000,
+    usd_per_gpu_hour=2,
+    usd_per_million_prompt_tokens=3,
+    usd_per_million_completion_tokens=15,
+)
 
 
 def lines_of(words: Sequence[str], plan: Plan = PLAN) -> dict[str, Line]:
@@ -54,6 +61,7 @@ def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here:
         "graph queries": point["kg_queries"],
         "GPU hours": tokens / 1000 / 3600,
         "US dollars": 2 * tokens / 1000 / 3600,
+        "US dollars for tokens": (3 * point["prompt_tokens"] + 15 * point["completion_tokens"]) / 1e6,
         "hours": tokens / 2000 / 3600,
     }
     for what, value in actual.items():
@@ -111,7 +119,25 @@ def test_the_rate_of_a_served_model_is_measured(kgqa: Kgqa, model_server: Callab
     assert model.requests == before, "a second estimate finds the first one's sample"
 
 
+def test_a_server_that_charges_by_tokens_has_a_price(
+    kgqa: Kgqa, model_server: Callable[..., tuple], here: Path
+) -> None:
+    _, words = model_server()
+    prices = ("estimate.usd_per_million_prompt_tokens=1000", "estimate.usd_per_million_completion_tokens=5000")
+    command = ("estimate", "method=cot", "dataset.triples=2000", "run.dir=run", *words, *prices)
+    shown = kgqa(*command, "json=true")
+    assert shown.code == 0, shown.err
+    (price,) = (each for each in json.loads(shown.out)["figures"] if each["figure"] == "US dollars for tokens")
+    (point,) = spent(here / "run-sample")["points"]
+    paid = point["prompt_tokens"] / 1000 + 5 * point["completion_tokens"] / 1000
+    assert price["low"] <= price["value"] <= price["high"]
+    assert price["value"] > paid > 0, "the sample is a part of the run"
+    assert f"the tokens of the sample cost {paid:,.2f} US dollars at the prices given" in kgqa(*command).out
+
+
 def test_wrong_arguments(kgqa: Kgqa) -> None:
     assert kgqa("estimate", "estimate.question=3").sentence.startswith("unknown key 'estimate.question'.")
     assert kgqa("estimate", "estimate.questions=1").sentence.startswith("estimate.questions=1 is wrong")
+    one_price = kgqa("estimate", "estimate.usd_per_million_prompt_tokens=1").sentence
+    assert one_price.endswith("estimate.usd_per_million_prompt_tokens and estimate.usd_per_million_completion_tokens")
     assert kgqa("estimate", "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"

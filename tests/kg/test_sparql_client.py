@@ -85,9 +85,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pool(
-    *urls: str, max_inflight: int = 8, timeout_s: float = 5, retries: int = 8, hedge: float | None = None
+    *urls: str,
+    max_inflight: int = 8,
+    timeout_s: float = 5,
+    retries: int = 8,
+    hedge: float | None = None,
+    max_reply_mb: float = 1,
 ) -> SparqlClient:
-    return SparqlClient(urls, max_inflight=max_inflight, timeout_s=timeout_s, retries=retries, hedge=hedge)
+    return SparqlClient(
+        urls,
+        max_inflight=max_inflight,
+        timeout_s=timeout_s,
+        retries=retries,
+        hedge=hedge,
+        max_reply_mb=max_reply_mb,
+    )
 
 
 async def test_requests_go_to_the_server_with_the_fewest_outstanding_requests(replica: ReplicaFactory) -> None:

@@ -14,6 +14,8 @@ from tests.support import until
 
 Behaviour = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 
+USAGE = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
+
 
 class FakeOpenAIServer:
     """Answers chat completions by `behaviours`, one per call, then always by `default`."""
@@ -75,7 +77,7 @@ class FakeOpenAIServer:
         return _json({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
 
     @staticmethod
-    def say(text: str | None, *, delay_s: float = 0.0, **choice: Any) -> Behaviour:
+    def say(text: str | None, *, delay_s: float = 0.0, usage: Any = USAGE, **choice: Any) -> Behaviour:
         """Answer with `text`; `choice` adds fields such as `logprobs` or `finish_reason`."""
 
         async def behave(request: web.Request, body: dict[str, Any]) -> web.Response:
@@ -84,7 +86,7 @@ class FakeOpenAIServer:
             return _json(
                 {
                     "choices": [{"index": 0, "message": message, "finish_reason": "stop", **choice}],
-                    "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15},
+                    "usage": usage,
                 }
             )
 

@@ -1,0 +1,49 @@
+"""How servers differ in the parameters of a call that they accept, and in where they put a model's reasoning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, TypeAlias
+
+Dialect: TypeAlias = Literal["auto", "reasoning"]
+
+_RENAMED = {"max_tokens": "max_completion_tokens"}
+"""Parameters that some servers know only by another name."""
+_OPTIONAL = ("seed", "top_p", "temperature", *_RENAMED)
+"""Parameters that a server may refuse. If a refusal names several, the first one is left out."""
+_REFUSAL = re.compile(
+    r"unsupported|not support|not permitted|not allowed|not accepted|unrecognized|unexpected|unknown|extra_forbidden"
+    r"|cannot both",
+    re.IGNORECASE,
+)
+_END_OF_REASONING = "</think>"
+
+REFUSED_FROM_THE_START: Mapping[Dialect, frozenset[str]] = {"auto": frozenset(), "reasoning": frozenset(_OPTIONAL)}
+"""The parameters that no server of a dialect accepts."""
+
+
+def adapt(fields: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a call without the refused parameters, or with these under their other names."""
+    renamed = {new: fields[old] for old, new in _RENAMED.items() if old in refused and old in fields}
+    return renamed | {name: value for name, value in fields.items() if name not in refused}
+
+
+def refused_parameter(message: str, sent: Collection[str]) -> str | None:
+    """Return the parameter among those sent that a server's message refuses; None if it refuses something else."""
+    if not _REFUSAL.search(message):
+        return None
+    return next((name for name in _OPTIONAL if name in sent and re.search(rf"\b{name}\b", message)), None)
+
+
+def other_name(parameter: str) -> str | None:
+    """Return the name under which a refused parameter is sent; None if it is not sent."""
+    return _RENAMED.get(parameter)
+
+
+def without_reasoning(text: str) -> str:
+    """Return the text after a model's reasoning, which ends with `</think>`; empty if the reasoning has no end."""
+    _, end, answer = text.partition(_END_OF_REASONING)
+    if end:
+        return answer.lstrip()
+    return "" if text.lstrip().startswith("<think>") else text

@@ -1,0 +1,159 @@
+"""What a model server may answer. A reply of another form is an error of its server, and nothing reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from pipeline.llm.prompt import TokenCount
+
+Logprob: TypeAlias = Annotated[float, Field(le=700, allow_inf_nan=False)]
+"""A natural logarithm whose exponential is a number."""
+
+_strict = with_config(ConfigDict(strict=True))
+
+
+@_strict
+class TextPart(TypedDict):
+    """A part of a message that some servers send as a list of parts."""
+
+    type: Literal["text"]
+    text: str
+
+
+@_strict
+class ReasoningPart(TypedDict):
+    """A part of a message with the model's reasoning, which is not read."""
+
+    type: Literal["thinking", "reasoning"]
+
+
+@_strict
+class ReplyMessage(TypedDict):
+    """The message of a choice."""
+
+    content: NotRequired[str | list[TextPart | ReasoningPart] | None]
+
+
+@_strict
+class TokenLogprob(TypedDict):
+    """The log-probability of one token."""
+
+    token: str
+    logprob: Logprob
+
+
+@_strict
+class Position(TokenLogprob):
+    """A generated token, and the most probable ones in its place."""
+
+    top_logprobs: NotRequired[list[TokenLogprob] | None]
+
+
+@_strict
+class ChoiceLogprobs(TypedDict):
+    """The log-probabilities of a choice, one entry per generated token."""
+
+    content: NotRequired[list[Position] | None]
+
+
+@_strict
+class Choice(TypedDict):
+    """One answer."""
+
+    message: ReplyMessage
+    finish_reason: NotRequired[str | None]
+    logprobs: NotRequired[ChoiceLogprobs | None]
+
+
+@_strict
+class Usage(TypedDict):
+    """Counts of tokens."""
+
+    prompt_tokens: NotRequired[TokenCount | None]
+    completion_tokens: NotRequired[TokenCount | None]
+
+
+@_strict
+class ChatReply(TypedDict):
+    """A chat completion. Only the first choice is used."""
+
+    choices: Annotated[list[Choice], Field(min_length=1)]
+    usage: NotRequired[Usage | None]
+
+
+@_strict
+class Tokens(TypedDict):
+    """The tokens of a text, from `/tokenize`."""
+
+    tokens: list[int]
+
+
+@_strict
+class EchoedPrompt(TypedDict):
+    """A choice of a plain completion, with the tokens of its prompt."""
+
+    prompt_token_ids: NotRequired[list[int] | None]
+
+
+@_strict
+class PlainReply(TypedDict):
+    """A plain completion."""
+
+    choices: list[EchoedPrompt]
+
+
+@_strict
+class ModelCard(TypedDict):
+    """A model that a server lists."""
+
+    id: str
+    root: NotRequired[str | None]
+    parent: NotRequired[str | None]
+    max_model_len: NotRequired[int | None]
+
+
+@_strict
+class ModelList(TypedDict):
+    """The models of a server."""
+
+    data: list[ModelCard]
+
+
+CHAT_REPLY = TypeAdapter(ChatReply)
+TOKENS = TypeAdapter(Tokens)
+PLAIN_REPLY = TypeAdapter(PlainReply)
+MODEL_LIST = TypeAdapter(ModelList)
+
+
+def text_of(choice: Choice) -> str:
+    """Return the text of a choice: its content, or the text parts of it joined."""
+    content = choice["message"].get("content") or ""
+    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
+
+
+def usage_of(reply: ChatReply, kind: Literal["prompt_tokens", "completion_tokens"]) -> int:
+    """Return a count of tokens; 0 if the server does not report it."""
+    return (reply.get("usage") or {}).get(kind) or 0
+
+
+def token_logprobs(choice: Choice) -> tuple[dict[str, float], ...]:
+    """Return the reported log-probabilities per generated token, its own first."""
+    return tuple(map(_reported, (choice.get("logprobs") or {}).get("content") or ()))
+
+
+def defect(error: ValidationError) -> str:
+    """Return one clause about the first thing that is wrong with a reply, without any text of the reply."""
+    first: Any = error.errors(include_input=False, include_url=False)[0]
+    where: Sequence[Any] = first["loc"]
+    return f"{'.'.join(map(str, where))}: {first['msg']}" if where else str(first["msg"])
+
+
+def _reported(position: Position) -> dict[str, float]:
+    logprobs = {position["token"]: position["logprob"]}
+    for entry in position.get("top_logprobs") or ():
+        logprobs.setdefault(entry["token"], entry["logprob"])  # different parts of a character have the same text
+    return logprobs
