@@ -122,7 +122,8 @@ class Run:
     @cached_property
     def _traces(self) -> pl.LazyFrame:
         frames = [pl.scan_parquet(source, glob=False) for source in read_all(self.shards)]
-        return pl.concat(frames).rename({"point": "configuration"})
+        # an older version may have written some of the shards, without the newest columns
+        return pl.concat(frames, how="diagonal_relaxed").rename({"point": "configuration"})
 
 
 def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[ConfigurationSummary]:
