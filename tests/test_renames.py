@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import yaml
 
+import pipeline
 from pipeline import config, renames
 from pipeline.cli.main import main
 from pipeline.errors import UserError
@@ -164,7 +165,10 @@ class TestRunsOfTheFirstEdition:
         (first / "traces/shard-00001.parquet").unlink()
         (first / "summary.json").unlink()
         kgqa("evaluate", *([words] if words.endswith(".yaml") else [*words.split(), *WORLD, *THEN]))
-        assert pl.read_parquet(first / "traces/*.parquet", columns=columns).equals(before)
+        resumed = pipeline.open_run(first)
+        assert resumed.questions.select(columns).collect().equals(before)
+        assert resumed.calls.collect()["own_s"].null_count() < resumed.calls.collect().height
+        assert "critical_s" not in json.loads((first / "summary.json").read_text())["points"][0]
         assert json.loads((first / "summary.json").read_text())["complete"] is True
 
     def test_its_calls_are_reused(self, first: Path, kgqa: Callable[..., tuple[str, str]]) -> None:

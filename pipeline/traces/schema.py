@@ -29,8 +29,8 @@ class Step:
     """Seconds since the question started."""
     duration_s: float = 0.0
     own_s: float | None = 0.0
-    """Seconds without queues: of a model call, how long the model took, also if the reply is shared; None if that is
-    not known."""
+    """Of a model call: the seconds that the model took, also if the reply is shared; None if that is not known. Of a
+    lookup: `duration_s`."""
     parent: int | None = None
     """For a repeated call: the step whose reply could not be parsed."""
     shared: bool = False
