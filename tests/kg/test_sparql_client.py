@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -28,9 +29,12 @@ class Replica:
     name: str
     status: int = 200
     text: str = RESULT
+    body: bytes | None = None
+    """Sent in place of the text."""
     delay: float = 0.0
     gate: asyncio.Event | None = None
     """Queries wait for it; probes do not."""
+    headers: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
     """Not even probes are answered."""
     asked: int = 0
@@ -48,7 +52,9 @@ class Replica:
         if self.gate:
             await self.gate.wait()
         await asyncio.sleep(self.delay)
-        return web.Response(status=self.status, text=self.text)
+        if self.body is not None:
+            return web.Response(status=self.status, body=self.body, headers=self.headers)
+        return web.Response(status=self.status, text=self.text, headers=self.headers)
 
 
 ReplicaFactory = Callable[..., Awaitable[Replica]]
@@ -316,3 +322,31 @@ async def test_a_cancelled_request_is_no_longer_outstanding(replica: ReplicaFact
             await asking
         await asyncio.sleep(0.01)
         assert alone.servers[0].outstanding == 0
+
+
+async def test_a_result_above_the_limit_is_asked_for_twice_and_fails_only_its_query(replica: ReplicaFactory) -> None:
+    one, two = await replica("one", text="x" * 2_000_000), await replica("two", text="x" * 2_000_000)
+    async with pool(one.url, two.url) as both:
+        with pytest.raises(ServiceError, match=r"did not keep its answer below kg\.max_reply_mb=1"):
+            await both.ask("q")
+        assert one.asked + two.asked == 2
+        assert all(server.healthy for server in both.servers)
+        one.text = two.text = RESULT
+        assert (await both.ask("q")).body == RESULT.encode()
+
+
+async def test_a_small_body_that_is_large_when_decoded_is_not_read(replica: ReplicaFactory) -> None:
+    one = await replica("one", body=gzip.compress(b"x" * 2_000_000), headers={"Content-Encoding": "gzip"})
+    async with pool(one.url) as alone:
+        with pytest.raises(ServiceError, match=r"kg\.max_reply_mb=1"):
+            await alone.ask("q")
+
+
+async def test_a_server_that_asks_for_a_pause_gets_no_queries_and_the_other_one_all(replica: ReplicaFactory) -> None:
+    resting = await replica("one", status=503, headers={"Retry-After": "86400"})
+    other = await replica("two")
+    async with pool(resting.url, other.url, retries=0) as both:
+        both._policy = replace(both._policy, max_backoff_s=60)
+        replies = [await both.ask("q") for _ in range(20)]
+    assert {reply.endpoint for reply in replies} == {other.url}
+    assert resting.asked <= 1
