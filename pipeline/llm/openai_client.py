@@ -126,19 +126,19 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
         try:
             read = form.validate_json(reply.body)
         except ValidationError as error:
-            problem = f"unusable reply ({defect(error)})"
+            problem = f"unusable reply ({defect(error)}): {self._message(reply)}"
         else:
             self.count_success(server)
             return read
         server.stats.failures += 1
         self.count_failure(server, problem)
-        raise AttemptFailed(f"{problem}: {self.explain(reply)}")
+        raise AttemptFailed(f"{server.url} sent an {problem}")
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         if reply.status in _OVERLOADED:
             self.count_success(server)
         else:
-            self.count_failure(server, f"status {reply.status}")
+            self.count_failure(server, f"it answered {reply.status}: {self._message(reply)}")
         return AttemptFailed(self.explain(reply), refused=not reply.transient)
 
     def _leave_out(self, parameter: str, server: Server) -> None:
@@ -153,9 +153,11 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
 
     def explain(self, reply: Reply) -> str:
         """Return one clause about an unusable reply, with the server's own message but without the key."""
+        return f"{reply.url} answered {reply.status}: {self._message(reply)}"
+
+    def _message(self, reply: Reply) -> str:
         message = printable(server_message(reply))
-        redacted = message.replace(self._api_key, "<key>") if self._api_key else message
-        return f"{reply.url} answered {reply.status}: {redacted}"
+        return message.replace(self._api_key, "<key>") if self._api_key else message
 
     async def _get(self, server: Server, path: str) -> Reply | str:
         timeout = aiohttp.ClientTimeout(self._connect_timeout_s)

@@ -105,3 +105,21 @@ class Planted:
         loss = abs(self.width - 4) / 8 + abs(self.hops - 5) / 12 + abs(self.tries - 2) / 8
         luck = int(question.id[-2:]) / 60
         return Answer(tuple(map(Prediction, texts)) if luck >= loss else ())
+
+
+@dataclass(frozen=True)
+class ChokesOnReply:
+    """Asks twice; a question whose second reply is in the file `unusable` then fails."""
+
+    unusable: str
+    name: str = "chokes-on-reply"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        first = await tools.llm.complete(AnswerAlone(question), Sampling())
+        second = await tools.llm.complete(AnswerAlone(question), Sampling())
+        if self._is_unusable(second.text):
+            raise ValueError("a reply of another form")
+        return Answer((Prediction(f"{first.text} {second.text}"),))
+
+    def _is_unusable(self, text: str) -> bool:
+        return text in Path(self.unusable).read_text().splitlines()

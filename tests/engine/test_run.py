@@ -22,6 +22,8 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.engine.shard import Shard
 from pipeline.engine.worker import Worker
 from pipeline.errors import StorageError, UserError
+from pipeline.llm.prompt import Call, Completion
+from pipeline.simulation.oracle import QuestionOracle
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
@@ -123,6 +125,48 @@ def test_failed_questions_are_run_again_on_request(tmp_path: Path) -> None:
     assert run(resolve(tmp_path / "run", method=method))["points"][0]["failed"] == 4, "only on request"
     assert run(resolve(tmp_path / "run", "run.retry_failed=true", method=method))["points"][0]["failed"] == 0
     assert rows(tmp_path / "run").equals(rows(tmp_path / "undisturbed"))
+
+
+def test_only_the_last_call_of_a_failed_question_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def reply(model: object, call: Call) -> Completion:
+        asked.append(call.key)
+        return Completion(f"reply {len(asked)}")
+
+    monkeypatch.setattr(QuestionOracle, "complete", reply)
+    unusable = tmp_path / "unusable"
+    unusable.write_text("reply 2\nreply 4")
+    words = ("run.limit=3", "engine.concurrency=1")
+    method = {"_target_": "methods.ChokesOnReply", "unusable": str(unusable)}
+    assert run(resolve(tmp_path / "run", *words, method=method))["points"][0]["failed"] == 2
+    assert run(resolve(tmp_path / "run", *words, "run.retry_failed=true", method=method))["points"][0]["failed"] == 0
+    assert sorted(asked[6:]) == sorted([asked[1], asked[3]])
+    answers = [answer for (answer,) in rows(tmp_path / "run")["answers"]]
+    assert [answer.split()[1] for answer in answers] == ["1", "3", "5"]
+    assert {answer.split()[3] for answer in answers} == {"6", "7", "8"}
+
+
+def test_a_call_of_another_row_that_did_not_fail_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def reply(model: object, call: Call) -> Completion:
+        asked.append(call.key)
+        return Completion("a reply")
+
+    monkeypatch.setattr(QuestionOracle, "complete", reply)
+    strict, lenient = tmp_path / "strict", tmp_path / "lenient"
+    strict.write_text("a reply")
+    lenient.touch()
+    methods = [{"_target_": "methods.ChokesOnReply", "unusable": str(file)} for file in (strict, lenient)]
+    points = [resolve(tmp_path / "run", "run.limit=3", method=method) for method in methods]
+    assert [point["failed"] for point in run(*points)["points"]] == [3, 0]
+    strict.write_text("")
+    points = [resolve(tmp_path / "run", "run.limit=3", "run.retry_failed=true", method=method) for method in methods]
+    assert [point["failed"] for point in run(*points)["points"]] == [0, 0]
+    assert len(asked) == 6
 
 
 def test_a_folder_that_cannot_be_written_to_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

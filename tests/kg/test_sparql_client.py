@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -31,9 +32,12 @@ class Replica:
     status: int = 200
     text: str = RESULT
     content_type: str = MEDIA_TYPE
+    body: bytes | None = None
+    """Sent in place of the text."""
     delay: float = 0.0
     gate: asyncio.Event | None = None
     """Queries wait for it; probes do not."""
+    headers: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
     """Not even probes are answered."""
     asked: int = 0
@@ -51,7 +55,10 @@ class Replica:
         if self.gate:
             await self.gate.wait()
         await asyncio.sleep(self.delay)
-        return web.Response(status=self.status, text=self.text, content_type=self.content_type)
+        headers = {"Content-Type": self.content_type, **self.headers}
+        if self.body is not None:
+            return web.Response(status=self.status, body=self.body, headers=headers)
+        return web.Response(status=self.status, text=self.text, headers=headers)
 
 
 ReplicaFactory = Callable[..., Awaitable[Replica]]
@@ -394,3 +401,31 @@ async def test_equal_results_of_two_servers_are_no_problem(
         for _ in range(10):
             await both.ask(QUERY)
     assert one.asked + two.asked == 12
+
+
+async def test_a_result_above_the_limit_is_asked_for_twice_and_fails_only_its_query(replica: ReplicaFactory) -> None:
+    one, two = await replica("one", text="x" * 2_000_000), await replica("two", text="x" * 2_000_000)
+    async with pool(one.url, two.url) as both:
+        with pytest.raises(ServiceError, match=r"did not keep its answer below kg\.max_reply_mb=1"):
+            await both.ask(QUERY)
+        assert one.asked + two.asked == 2
+        assert all(server.healthy for server in both.servers)
+        one.text = two.text = RESULT
+        assert (await both.ask(QUERY)).rows == [("1",)]
+
+
+async def test_a_small_body_that_is_large_when_decoded_is_not_read(replica: ReplicaFactory) -> None:
+    one = await replica("one", body=gzip.compress(b"x" * 2_000_000), headers={"Content-Encoding": "gzip"})
+    async with pool(one.url) as alone:
+        with pytest.raises(ServiceError, match=r"kg\.max_reply_mb=1"):
+            await alone.ask(QUERY)
+
+
+async def test_a_server_that_asks_for_a_pause_gets_no_queries_and_the_other_one_all(replica: ReplicaFactory) -> None:
+    resting = await replica("one", status=503, headers={"Retry-After": "86400"})
+    other = await replica("two")
+    async with pool(resting.url, other.url, retries=0) as both:
+        both._policy = replace(both._policy, max_backoff_s=60)
+        replies = [await both.ask(QUERY) for _ in range(20)]
+    assert {reply.endpoint for reply in replies} == {other.url}
+    assert resting.asked <= 1

@@ -126,7 +126,7 @@ UNUSABLE: dict[str, tuple[Mode, str]] = {
     "a lone surrogate": (body(json.dumps(GOOD).replace("Ada", "\\ud800")), "Invalid JSON"),
     "an error with status 200": (body('{"error": {"message": "overloaded"}}'), "choices: Field required.*overloaded"),
     "no choices": (reply(choices=[]), "choices: List should have at least 1 item"),
-    "choices of null": (reply(choices=None), "choices: Input should be a valid list"),
+    "choices of null": (reply(choices=None), "choices: Input should be a valid array"),
     "choices without a message": (reply(choices=[{}]), r"choices\.0\.message: Field required"),
     "a message of null": (reply(choices__0__message=None), r"choices\.0\.message"),
     "content: a number": (content(7), r"choices\.0\.message\.content"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -89,3 +90,18 @@ async def test_a_torn_line_loses_one_call_and_no_other(tmp_path_factory, cut: in
     # A line that lost only its newline is still a whole call.
     assert complete_lines <= len(calls) <= complete_lines + 1
     assert all(calls[f"k{index}"].text == texts[index] for index in range(len(calls)))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(7, None, {}, {"text": ["a"]}, {"text": 7}, {"text": "a", "finish_reason": None}),
+        *({"text": "a", "prompt_tokens": wrong} for wrong in (-1, 1.5, 2**31)),
+    ],
+)
+async def test_a_reply_of_wrong_types_is_read_past_and_counted(run: RunFolder, reply: object, caplog: Any) -> None:
+    lines = [("q", None, "bad", reply), ("q", None, "good", REPLY)]
+    write_whole(run.path / "drafts" / "shard-00003.old.jsonl", b"\n".join(map(orjson.dumps, lines)))
+    async with Journal(run, 3) as journal:
+        assert journal.calls("q") == {"good": REPLY}
+    assert "1 calls in journals have replies that cannot be used: they are made again" in caplog.text

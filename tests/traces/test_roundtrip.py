@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
@@ -121,6 +122,18 @@ def test_the_reader_returns_calls_by_key_and_rebuilds_their_prompts(folder: RunF
     assert (system.role, system.content) == ("system", "Be brief.")
     assert user.content.startswith("Who?\n\nYour previous reply could not be used: no braces.")
     assert recorded.calls("q2") == recorded.calls("unknown") == {}
+
+
+@pytest.mark.parametrize(
+    "change", [{"prompt_tokens": -1}, {"probabilities": '{"a":"x"}'}, {"logprobs": "[7]"}, {"logprobs": "{"}]
+)
+def test_a_reply_of_wrong_types_is_read_past_and_counted(
+    folder: RunFolder, change: dict[str, Any], caplog: Any
+) -> None:
+    steps = [replace(llm_step("bad"), **change), llm_step("good")]
+    write_shard(folder.shard(0), [row("q1", steps=steps)], ORIGIN)
+    assert RecordedCalls(folder.path).completions("q1").keys() == {"good"}
+    assert f"1 calls in {folder.shard(0)} have replies that cannot be used: they count as not made" in caplog.text
 
 
 def test_a_shard_written_twice_overwrites_itself(folder: RunFolder) -> None:
