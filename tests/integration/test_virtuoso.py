@@ -109,7 +109,7 @@ def test_a_replica_holds_what_was_loaded_without_a_checkpoint(virtuoso_installed
     file.write_text("<urn:1> <urn:r> <urn:o> .\n")
     build_database([file], tmp_path / "database", CONFIG)
     with VirtuosoServer(tmp_path / "database", CONFIG) as server:
-        post([b"<urn:2> <urn:r> <urn:o> .\n"], [server.endpoint])
+        post([b"<urn:2> <urn:r> <urn:o> .\n"], [server.endpoint], timeout_s=30)
         running = pytest.raises(UserError, match=f"process {server.pid}.* is using")
         with running, replicas(tmp_path / "database", 1, tmp_path, CONFIG):
             pass

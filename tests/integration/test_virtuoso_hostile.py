@@ -62,7 +62,7 @@ class World:
 
     def load(self, facts: Iterable[Triple]) -> None:
         new = set(facts) - self.facts
-        post(["".join(map(TERMS.n_triple, new)).encode()], [self.endpoint])
+        post(["".join(map(TERMS.n_triple, new)).encode()], [self.endpoint], timeout_s=60)
         self.facts |= new
 
     def neighbours(self, id: EntityId, relation: Relation) -> set[object]:
