@@ -123,4 +123,4 @@ async def _delayed(endpoint: str) -> AsyncIterator[str]:
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     """Keep the headers that name the server, the format of the result, and cut results."""
-    return {name: value for name, value in headers.items() if name in ("Server", "Content-Type") or name.startswith("X-")}
+    return {name: headers[name] for name in headers if name in ("Server", "Content-Type") or name.startswith("X-")}
