@@ -101,7 +101,7 @@ def comparison_table(
 
 def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table:
     """Build a table of the questions with another score than in the base, the first `top` in each direction."""
-    names = ("right → wrong", "wrong → right") if binary else ("lower score", "higher score")
+    names = ("right → wrong", "wrong → right") if binary else ("with a lower score", "with a higher score")
     parts = dict(zip(names, (flips.lost, flips.won), strict=True))
     counts = ", ".join(f"{_count(len(part), 'question')} {name}" for name, part in parts.items())
     more = max(map(len, parts.values())) - top

@@ -83,7 +83,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
         ),
         "compare": Command(
             "compare:run",
-            "compare runs question by question: differences, flips, costs, noise",
+            "compare configurations of runs question by question: differences, tests, costs, noise",
             usage="RUN [RUN …] [key=value] …",
             config_name="compare",
             words="required",

@@ -221,16 +221,14 @@ def _reproduce(
 
 
 def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: ScoringConfig) -> Estimate | None:
-    """Return the mean in percent: over questions with a bootstrap interval, or over seeds if there are several."""
+    """Return the mean in percent with its interval: over questions, or over seeds if there are several."""
     values = [rows[score].drop_nulls().to_numpy() for rows in rows_by_seed]
     if not len(values[0]):
         return None
-    several = len(values) > 1
-    share = (
-        mean_over_seeds([float(of_seed.mean()) for of_seed in values])
-        if several
-        else estimate_mean(values[0], **scoring.bootstrap)
-    )
+    if len(values) > 1:
+        share = mean_over_seeds([float(of_seed.mean()) for of_seed in values])
+    else:
+        share = estimate_mean(values[0], **scoring.bootstrap)
     return Estimate(100 * share.mean, 100 * share.low, 100 * share.high, share.questions)
 
 
