@@ -107,6 +107,13 @@ def test_all_configurations_of_a_run_are_compared_and_their_p_values_corrected(k
         assert {point["verdict"] for point in points if point["corrected_p"] > 0.05} <= {"same", "not shown"}
 
 
+def test_a_narrow_terminal_shows_fewer_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    *table, note, _ = kgqa("compare", runs / "good", runs / "bad").out.splitlines()
+    assert max(map(len, table)) <= 60
+    assert note.rstrip() == "too wide for this terminal: tokens, p, flips"
+
+
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = kgqa("compare", runs / "good", runs / "bad", "flips=bad", "top=2")
