@@ -52,10 +52,10 @@ class Output:
     figures: Mapping[str, Any] | None = None
     """What `json=true` prints; None for commands without figures."""
     tables: Sequence[RenderableType] = ()
-    lines: Sequence[str] = ()
-    """The same figures, one line each."""
     notes: Sequence[str] = ()
     """Sentences below the figures."""
+    lines: Sequence[str] = ()
+    """The figures of a command without tables, one line each; printed above the notes."""
     exit_code: int = 0
 
     def print(self, *, as_json: bool = False) -> None:

@@ -166,8 +166,8 @@ def test_training_prints_the_size_of_the_model(name: str, kgqa: Kgqa, monkeypatc
 
     monkeypatch.setattr("pipeline.training.sft.job.fine_tune", fine_tune)
     monkeypatch.setattr("pipeline.cli.train.prepare", lambda _: None)
-    own = ("metaqa=.",) if "bundled" in name else ("model=llama", "texts=texts.jsonl", "output=trained")
-    found = document(kgqa, *name.split(), *own)
+    own = ("metaqa=.",) if "bundled" in name else ("model=llama", "texts=texts.jsonl")
+    found = document(kgqa, *name.split(), *own, "output=trained")
     assert found["weights"] == 1234
     assert len(trained) == (2 if "bundled" in name else 1)
 
