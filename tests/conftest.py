@@ -29,7 +29,7 @@ _MARKER_OF_FIXTURE = {
 
 
 class TestsOfRayInOneProcess(LoadScopeScheduling):
-    """Distributes unit tests one by one, and integration tests by module, so that a module's servers start once.
+    """Distributes unit tests one by one, and tests of commands and of servers by module: a module's runs are made once.
 
     All tests of Ray run in one process, which starts with them: they share model servers, and some of them stop every
     Ray process of the machine.
@@ -38,7 +38,8 @@ class TestsOfRayInOneProcess(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if "/integration/ray/" in nodeid:
             return "ray"
-        return nodeid.partition("::")[0] if "/integration/" in nodeid else nodeid
+        by_module = "/integration/" in nodeid or "/cli/" in nodeid
+        return nodeid.partition("::")[0] if by_module else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

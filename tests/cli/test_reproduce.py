@@ -8,18 +8,27 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.cli.main import main
 from pipeline.evaluation.statistics import wilson
 from pipeline.papers.published import published_figures
 from tests.cli.conftest import Kgqa
 
 SMALL = (
-    *("llm=oracle", "llm.error_rate=0.15", "run.dir=run", "evaluation.bootstrap_resamples=100"),
+    *("llm=oracle", "llm.error_rate=0.15", "evaluation.bootstrap_resamples=100"),
     "reproduce.stand_in=['dataset=synthetic','dataset.triples=2000','run.limit=8']",
 )
 
 
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small reproduction."""
+    folder = tmp_path_factory.mktemp("reproduced") / "run"
+    assert main(["reproduce", "scale=smoke", *SMALL, f"run.dir={folder}"]) == 0
+    return folder
+
+
 def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_path: Path) -> None:
-    shown = kgqa("reproduce", "scale=smoke", *SMALL)
+    shown = kgqa("reproduce", "scale=smoke", *SMALL, "run.dir=run")
     assert shown.code == 0, shown.err
     written = json.loads((tmp_path / "run/reproduction.json").read_text())
     assert len(written["figures"]) == len(published_figures())
@@ -40,9 +49,8 @@ def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_pa
     assert "run/reproduction.md has all " in shown.out
 
 
-def test_a_share_of_hits_has_wilsons_interval(kgqa: Kgqa, tmp_path: Path) -> None:
-    kgqa("reproduce", "scale=smoke", *SMALL)
-    written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
+def test_a_share_of_hits_has_wilsons_interval(reproduced: Path) -> None:
+    written = json.loads((reproduced / "reproduction.json").read_text())["figures"]
     strict = [line["strict"] for line in written if line["strict"]]
     assert any(each["mean"] in (0, 100) for each in strict), "else the bootstrap would do"
     for each in strict:
@@ -50,10 +58,9 @@ def test_a_share_of_hits_has_wilsons_interval(kgqa: Kgqa, tmp_path: Path) -> Non
         assert (each["low"], each["high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
 
 
-def test_our_numbers_are_the_scores_of_the_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
-    kgqa("reproduce", "scale=smoke", *SMALL)
-    written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
-    rows = pl.read_parquet(tmp_path / "run/traces/*.parquet")
+def test_our_numbers_are_the_scores_of_the_configurations(reproduced: Path) -> None:
+    written = json.loads((reproduced / "reproduction.json").read_text())["figures"]
+    rows = pl.read_parquet(reproduced / "traces/*.parquet")
     for method in ("srp", "tog", "parog"):
         mean = 100 * rows.filter(method=method)["hits_at_1"].mean()  # type: ignore[operator]
         of_preset = [line for line in written if line["preset"] == method and line["strict"]]
@@ -64,7 +71,7 @@ def test_our_numbers_are_the_scores_of_the_configurations(kgqa: Kgqa, tmp_path: 
 @pytest.mark.exhaustive
 def test_several_seeds_give_the_interval(kgqa: Kgqa, tmp_path: Path) -> None:
     datasets = "reproduce.datasets.webqsp=['dataset=synthetic','dataset.triples=2000','run.limit=8']"
-    shown = kgqa("reproduce", "scale=full", "reproduce.seeds=[0,1]", datasets, *SMALL)
+    shown = kgqa("reproduce", "scale=full", "reproduce.seeds=[0,1]", datasets, *SMALL, "run.dir=run")
     assert shown.code == 0, shown.err
     written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
     srp = next(line for line in written if line["method"] == "SRP" and line["dataset"] == "webqsp")

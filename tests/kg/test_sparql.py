@@ -146,7 +146,9 @@ async def test_a_style_that_answers_wrongly_is_not_used(oxigraph_endpoint: Any) 
     endpoint = await oxigraph_endpoint(HUBS)
 
     async def empty(query: str) -> web.Response | None:
-        return web.Response(text="?e\t?r\t?d\n") if "VALUES" in query and "DISTINCT" in query else None
+        if "VALUES" not in query or "DISTINCT" not in query:
+            return None
+        return web.Response(text="?e\t?r\t?d\n", content_type=MEDIA_TYPE)
 
     endpoint.fault = empty
     async with graph(endpoint) as kg:
