@@ -58,9 +58,13 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Seq
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     if not run["trust"]:
         config.refuse_untrusted([saved["config"] for saved in points], path, search)
-    return [
-        Configuration(tuple(saved["overrides"]), config.complete(_with_run(saved["config"], run))) for saved in points
-    ]
+    try:
+        configs = [config.complete(_with_run(saved["config"], run)) for saved in points]
+        for each in configs:
+            config.check(each)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return [Configuration(tuple(saved["overrides"]), each) for saved, each in zip(points, configs, strict=True)]
 
 
 def _with_run(resolved: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
