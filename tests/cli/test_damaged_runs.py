@@ -197,7 +197,7 @@ def test_a_step_cannot_name_a_file_outside_of_the_prompts(folder: Path) -> None:
         RunFolder(folder).read_template("../../outside")
 
 
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 500), marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 200), marks=pytest.mark.exhaustive)])
 def test_random_changes_of_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) -> None:
     question = first_question(folder)
     for seed in seeds:
@@ -207,7 +207,7 @@ def test_random_changes_of_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) 
         file = chance.choice(sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size))
         content = bytearray(file.read_bytes())
         for _ in range(chance.choice([1, 1, 3, 20])):
-            start = chance.randrange(len(content))
+            start = chance.randrange(max(1, len(content)))
             end = start + chance.choice([0, 1, 1, 1, 8])
             content[start:end] = chance.choice([b"", chance.randbytes(end - start), content[: end - start]])
         file.write_bytes(content)
