@@ -43,7 +43,7 @@ def _seen(path: StoragePath) -> Iterator[str]:
     )
     if scored.is_empty():
         return
-    means = scored.group_by("configuration").agg(pl.mean("hits_at_1")).sort("hits_at_1", "configuration")
+    means = scored.group_by("configuration").agg(pl.mean("hits_at_1")).sort("hits_at_1", -pl.col("configuration"))
     best, highest = means.row(-1)
     rows = scored.filter(configuration=best)
     method, dataset = rows.row(0)[1:3]

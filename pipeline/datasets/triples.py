@@ -44,7 +44,7 @@ def read_triples(file: AnyPath) -> Iterator[Triple]:
 def delimited_triples(file: AnyPath, separator: str, *, header: str | None = None) -> Iterator[Triple]:
     """Yield one triple per line of `head`, `relation`, `tail`, without quoting. Raises UserError naming a bad line.
 
-    A first line equal to `header` is skipped.
+    A first line equal to `header`, in upper or lower case, is skipped.
     """
     for number, line in lines(file):
         try:
@@ -54,7 +54,7 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
         parts = text.split(separator)
         if len(parts) != 3 or not all(parts):
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
-        if number > 1 or text != header:
+        if number > 1 or text.lower() != header:
             yield Triple(*parts)
 
 
@@ -82,7 +82,8 @@ def _chosen(file: AnyPath, names: Sequence[str]) -> Sequence[str]:
 
 def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
     with open_file(file) as stream:
-        first = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
+        row = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
+    first = [name.lower() for name in row]
     named = set(_COLUMNS) <= set(first)
     names = first if named else [str(number) for number in range(1, len(first) + 1)]
     with open_file(file) as stream:

@@ -99,3 +99,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     tracemalloc.stop()
     assert arrow < 24 << 20 < size
     assert python < 28 << 20 < size
+
+
+@pytest.mark.parametrize(("name", "separator"), [("facts.tsv", "\t"), ("facts.csv", ",")])
+def test_a_header_in_other_letters_is_no_fact(tmp_path: Path, name: str, separator: str) -> None:
+    rows = (("Head", "Relation", "TAIL"), ("Ann", "knows", "Bo"))
+    (tmp_path / name).write_text("".join(f"{separator.join(row)}\n" for row in rows))
+    assert list(read_triples(tmp_path / name)) == [Triple("Ann", "knows", "Bo")]
