@@ -40,8 +40,7 @@ class ResultReader:
     async def rows(self, query: Query, cost: LookupCost) -> tuple[list[Row], bool]:
         """Return the rows in any order, and whether they are complete."""
         reply = await self._read(query.text(self.row_limit), cost)
-        complete = len(reply.rows) < self.row_limit and not (reply.row_limit_hit or reply.time_limit_hit)
-        return reply.rows, complete
+        return reply.rows, reply.is_complete(self.row_limit)
 
     async def ordered(self, query: Query, cost: LookupCost, at_least: int | None = None) -> list[Row]:
         """Return all distinct rows in byte order, or at least the first `at_least`, page by page.

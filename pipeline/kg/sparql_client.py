@@ -51,6 +51,10 @@ class Reply:
     time_limit_hit: bool = False
     """The server reports that it ended the query at its time limit: any rows may be missing."""
 
+    def is_complete(self, limit: int) -> bool:
+        """Return whether no row is missing from the result of a query for at most `limit` rows."""
+        return len(self.rows) < limit and not (self.row_limit_hit or self.time_limit_hit)
+
 
 def check_endpoint(url: str) -> None:
     """Raise UserError unless `url` is an HTTP URL without credentials."""
@@ -190,7 +194,8 @@ class SparqlClient(ServerPool[Select, Reply]):
             second = await self.attempt(query, other)
         except (AttemptFailed, ServiceError):
             return reply
-        if not (_is_complete(reply, query) and _is_complete(second, query)) or set(reply.rows) == set(second.rows):
+        complete = reply.is_complete(query.limit) and second.is_complete(query.limit)
+        if not complete or set(reply.rows) == set(second.rows):
             return reply
         difference = f"{reply.endpoint} and {other.url} give different results for the same query"
         _log.warning("%s", difference)
@@ -223,7 +228,3 @@ def _rows(response: Response, query: Select) -> list[Row]:
     if media_type != MEDIA_TYPE:
         raise UnexpectedResult(f"sent {printable(media_type) or 'something'} and not {MEDIA_TYPE}")
     return parse_result(response.body, query)
-
-
-def _is_complete(reply: Reply, query: Select) -> bool:
-    return len(reply.rows) < query.limit and not (reply.row_limit_hit or reply.time_limit_hit)
