@@ -19,6 +19,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from pydantic import ValidationError
+
 
 class KgqaError(Exception):
     """Base of every error that this project raises on purpose."""
@@ -52,3 +54,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the known word closest to `word`, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def first_defect(error: ValidationError) -> str:
+    """Return what is wrong first, and where, without the value, which may be a secret or many lines."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError, first_defect, nearest
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.summary import (
@@ -24,7 +24,6 @@ from pipeline.evaluation.summary import (
 )
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards, scan_shards
-from pipeline.traces.run_file import reason
 from pipeline.traces.storage import StoragePath, storage_path
 
 
@@ -136,7 +135,7 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
         if saved is not None:
             return _checked([ConfigurationSummary.from_dict(entry) for entry in saved["points"]], folder, metadata)
     except ValidationError as error:
-        raise folder.damaged_summary(reason(error)) from None
+        raise folder.damaged_summary(first_defect(error)) from None
     except (TypeError, ValueError, AttributeError):
         raise folder.damaged_summary("a value has another type") from None
     except KeyError as missing:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipeline.datasets.files import Row, Text, json_lines
 from pipeline.datasets.interface import Reject
-from pipeline.errors import UserError
+from pipeline.errors import UserError, first_defect
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
 from pipeline.types import Answer, Example, Prediction, Rejected
@@ -94,8 +94,8 @@ def read_predictions(file: Path, reject: Reject) -> Predictions:
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            reason = f"line {number}: {_reason(error)}"
-            reject(Rejected(str(file), number, _reason(error)))
+            reason = f"line {number}: {first_defect(error)}"
+            reject(Rejected(str(file), number, first_defect(error)))
         else:
             read.append((line.id, _answer(line)))
     if not read:
@@ -180,8 +180,3 @@ def _answer(line: _Line) -> Answer:
 
 def _shortened(ids: Sequence[str]) -> str:
     return ", ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
-
-
-def _reason(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

@@ -15,7 +15,7 @@ import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ServiceError, UserError, nearest
+from pipeline.errors import ServiceError, UserError, first_defect, nearest
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
@@ -28,7 +28,6 @@ from pipeline.llm.reply import (
     TOKENS,
     ChatReply,
     ModelCard,
-    defect,
     text_of,
     token_logprobs,
     usage_of,
@@ -245,7 +244,7 @@ class EndpointModel(CallConfig, OneModel):
                 try:
                     cards[answer.url] = self._read_card(answer)
                 except ValidationError as error:
-                    problems.append(f"no list of models ({defect(error)}): {self._client.explain(answer)}")
+                    problems.append(f"no list of models ({first_defect(error)}): {self._client.explain(answer)}")
         if not cards:
             problem = "; ".join(problems)
             raise UserError(f"no model server is up: {problem}; start one there, or set llm.base_urls to a running one")

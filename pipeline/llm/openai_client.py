@@ -19,9 +19,8 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
-from pipeline.errors import ContextOverflow
+from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
-from pipeline.llm.reply import defect
 from pipeline.net.pool import TRANSPORT_ERRORS, AttemptFailed, RetryPolicy, Server, ServerPool
 from pipeline.text import printable
 
@@ -126,7 +125,7 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
         try:
             read = form.validate_json(reply.body)
         except ValidationError as error:
-            problem = f"unusable reply ({defect(error)}): {self._message(reply)}"
+            problem = f"unusable reply ({first_defect(error)}): {self._message(reply)}"
         else:
             self.count_success(server)
             return read

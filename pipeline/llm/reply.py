@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+from typing import Annotated, Literal, NotRequired, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from pipeline.llm.prompt import TokenCount
@@ -143,13 +142,6 @@ def usage_of(reply: ChatReply, kind: Literal["prompt_tokens", "completion_tokens
 def token_logprobs(choice: Choice) -> tuple[dict[str, float], ...]:
     """Return the reported log-probabilities per generated token, its own first."""
     return tuple(map(_reported, (choice.get("logprobs") or {}).get("content") or ()))
-
-
-def defect(error: ValidationError) -> str:
-    """Return one clause about the first thing that is wrong with a reply, without any text of the reply."""
-    first: Any = error.errors(include_input=False, include_url=False)[0]
-    where: Sequence[Any] = first["loc"]
-    return f"{'.'.join(map(str, where))}: {first['msg']}" if where else str(first["msg"])
 
 
 def _reported(position: Position) -> dict[str, float]:

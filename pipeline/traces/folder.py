@@ -15,9 +15,9 @@ from typing import Any, TextIO
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, first_defect
 from pipeline.llm.prompt import Template
-from pipeline.traces.run_file import Loader, read_run_file, reason
+from pipeline.traces.run_file import Loader, read_run_file
 from pipeline.traces.storage import TMP, StoragePath, matching, read_whole, write_whole
 
 _SHARD = re.compile(r"shard-(\d{5,9})\.parquet")
@@ -182,7 +182,7 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except ValidationError as error:
-            raise self.damaged_summary(reason(error)) from None
+            raise self.damaged_summary(first_defect(error)) from None
 
     def damaged_summary(self, why: str) -> UserError:
         """Return the error that says what to do about the `summary.json`."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, first_defect
 from pipeline.renames import current_run
 from pipeline.traces.storage import StoragePath, read_whole
 
@@ -93,16 +93,10 @@ def read_run_file(path: StoragePath) -> Mapping[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         why = "it is not YAML"
     except ValidationError as error:
-        why = reason(error)
+        why = first_defect(error)
     except (AttributeError, KeyError, TypeError, ValueError):
         why = "its configurations are not complete"
     raise UserError(f"{path} is not the run.yaml of a run ({why}): restore it from a copy, or name another run.dir")
-
-
-def reason(error: ValidationError) -> str:
-    """Return what is wrong, without the value, which may be a secret or many lines."""
-    first = error.errors(include_input=False)[0]
-    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
 
 
 @lru_cache(maxsize=4)
