@@ -140,7 +140,7 @@ def _encoded(name: str) -> str:
 @lru_cache(1 << 16)
 def _decoded(text: str) -> str | None:
     try:
-        name = unquote(text, errors="surrogatepass")
+        name = unquote(text, errors="strict")
     except UnicodeDecodeError:
         return None
     return name if _encoded(name) == text else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from pipeline.config.models import llm_by_role
 from pipeline.errors import UserError
 from pipeline.renames import current_override, current_target
 
-_RUNS_CODE = {
+_GUARDED = {
     "_target_": "names a class to import",
     "simulators": "names modules to import",
     "engine_kwargs": "can make vLLM run code",
     "address": "names a cluster to run code with",
+    "host": "can open a model server to the network",
 }
+"""Keys whose values the user must name, and why."""
 _ACCOUNT = ("VIRTUOSO_USER", "VIRTUOSO_PASSWORD")
 
 Leaf = tuple[str, str]
@@ -45,7 +48,7 @@ def refuse_untrusted(configs: Iterable[Mapping[str, Any]], file: object, overrid
         for path, leaf in _code({name: resolved[name] for name in SECTIONS if name in resolved}, "", ""):
             if leaf not in known:
                 name = path.rpartition(".")[2]
-                raise _untrusted(file, f"{path}={leaf[1]}", _RUNS_CODE.get(name, "can run code"))
+                raise _untrusted(file, f"{path}={leaf[1]}", _GUARDED.get(name, "can run code"))
         for url, variable in (*_keys_sent(resolved["llm"], "llm"), *_keys_sent(resolved["kg"], "kg")):
             if (url, variable) not in named and os.environ.get(variable):
                 raise _untrusted(file, url, f"would get the key in {variable}")
@@ -73,7 +76,7 @@ def _code(section: Mapping[str, Any], kind: str, path: str) -> Iterator[tuple[st
     for key, value in section.items():
         inner = f"{path}.{key}" if path else key
         is_folder = key == "model" and kind.endswith("encoder") and isinstance(value, str) and Path(value).exists()
-        if (key in _RUNS_CODE and value) or is_folder:  # sentence-transformers runs the code in the folder of a model
+        if (key in _GUARDED and value) or is_folder:  # sentence-transformers runs the code in the folder of a model
             text = current_target(value) if key == "_target_" and isinstance(value, str) else canonical(value)
             yield inner, (f"{kind}.{key}", text)
         elif isinstance(value, Mapping):
@@ -84,10 +87,16 @@ def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str
     """Yield each server of a section with the variable of the environment whose key it gets."""
     if kind == "llm":
         for keys in llm_by_role(section).values():
-            if "api_key_env" in keys:
-                yield from ((str(url), str(keys["api_key_env"])) for url in keys.get("base_urls") or ())
+            # A section without the variable gets the default one.
+            variable = keys.get("api_key_env", _default_variable())
+            yield from ((str(url), str(variable)) for url in keys.get("base_urls") or ())
     if kind == "kg":
         yield from ((str(url), name) for url in section.get("endpoints") or () for name in _ACCOUNT)
+
+
+@cache
+def _default_variable() -> str:
+    return str(_load(conf_dir() / "llm/endpoint.yaml")["api_key_env"])
 
 
 def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
@@ -17,6 +18,10 @@ from ray._private import ray_constants
 from pipeline.errors import UserError
 from pipeline.extras import require
 
+_QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+"""Arguments of `ray.init`."""
+_TOKEN = secrets.token_hex(32)
+"""The token of clusters that this process starts: Ray reads it once in a process."""
 _PROBE_S = 5
 """Seconds that a cluster may take to accept a connection."""
 
@@ -36,11 +41,16 @@ def joined(engine: Mapping[str, Any], cpus: float = 0, *, extra: str | None = No
     if ray.is_initialized():
         yield False
         return
-    ours = _connect(engine.get("address"), engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus, extra)
-    try:
-        yield ours
-    finally:
-        ray.shutdown()
+    address = _address(engine)
+    with nullcontext() if address else _own_token():
+        if address:
+            _join(engine, address)
+        else:
+            _start(engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus, extra)
+        try:
+            yield not address
+        finally:
+            ray.shutdown()
 
 
 def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
@@ -50,26 +60,45 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
         return float(ray.cluster_resources().get("CPU", 0)), nodes
 
 
-def _connect(address: str | None, cpus: float, extra: str | None) -> bool:
-    """Join a cluster, or start one. Returns True if it was started here."""
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    given = address or os.environ.get("RAY_ADDRESS")
-    if given and given != "local":
-        named = "engine.address" if address else "RAY_ADDRESS"
-        _probe(given, named)
-        try:
-            with _kept_sigterm_handler():
-                ray.init(address=address, **quiet)
-        except ConnectionError as error:
-            raise UserError(f"{named}: {_refusal(error)}") from None
-        return False
+def _address(engine: Mapping[str, Any]) -> str | None:
+    """Return the address of the cluster to join, or None to start one here."""
+    given: str | None = engine.get("address") or os.environ.get("RAY_ADDRESS")
+    return None if given == "local" else given
+
+
+def _join(engine: Mapping[str, Any], address: str) -> None:
+    named = "engine.address" if engine.get("address") else "RAY_ADDRESS"
+    _probe(address, named)
+    try:
+        with _kept_sigterm_handler():
+            ray.init(address=engine.get("address"), **_QUIET)
+    except ConnectionError as error:
+        raise UserError(f"{named}: {_refusal(error)}") from None
+
+
+def _start(cpus: float, extra: str | None) -> None:
     if extra is not None:
         require(extra, "a model server on this machine")
     # "local": never join a cluster that somebody else has started on this machine.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
     with _loopback_only(), _kept_sigterm_handler():
-        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
-    return True
+        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET)
+
+
+@contextmanager
+def _own_token() -> Iterator[None]:
+    """Give the cluster that is started here a token of its own, unless the environment has one.
+
+    Ray would write one to `~/.ray/auth_token`, readable by every user of a host with open home folders.
+    """
+    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get("RAY_AUTH_MODE") == "disabled":
+        yield
+        return
+    os.environ["RAY_AUTH_TOKEN"] = _TOKEN
+    try:
+        yield
+    finally:
+        del os.environ["RAY_AUTH_TOKEN"]
 
 
 @contextmanager

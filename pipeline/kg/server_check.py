@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
+from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.fingerprint import fingerprint as fingerprint_of
 from pipeline.kg.fingerprint import rarest
@@ -34,12 +35,15 @@ _SELF_TEST_TIMEOUT_S = 10.0
 class ServerCheck:
     """The result of checking the servers: properties of the graph and of the servers."""
 
+    servers: Sequence[Server]
+    """The servers that were checked. A healthy server that failed at the first query is not among them."""
     queries: Queries
     """The queries in a style that all servers answer correctly."""
     row_limit: int
     counts: dict[str, int]
     """Facts per relation, of all relations in the graph's namespace."""
     mediator_types: frozenset[str]
+    inverses: Inverses
     fingerprint: str
     computed: bool
     """Whether the fingerprint was computed, not given as `kg.snapshot`."""
@@ -68,14 +72,14 @@ class ServerCheck:
 async def check_servers(
     client: SparqlClient, queries: Queries, *, style: Style | None, snapshot: str | None
 ) -> ServerCheck:
-    """Check all healthy servers. Raises UserError when they hold different graphs.
+    """Check all healthy servers. A server that answers no query is set aside if another one answers.
 
-    A `style` of None is chosen by a test; a `snapshot` of None, which is used as the fingerprint, is computed.
+    Raises UserError when the servers hold different graphs, and ServiceError when one stops answering. A `style` of
+    None is chosen by a test; a `snapshot` of None, which is used as the fingerprint, is computed.
     """
-    servers = client.healthy_servers
-    readers = [ResultReader(partial(client.ask, only=server)) for server in servers]
-    row_limit = min(await asyncio.gather(*(_row_limit(reader, queries) for reader in readers)))
-    readers = [replace(reader, row_limit=row_limit) for reader in readers]
+    row_limits = await _row_limits(client, queries)
+    servers, row_limit = list(row_limits), min(row_limits.values())
+    readers = [ResultReader(partial(client.ask, only=server), row_limit) for server in servers]
     facts = await _some_facts(readers[0], queries)
     queries = replace(queries, style=style or await _choose_style(readers, queries, facts))
     results = await asyncio.gather(*(_self_test(reader, queries, facts) for reader in readers))
@@ -92,14 +96,37 @@ async def check_servers(
                 "database, or name only one of them"
             )
     return ServerCheck(
+        servers,
         queries,
         row_limit,
         counts=counts,
         mediator_types=await _mediator_types(readers[0], queries),
+        inverses=await _inverses(readers[0], queries),
         fingerprint=fingerprint,
         computed=snapshot is None,
         sample=(facts, results[0]),
     )
+
+
+async def _row_limits(client: SparqlClient, queries: Queries) -> dict[Server, int]:
+    """Return the row limit of each healthy server that answers. The others become unhealthy, unless none is left."""
+    servers = client.healthy_servers
+    readers = [ResultReader(partial(client.ask, only=server)) for server in servers]
+    found = await asyncio.gather(*(_row_limit(reader, queries) for reader in readers), return_exceptions=True)
+    limits: dict[Server, int] = {}
+    failures: dict[Server, ServiceError] = {}
+    for server, each in zip(servers, found, strict=True):
+        if isinstance(each, ServiceError):
+            failures[server] = each
+        elif isinstance(each, BaseException):
+            raise each
+        else:
+            limits[server] = each
+    if not limits:
+        raise UserError(f"kg.endpoints: no graph server answers queries. {next(iter(failures.values()))}")
+    for server, failure in failures.items():
+        client.mark_unhealthy(server, str(failure))
+    return limits
 
 
 async def _row_limit(reader: ResultReader, queries: Queries) -> int:
@@ -169,6 +196,11 @@ async def _mediator_types(reader: ResultReader, queries: Queries) -> frozenset[s
     types = await reader.ordered(queries.mediator_types(), LookupCost())
     mediators = (queries.terms.from_iri(iri) for iri, flag in types if is_true(flag))
     return frozenset(type for type in mediators if type is not None)
+
+
+async def _inverses(reader: ResultReader, queries: Queries) -> Inverses:
+    declared = await reader.ordered(queries.inverses(), LookupCost())
+    return inverse_pairs((queries.terms.node(one), queries.terms.node(other)) for one, other in declared)
 
 
 def _line(row: Row, terms: Terms) -> str:

@@ -15,9 +15,11 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.datasets.inverses import Inverses
 from pipeline.errors import ServiceError
 from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
+from pipeline.kg.inverses import without_inverses
 from pipeline.kg.labels import ALIAS, NAME, LabelCandidate, best_name, find_mediators
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.paging import LookupCost, ResultReader
@@ -50,6 +52,7 @@ class SparqlGraph:
     keep_literals: bool
     keep_user: bool
     keep_notable_types: bool
+    keep_inverses: bool
     values_style: Annotated[Style | Literal["auto"], RUNTIME_ONLY]
     values_chunk: Annotated[PositiveInt, RUNTIME_ONLY]
     max_inflight: Annotated[PositiveInt, RUNTIME_ONLY]
@@ -128,6 +131,9 @@ class SparqlGraph:
     async def vocabulary(self) -> list[str]:
         return sorted(relation for relation in self._counts if self._filter.keeps(relation))
 
+    async def inverses(self) -> Inverses:
+        return self._inverses
+
     def _loader(self, fetch: Fetch[K, V], batch_size: int | None = None) -> BatchLoader[K, V]:
         return BatchLoader(
             fetch,
@@ -145,13 +151,13 @@ class SparqlGraph:
             hidden=self._filter,
         )
         style = None if self.values_style == "auto" else self.values_style
-        checked = self._client.healthy_servers
         self.check = check = await check_servers(self._client, queries, style=style, snapshot=self.snapshot)
-        self._client.admit_by(partial(check.incompatibility, self._client), checked)
+        self._client.admit_by(partial(check.incompatibility, self._client), check.servers)
         self._queries = check.queries
         self._reader = ResultReader(self._client.ask, check.row_limit)
         self._counts = check.counts
         self._mediator_types = check.mediator_types
+        self._inverses: Inverses = {} if self.keep_inverses else check.inverses
         self.fingerprint: str = check.fingerprint
 
     async def _fetch_relations(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[Relation]]:
@@ -162,7 +168,7 @@ class SparqlGraph:
         ):
             if (name := self._shown_name(relation)) is not None:
                 found[iris[entity]].add(Relation(name, _DIRECTION[direction]))
-        return _fetched({id: sorted(found[id]) for id in ids}, cost)
+        return _fetched({id: without_inverses(found[id], self._inverses) for id in ids}, cost)
 
     async def _fetch_neighbours(self, asked: Sequence[tuple[Hop, int]]) -> Fetched[tuple[Hop, int], Neighbours]:
         limits: dict[Hop, int] = {}

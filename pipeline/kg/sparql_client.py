@@ -35,6 +35,8 @@ _REFUSED = re.compile(r"Virtuoso (?:37000|22\d{3}|42\d{3})\b")
 _TIMED_OUT = re.compile(r"Virtuoso S1T00\b")
 _RETRIED = {408, 429}
 _OVERLOADED = {502, 503, 504}
+_CLOSED = {301, 302, 303, 307, 308, 401, 403, 404, 405}
+"""The server takes no queries here, whatever they ask."""
 
 _ROW_LIMIT_HEADER = "X-SPARQL-MaxRows"
 _TIME_LIMIT_HEADER = "X-SQL-State"
@@ -126,8 +128,8 @@ class SparqlClient(ServerPool[Select, Reply]):
     async def ask(self, query: Select, *, only: Server | None = None) -> Reply:
         """Return the result of a query, from any healthy server or from the one named, healthy or not.
 
-        Raises ServiceError: at once for a refused query, else after all retries; also when a second server gives
-        another result.
+        Raises ServiceError: for a query that all servers refuse, and after all retries; also when a second server
+        gives another result.
         """
         if only is not None:  # Not limited: requests within the limit may be waiting for this server to recover.
             return await self.send(query, only=only)
@@ -215,11 +217,10 @@ class SparqlClient(ServerPool[Select, Reply]):
     def _raise_for(self, server: Server, response: Response) -> NoReturn:
         text = " ".join(response.body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
         message = f"{server.url} answered {response.status}: {printable(text[:400])}"
-        if (response.status < 500 and response.status not in _RETRIED) or _REFUSED.match(text):
-            raise ServiceError(message)
-        if response.status in _OVERLOADED:
+        refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
+        if response.status in _OVERLOADED | _CLOSED:
             self.count_failure(server, message)
-        raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)))
+        raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused)
 
 
 def _rows(response: Response, query: Select) -> list[Row]:

@@ -9,6 +9,7 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Annotated, Any, Self
 
 import orjson
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 _REPORTED = 20
 """Log-probabilities per token that every OpenAI-compatible server can report."""
 
+_LONGEST_TOKEN = 256
+"""Characters; twice those of the longest token of any known model."""
 _AFFINITY_CHARACTERS = 1024
 """Characters of the system and the user text that determine which server has probably cached the prefix."""
 
@@ -213,7 +216,8 @@ class EndpointModel(CallConfig, OneModel):
         """Request one chat completion."""
         merged = {**self._body(call), **(self.extra_body or {}), **extra}
         fields = {name: value for name, value in merged.items() if value is not None}
-        request = Request("chat/completions", fields, CHAT_REPLY)
+        tokens = fields.get("max_tokens") if not call.choices else None  # the text of a choice is not read
+        request = Request("chat/completions", fields, CHAT_REPLY, partial(_too_long, tokens=tokens))
         return await self._client.ask(request, affinity=_affinity(call.messages))
 
     def _body(self, call: Call) -> dict[str, Any]:
@@ -296,6 +300,14 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
         raise ServiceError(f"none of the {len(reported)} reported tokens begins one of the choices alone")
     floor = min(reported.values())
     return {choice: math.log(weight) if weight else floor for choice, weight in mass.items()}
+
+
+def _too_long(reply: ChatReply, tokens: object) -> str | None:
+    """Say that a text is longer than any text of so many tokens; None if it is not, or there is no limit of tokens."""
+    length = len(text_of(reply["choices"][0]))
+    if not isinstance(tokens, int) or length <= tokens * _LONGEST_TOKEN:
+        return None
+    return f"its text has {length:,} characters, which {tokens:,} tokens cannot have"
 
 
 def _affinity(messages: Sequence[Message]) -> int:

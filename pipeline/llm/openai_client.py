@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -30,9 +30,15 @@ _OVERLOADED = (408, 429)
 """Statuses with which a healthy server asks for the request later."""
 _REFUSED = (400, 413, 422)
 """Statuses with which a healthy server refuses a request, and not every request."""
+_LONGEST_MESSAGE = 2000
+"""Characters of a server's error message that are read. Each failed question stores it."""
 _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)
 
 T = TypeVar("T")
+
+
+def _no_defect(reply: object) -> None:
+    """Take any reply."""
 
 
 class Request(NamedTuple, Generic[T]):
@@ -43,6 +49,8 @@ class Request(NamedTuple, Generic[T]):
     fields: Mapping[str, Any]
     form: TypeAdapter[T]
     """The form of the reply."""
+    defect: Callable[[T], str | None] = _no_defect
+    """Returns why a reply of this form cannot be one to this request; None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
             sent = adapt(request.fields, self._refused[server])
             reply = await self._exchange(request.path, sent, server)
             if reply.status == 200:
-                return self._validate(reply, request.form, server)
+                return self._validate(reply, request, server)
             message = server_message(reply)
             if reply.status not in _REFUSED:
                 raise self._failure(reply, server)
@@ -121,14 +129,17 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
         return Reply(server.url, response.status, response.body)
 
-    def _validate(self, reply: Reply, form: TypeAdapter[T], server: Server) -> T:
+    def _validate(self, reply: Reply, request: Request[T], server: Server) -> T:
         try:
-            read = form.validate_json(reply.body)
+            read = request.form.validate_json(reply.body)
         except ValidationError as error:
-            problem = f"unusable reply ({first_defect(error)}): {self._message(reply)}"
+            defect: str | None = first_defect(error)
         else:
-            self.count_success(server)
-            return read
+            defect = request.defect(read)
+            if defect is None:
+                self.count_success(server)
+                return read
+        problem = f"unusable reply ({defect}): {self._message(reply)}"
         server.stats.failures += 1
         self.count_failure(server, problem)
         raise AttemptFailed(f"{server.url} sent an {problem}")
@@ -170,13 +181,17 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
 def server_message(reply: Reply) -> str:
     """Return an error's message: OpenAI's `error.message` with its code, FastAPI's `detail`, or the raw body."""
     try:
-        payload = orjson.loads(reply.body)
-    except orjson.JSONDecodeError:
-        return reply.body[:300].decode(errors="replace").strip() or "an empty body"
+        message = _message_in(orjson.loads(reply.body))
+    except (orjson.JSONDecodeError, RecursionError):  # no JSON, or nested too deeply to be written as text
+        message = reply.body[:300].decode(errors="replace").strip() or "an empty body"
+    return message[:_LONGEST_MESSAGE]
+
+
+def _message_in(payload: Any) -> str:
     error = payload.get("error", payload) if isinstance(payload, dict) else payload
     if isinstance(error, dict) and (message := error.get("message") or error.get("detail")):
         code = error.get("code")
-        return f"{message} ({code})" if isinstance(code, str) else str(message)
+        return f"{str(message)[:_LONGEST_MESSAGE]} ({code[:100]})" if isinstance(code, str) else str(message)
     return str(error)[:300]
 
 

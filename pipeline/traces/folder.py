@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import re
 import shutil
@@ -18,7 +19,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pipeline.errors import UserError, first_defect
 from pipeline.llm.prompt import Template
 from pipeline.traces.run_file import Loader, read_run_file
-from pipeline.traces.storage import TMP, StoragePath, matching, read_whole, write_whole
+from pipeline.traces.storage import (
+    TMP,
+    StoragePath,
+    make_folder,
+    matching,
+    read_whole,
+    remove_all,
+    write_whole,
+)
 
 _SHARD = re.compile(r"shard-(\d{5,9})\.parquet")
 _JOURNAL = re.compile(r"shard-(\d{5,9})\.[0-9a-f]{8}(?:\.\d{5,})?\.jsonl")
@@ -28,6 +37,7 @@ _TEMPLATE = TypeAdapter(dict[str, str])
 
 class _Configuration(BaseModel):
     questions: int
+    failed: int = 0
 
 
 class _Summary(BaseModel):
@@ -36,6 +46,7 @@ class _Summary(BaseModel):
     points: list[_Configuration]
     rejected: int
     physical_llm_calls: int
+    max_failed: float = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class RunFolder:
             return
         try:
             for part in ("traces", "drafts", "prompts"):
-                (self.path / part).mkdir(parents=True, exist_ok=True)
+                make_folder(self.path / part)
         except OSError as error:
             raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
 
@@ -63,10 +74,12 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""
-        files = [self.path / "run.yaml", self.path / "summary.json", self.rejected]
-        files += [*matching(self.path / "drafts", "shard-*.jsonl"), *matching(self.path / "traces", "shard-*.parquet")]
-        for file in files:
-            file.unlink(missing_ok=True)
+        for files in (
+            [self.path / "run.yaml", self.path / "summary.json", self.rejected],
+            matching(self.path / "drafts", "shard-*.jsonl"),
+            matching(self.path / "traces", "shard-*.parquet"),
+        ):
+            remove_all(files)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -156,7 +169,7 @@ class RunFolder:
         """
         try:
             head = yaml.load(read_whole(self.path / "run.yaml").partition(b"\npoints:")[0], Loader)  # noqa: S506
-        except (OSError, ValueError, yaml.YAMLError):
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
             head = None
         return head if isinstance(head, dict) and "started" in head else self.read_run()
 
@@ -178,11 +191,14 @@ class RunFolder:
             contents = read_whole(path)
             _Summary.model_validate_json(contents)
             summary: dict[str, Any] = json.loads(contents)
-            return summary
         except FileNotFoundError:
             return None
         except ValidationError as error:
             raise self.damaged_summary(first_defect(error)) from None
+        digest = summary.pop("digest", None)  # older versions wrote none
+        if digest is not None and digest != _digest(summary):
+            raise self.damaged_summary("its digest does not match")
+        return summary
 
     def damaged_summary(self, why: str) -> UserError:
         """Return the error that says what to do about the `summary.json`."""
@@ -192,8 +208,8 @@ class RunFolder:
         )
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write `summary.json`, atomically."""
-        write_whole(self.path / "summary.json", _json(summary))
+        """Write `summary.json` with a digest of its contents, atomically."""
+        write_whole(self.path / "summary.json", _json({**summary, "digest": _digest(summary)}))
 
     def write_template(self, role: str, template: Template) -> None:
         """Store the fixed text of a prompt under its digest. Raises StorageError."""
@@ -235,6 +251,10 @@ def _lock(handle: int, path: Path) -> None:
         raise UserError(f"{path} is in use by another process: wait until it ends, or name another run.dir") from None
     except OSError:
         pass  # a cluster file system without locks: run without one
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.blake2b(_json(document), digest_size=8).hexdigest()
 
 
 def _json(document: dict[str, Any]) -> bytes:

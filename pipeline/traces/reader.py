@@ -17,14 +17,13 @@ from pipeline.errors import UserError
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.schema import SCHEMA
+from pipeline.traces.schema import ADDED, SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
 _log = logging.getLogger(__name__)
 
-_ADDED = {"critical_s": pl.Float32}
-"""Columns that were added after the first version."""
+_TYPES = pl.DataFrame(SCHEMA.empty_table()).schema
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions are requested shard by shard."""
 
@@ -39,13 +38,13 @@ def read_shards(
     """
     for _, shard in open_shards(folder, indices):
         absent = [name for name in columns if name not in shard.columns]
-        if missing := [name for name in absent if name not in _ADDED]:
+        if missing := [name for name in absent if name not in ADDED]:
             raise UserError(
                 f"{folder.path} was written by another version of this project, without the column {missing[0]}: "
                 "run its questions again in another run.dir"
             )
         rows = shard.frame([name for name in columns if name not in absent])
-        yield rows.with_columns(pl.lit(None, _ADDED[name]).alias(name) for name in absent).select(columns)
+        yield rows.with_columns(pl.lit(None, _TYPES[name]).alias(name) for name in absent).select(columns)
 
 
 def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
@@ -54,7 +53,7 @@ def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     Collecting it raises UserError like `read_shards`.
     """
     _, first = next(iter(open_shards(folder, indices[:1])))
-    names = [name for name in SCHEMA.names if name in first.columns]
+    names = [name for name in SCHEMA.names if name in first.columns or name not in ADDED]
     schema = first.frame(names).clear().schema
 
     def read(

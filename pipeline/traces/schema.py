@@ -6,6 +6,7 @@ a column changes its meaning, and is stored in the metadata of every file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
@@ -79,6 +80,10 @@ class Counters:
     """Queries that the graph server received for the lookups; one per batch for a graph in this process."""
     kg_rows: int = 0
     parse_failures: int = 0
+    at_limit: int = 0
+    """1 if the question met a limit of `budget`, else 0."""
+    without_plan: int = 0
+    """1 if no reply of the planner could be read, so that the question itself was the plan, else 0."""
     llm_s: float = 0.0
     """Seconds spent waiting for the model, summed over concurrent calls."""
     kg_s: float = 0.0
@@ -102,6 +107,8 @@ class TraceRow:
     steps: list[Step] = field(default_factory=list)
     error: str | None = None
     """Type and text of the exception that ended a failed question."""
+    followed: Sequence[str] | None = None
+    """The relations that the method followed, and their inverses; None for a method that uses no graph."""
 
 
 STEP_TYPE = pa.struct(
@@ -158,6 +165,7 @@ _IDENTITY: dict[str, pa.DataType] = {
     "type": pa.string(),
     "level": pa.string(),
     "hops": pa.int32(),
+    "query_type": pa.string(),
     "meta": pa.string(),
 }
 _ANSWERS: dict[str, pa.DataType] = {
@@ -165,11 +173,14 @@ _ANSWERS: dict[str, pa.DataType] = {
     "answer_ids": pa.list_(pa.string()),
     "initial_answers": pa.list_(pa.string()),
     "initial_answer_ids": pa.list_(pa.string()),
+    "first_attempt": pa.string(),
     "raw_answer": pa.string(),
     "gold": pa.list_(pa.string()),
     "gold_ids": pa.list_(pa.string()),
     "gold_aliases": pa.list_(pa.list_(pa.string())),
     "evidence": pa.list_(FACT_TYPE),
+    "followed_relations": pa.list_(pa.string()),
+    "gold_relations": pa.list_(pa.string()),
 }
 _SCORES: dict[str, pa.DataType] = {score.name: pa.float32() for score in fields(Scores)}
 _COUNTERS: dict[str, pa.DataType] = {
@@ -187,3 +198,12 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of `traces/*.parquet`; `steps` and `texts` are parallel, one element per step."""
+
+ADDED = frozenset(
+    {
+        *("critical_s", "at_limit", "without_plan", "first_attempt", "query_type"),
+        *("corrected_tog_em", "damaged_tog_em", "recovered_halted", "recovered_incorrect"),
+        *("relation_recall", "followed_relations", "gold_relations"),
+    }
+)
+"""Columns that were added after the first version. They may be missing in a shard, and null in one."""

@@ -22,6 +22,7 @@ from pipeline.errors import UserError
 from pipeline.traces.origin import KEY, ShardOrigin, parse_origin
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION
 from pipeline.traces.storage import StoragePath, write_whole
+from pipeline.traces.values import check_values
 
 _TAIL = 8
 """Bytes at the end: the length of the description, and the name of the format."""
@@ -64,9 +65,11 @@ class ShardFile:
             return table.cast(pa.schema([SCHEMA.field(name) for name in columns]))
 
     def frame(self, columns: Sequence[str]) -> pl.DataFrame:
-        """Return some columns as a dataframe. Raises UserError for damaged ones."""
+        """Return some columns as a dataframe. Raises UserError for damaged ones, and for values that no run writes."""
         frame = pl.from_arrow(self.table(columns))
         assert isinstance(frame, pl.DataFrame)
+        with self._checked():
+            check_values(frame)
         return frame
 
     @contextmanager

@@ -5,6 +5,7 @@ An object store has no rename, no append and no lock, but it writes each object 
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -105,7 +106,10 @@ def write_whole(path: StoragePath, contents: bytes) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces `path` once it is complete and synced to disk. Raises StorageError."""
+    """Open a temporary file that replaces `path` once it is complete and synced to disk, as its name is afterwards.
+
+    Raises StorageError.
+    """
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TMP}")  # unique per writer
     with storing(path):
         try:
@@ -113,10 +117,49 @@ def writing(path: Path) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            _rename(temporary, path)
+            _sync_names(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Rename a file. NFS repeats a request whose reply was lost, and then finds no source: that is no error."""
+    inode = source.stat().st_ino
+    try:
+        source.replace(target)
+    except FileNotFoundError:
+        if not target.exists() or target.stat().st_ino != inode:
+            raise
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents, which survive a loss of power. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        _sync_names(each.parent)
+
+
+def remove_all(files: Sequence[StoragePath]) -> None:
+    """Remove files of one folder, as far as they exist. They do not come back after a loss of power."""
+    for file in files:
+        file.unlink(missing_ok=True)
+    for folder in {file.parent for file in files if isinstance(file, Path)}:
+        _sync_names(folder)
+
+
+def _sync_names(folder: Path) -> None:
+    """Sync the names in a folder to disk. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that syncs no folders
+            raise
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from pipeline.datasets.gold_paths import gold_relations
+from pipeline.datasets.query_types import query_type
 from pipeline.traces.origin import ShardOrigin
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
 from pipeline.traces.shard_file import ShardFile, write_table
@@ -26,11 +28,19 @@ def write_shard(path: StoragePath, rows: Sequence[TraceRow], origin: ShardOrigin
 
 
 def replace_columns(path: StoragePath, columns: Mapping[str, Sequence[Any]], origin: ShardOrigin) -> None:
-    """Write a shard again with new values in some of its columns. Raises StorageError."""
-    table = ShardFile(path, read_whole(path)).table(SCHEMA.names)
-    for name, values in columns.items():
-        table = table.set_column(SCHEMA.get_field_index(name), name, pa.array(values, SCHEMA.field(name).type))
-    write_table(path, table, origin)
+    """Write a shard again with new values in some of its columns. Raises StorageError.
+
+    Columns that an older version did not have are null, unless they are among the new ones.
+    """
+    shard = ShardFile(path, read_whole(path))
+    table = shard.table([name for name in SCHEMA.names if name in shard.columns])
+
+    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if field.name in columns:
+            return pa.array(columns[field.name], field.type)
+        return table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+
+    write_table(path, pa.table([column(field) for field in SCHEMA], schema=SCHEMA), origin)
 
 
 def to_table(rows: Sequence[TraceRow]) -> pa.Table:
@@ -61,6 +71,7 @@ def _question_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
         "type": [_text(question.meta.get("type")) for question in questions],
         "level": [_text(question.meta.get("level")) for question in questions],
         "hops": [hop if type(hop) is int and 0 <= hop < _MOST_HOPS else None for hop in hops],
+        "query_type": [sparql and query_type(sparql) for sparql in (row.example.gold.sparql for row in rows)],
         "meta": [orjson.dumps(dict(question.meta)).decode() for question in questions],
     }
 
@@ -73,14 +84,17 @@ def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
         "answer_ids": [[p.id for p in row.answer.predictions] for row in rows],
         "initial_answers": [None if own is None else [p.text for p in own] for own in initial],
         "initial_answer_ids": [None if own is None else [p.id for p in own] for own in initial],
+        "first_attempt": [row.answer.first_attempt for row in rows],
         "raw_answer": [row.answer.raw for row in rows],
+        "followed_relations": [row.followed for row in rows],
         **gold_columns([row.example.gold for row in rows]),
     }
 
 
 def gold_columns(golds: Sequence[Gold]) -> dict[str, list[Any]]:
-    """Return the columns with the gold answers of rows."""
+    """Return the columns with the gold answers of rows, and with the relations of their gold queries."""
     return {
+        "gold_relations": [gold_relations(gold.sparql) for gold in golds],
         "gold": [[answer.name for answer in gold.answers] for gold in golds],
         "gold_ids": [[answer.id for answer in gold.answers] for gold in golds],
         "gold_aliases": [[list(answer.aliases) for answer in gold.answers] for gold in golds],

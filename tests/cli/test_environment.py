@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from pipeline.cli.main import guard
@@ -45,6 +47,7 @@ def test_a_full_standard_output_is_one_sentence(finished: Path, words: tuple[str
             "Too many open files: raise the limit of open files (ulimit -n)",
         ),
         (MemoryError(), "out of memory: run fewer questions at once"),
+        (ImportError("a.so: failed to map segment from shared object"), "out of memory: a library cannot be loaded"),
     ],
 )
 def test_a_lack_of_resources_is_one_sentence(
@@ -55,6 +58,39 @@ def test_a_lack_of_resources_is_one_sentence(
 
     assert guard(fail, ["evaluate"]) == 2
     assert capsys.readouterr().err.startswith(f"kgqa: {sentence}")
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from pipeline.cli.main import main
+assert main([*sys.argv[1:], "run.dir=warm", "method.bytes=1"]) == 0  # loads every library and starts every thread
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)
+sys.exit(main([*sys.argv[1:], "run.dir=limited"]))
+"""
+
+
+def test_a_run_without_enough_memory_is_one_sentence_and_goes_on_with_more(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "conf/method").mkdir(parents=True)
+    (tmp_path / "conf/method/hungry.yaml").write_text(
+        f"_target_: tests.engine.methods.NeedsMemory\nbytes: {1 << 30}\nbeam_width: 1\ndepth: 1\nretries: 0\n"
+    )
+    words = ("evaluate", "method=hungry", "dataset.triples=2000", "run.limit=40", "engine.shard_size=4")
+    words = (*words, "engine.concurrency=2", "evaluation.bootstrap_resamples=100", "llm=oracle")
+    paths = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("kgqa: out of memory: run fewer questions at once")
+    assert "Traceback" not in done.stderr
+    assert kgqa(*words, "run.dir=limited").code == 0
+    assert kgqa(*words, "run.dir=whole").code == 0
+    limited, whole = (pl.read_parquet(f"{name}/traces/*.parquet").sort("question_id") for name in ("limited", "whole"))
+    assert limited["status"].unique().to_list() == ["ok"]
+    assert limited.select("question_id", "answers").equals(whole.select("question_id", "answers"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipeline import config
+from pipeline.errors import UserError
 from tests.cli.conftest import FixedReply
 from tests.cli.support import Kgqa
 
@@ -175,6 +176,33 @@ class TestKeys:
         Path("list.txt").write_text("method=cot\n")
         assert kgqa("sweep", "list.txt", "run.limit=2", "dataset.triples=2000", *words).code == 0
         assert model.keys == {"Bearer the-secret"}
+
+    @pytest.mark.parametrize("engine", ["local", "ray"])
+    @pytest.mark.parametrize("where", ["llm", "role"])
+    def test_a_section_without_the_variable_sends_none(
+        self, engine: str, where: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The variable then has its default, which the user did not name together with the server."""
+        monkeypatch.setenv("OPENAI_API_KEY", "the-secret")
+        sent = config.compose(["llm=endpoint", "llm.base_urls=[http://elsewhere/v1]", f"engine={engine}"])
+        del sent["llm"]["api_key_env"]
+        if where == "role":
+            role = {name: sent["llm"][name] for name in ("_target_", "base_urls")}
+            sent["llm"] = config.compose(["llm=oracle"])["llm"] | {"roles": {"srp.judge": role}}
+        with pytest.raises(UserError, match=r"http://elsewhere/v1, which would get the key in OPENAI_API_KEY"):
+            config.refuse_untrusted([sent], "run.yaml")
+        config.refuse_untrusted([sent], "run.yaml", ["llm=endpoint", "llm.base_urls=[http://elsewhere/v1]"])
+
+    @pytest.mark.parametrize(
+        "word", ["llm.host=0.0.0.0", "llm.engine_kwargs={trust_remote_code: true}", "engine.address=ray://elsewhere:1"]
+    )
+    def test_a_served_model_opens_no_port_and_runs_no_code(self, word: str) -> None:
+        serve = ["llm=serve", "llm.model=a-model", "engine=ray"]
+        sent = config.compose([*serve, word])
+        with pytest.raises(UserError, match=r"run\.trust=true"):
+            config.refuse_untrusted([sent], "run.yaml", serve)
+        config.refuse_untrusted([sent], "run.yaml", [*serve, word])
+        config.refuse_untrusted([config.compose(serve)], "run.yaml")
 
     def test_an_account_of_a_graph_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resolved = config.compose(["kg=sparql", "kg.endpoints=[http://elsewhere/sparql]"])

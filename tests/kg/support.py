@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pipeline.datasets.inverses import INVERSE, Inverses, inverse_pairs
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch, node_order
 from pipeline.types import EntityId, LiteralNode, Node, Relation, Triple
 
@@ -63,6 +64,9 @@ class TripleGraph:
         self.calls["neighbours"] += 1
         found = {hop: sorted(self._reached.get(hop, ()), key=node_order) for hop in hops}
         return batch({hop: Neighbours(tuple(nodes[:limit]), len(nodes) > limit) for hop, nodes in found.items()})
+
+    async def inverses(self) -> Inverses:
+        return inverse_pairs((fact.head, fact.tail) for fact in self.triples if fact.relation == INVERSE)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         return batch({name: sorted(id for id, own in self.names.items() if own == name)[:limit] for name in names})

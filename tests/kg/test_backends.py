@@ -12,6 +12,7 @@ import pyoxigraph as ox
 import pytest
 
 from pipeline.config import default
+from pipeline.datasets.inverses import INVERSE
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -116,6 +117,35 @@ async def test_the_filters_keys_let_relations_through(open_graph: Open) -> None:
     assert await kg.vocabulary() == sorted(await kg.vocabulary())
     assert "common.topic.notable_types" in await kg.vocabulary()
     assert ALIAS not in await kg.vocabulary()
+
+
+async def test_of_two_inverse_relations_one_is_offered(open_graph: Open) -> None:
+    facts = [
+        Triple("film.film.directed_by", INVERSE, "film.director.film"),
+        Triple("m.solaris", "film.film.directed_by", "m.tarkovsky"),
+        Triple("m.tarkovsky", "film.director.film", "m.solaris"),
+        Triple("m.stalker", "film.film.directed_by", "m.somebody"),
+    ]
+    kg = await open_graph(facts)
+    assert await kg.relations(["m.solaris", "m.tarkovsky", "m.somebody"]) == {
+        "m.solaris": out("film.film.directed_by"),
+        "m.tarkovsky": out("film.director.film"),
+        "m.somebody": [Relation("film.film.directed_by", "in")],
+    }
+    pair = {"film.film.directed_by": "film.director.film", "film.director.film": "film.film.directed_by"}
+    assert await kg.inverses() == pair
+
+
+async def test_both_inverse_relations_are_offered_by_choice(open_graph: Open) -> None:
+    facts = [
+        Triple("film.film.directed_by", INVERSE, "film.director.film"),
+        Triple("m.solaris", "film.film.directed_by", "m.tarkovsky"),
+        Triple("m.tarkovsky", "film.director.film", "m.solaris"),
+    ]
+    kg = await open_graph(facts, keep_inverses=True)
+    offered = [*out("film.director.film"), Relation("film.film.directed_by", "in")]
+    assert await kg.relations(["m.tarkovsky"]) == {"m.tarkovsky": offered}
+    assert await kg.inverses() == {}
 
 
 async def test_neighbours_of_both_directions_and_kinds(open_graph: Open) -> None:

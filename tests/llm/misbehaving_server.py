@@ -133,6 +133,7 @@ UNUSABLE: dict[str, tuple[Mode, str]] = {
     "content: an object": (content({"text": "Ada"}), r"choices\.0\.message\.content"),
     "content: a list of numbers": (content([1, 2]), r"choices\.0\.message\.content"),
     "content: an image": (content([{"type": "image_url", "image_url": "x"}]), r"choices\.0\.message\.content"),
+    "content: too long": (content("{Ada} " * 150_000), r"has 900,000 characters, which [0-9,]+ tokens cannot have"),
     "finish_reason: a number": (reply(choices__0__finish_reason=1), r"finish_reason: Input should be a valid string"),
     "finish_reason: a list": (reply(choices__0__finish_reason=["stop"]), "finish_reason"),
     "logprobs: a text": (reply(choices__0__logprobs={"content": [{"token": "a", "logprob": "-1"}]}), "logprob"),
@@ -157,6 +158,15 @@ UNUSABLE: dict[str, tuple[Mode, str]] = {
     "status 400": (body('{"error": "confused"}', status=400), "answered 400: confused"),
     "status 401": (body('{"error": "who are you?"}', status=401), "answered 401"),
     "status 404": (body('{"detail": "Not Found"}', status=404), "answered 404: Not Found"),
+    "a deep error": (
+        body('{"error": ' + "[" * 1000 + "]" * 1000 + "}", status=500),
+        r'answered 500: \{"error": \[{200}',
+    ),
+    "a long error": (body(json.dumps({"error": "no " * 300_000}), status=500), r"answered 500: (no ){100}\Z"),
+    "a long message": (
+        body(json.dumps({"error": {"message": "no " * 300_000, "code": "no " * 9}}), status=500),
+        r"answered 500: (no ){666}no\Z",
+    ),
     "status 500": (body("out of memory", status=500), "answered 500: out of memory"),
     "a pause of a day": (body("{}", status=429, Retry_After="86400"), "answered 429|asked for no requests"),
     "an endless pause": (body("{}", status=503, Retry_After="inf"), "answered 503|asked for no requests"),
@@ -183,6 +193,13 @@ def serving(mode: Mode) -> Iterator[str]:
     app = web.Application()
     app.router.add_get("/v1/models", body('{"object": "list", "data": [{"id": "llama"}]}'))
     app.router.add_post("/v1/chat/completions", mode)
+    with served(app) as url:
+        yield f"{url}/v1"
+
+
+@contextmanager
+def served(app: web.Application) -> Iterator[str]:
+    """Serve an application in a thread of this process, on a free port. Yields its URL."""
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     loop.run_until_complete(runner.setup())
@@ -191,7 +208,7 @@ def serving(mode: Mode) -> Iterator[str]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
         loop.call_soon_threadsafe(loop.stop)

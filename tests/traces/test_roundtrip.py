@@ -16,7 +16,7 @@ from pipeline.llm.prompt import Completion, Template
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls, read_shards
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
-from pipeline.traces.writer import write_shard
+from pipeline.traces.writer import replace_columns, write_shard
 from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
 from tests.support import ORIGIN, run_file
 
@@ -104,10 +104,34 @@ def test_a_shard_of_another_version_is_refused_with_the_missing_column(folder: R
         next(read_shards(folder, ["answers", "initial_answers"]))
 
 
-def test_a_column_that_an_older_version_did_not_have_is_null(folder: RunFolder) -> None:
-    pl.read_parquet(folder.shard(0)).drop("critical_s").write_parquet(folder.shard(0))
-    (rows,) = read_shards(folder, ["question_id", "critical_s"])
-    assert rows["critical_s"].to_list() == [None, None]
+@pytest.mark.parametrize("column", ["critical_s", "relation_recall", "followed_relations", "gold_relations"])
+def test_a_column_that_an_older_version_did_not_have_is_null(folder: RunFolder, column: str) -> None:
+    written = pl.read_parquet(folder.shard(0))
+    written.drop(column).write_parquet(folder.shard(0))
+    (rows,) = read_shards(folder, ["question_id", column])
+    assert rows[column].to_list() == [None, None]
+    assert rows.schema[column] == written.schema[column]
+
+
+def test_a_column_that_an_older_version_did_not_have_can_be_written(folder: RunFolder) -> None:
+    pl.read_parquet(folder.shard(0)).drop("gold_relations", "relation_recall").write_parquet(folder.shard(0))
+    replace_columns(folder.shard(0), {"gold": [["Two"], ["Three"]], "gold_relations": [["r.a.b"], None]}, ORIGIN)
+    (rows,) = read_shards(folder, ["gold", "gold_relations", "relation_recall"])
+    assert rows.to_dict(as_series=False) == {
+        "gold": [["Two"], ["Three"]],
+        "gold_relations": [["r.a.b"], None],
+        "relation_recall": [None, None],
+    }
+
+
+def test_followed_and_gold_relations_are_stored(folder: RunFolder) -> None:
+    rows = [row("q1"), row("q2")]
+    rows[0].followed = ("r.a.b", "r.c.d")
+    query = "PREFIX ns: <http://rdf.freebase.com/ns/> SELECT ?x WHERE { ns:m.1 ns:r.e.f ?y . ?y ns:r.a.b ?x }"
+    rows[0].example = replace(rows[0].example, gold=replace(rows[0].example.gold, sparql=query))
+    write_shard(folder.shard(0), rows, ORIGIN)
+    (frame,) = read_shards(folder, ["followed_relations", "gold_relations"])
+    assert frame.rows() == [(["r.a.b", "r.c.d"], ["r.a.b", "r.e.f"]), (None, None)]
 
 
 def test_every_file_names_its_schema_version(folder: RunFolder) -> None:

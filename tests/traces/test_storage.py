@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
+from pipeline.errors import StorageError, UserError
 from pipeline.traces.storage import StoragePath, matching, read_all, read_whole, storage_path, write_whole
 
 
@@ -56,3 +57,23 @@ def test_paths_and_file_urls_are_local() -> None:
 def test_an_unreachable_store_is_a_user_error(url: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         storage_path(url)
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_a_repeated_rename_of_nfs_is_no_error(renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply to a rename is lost, and the repeated request finds no source. Without the first one it is an error."""
+    path = tmp_path / "shard"
+    write_whole(path, b"old")
+
+    def replace(source: str, target: str) -> None:
+        if renamed:
+            os.rename(source, target)
+        raise FileNotFoundError(2, "No such file or directory", source)
+
+    monkeypatch.setattr(os, "replace", replace)
+    if renamed:
+        write_whole(path, b"new")
+    else:
+        with pytest.raises(StorageError, match="cannot be written"):
+            write_whole(path, b"new")
+    assert path.read_bytes() == (b"new" if renamed else b"old")

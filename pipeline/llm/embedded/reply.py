@@ -9,6 +9,7 @@ round starts at the first different one. If a stop string can span several token
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -121,7 +122,7 @@ class Reply:
         self.text += self._read(id)
         found = [(place + len(stop), place) for stop in self._ends.stop if (place := self.text.find(stop)) >= 0]
         if found:
-            _, place = min(found)  # the one that is complete first
+            _, place = min(found, key=itemgetter(0))  # complete first; of equals the first in the list, as vLLM does
             self.text = self.text[:place]
             self.finish_reason = "stop"
 

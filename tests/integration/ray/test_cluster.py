@@ -232,3 +232,10 @@ def test_a_cluster_that_wants_its_token_is_told_apart(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "the Ray cluster there requires its token: set RAY_AUTH_MODE=token" in refused.stderr
     assert taken.returncode == 0, taken.stderr
+
+
+def test_a_cluster_of_our_own_leaves_no_token_behind(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    command = [*KGQA, "evaluate", *RUN, "engine=ray", "engine.workers=1", f"run.dir={tmp_path / 'run'}"]
+    subprocess.run(command, env=environment | {"HOME": str(tmp_path)}, check=True, capture_output=True, timeout=240)
+    assert not (tmp_path / ".ray").exists()

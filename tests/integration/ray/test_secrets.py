@@ -66,7 +66,7 @@ def test_no_secret_is_kept_or_said(guarded_graph: str, short_folder: str, tmp_pa
 
     with serving(model := TellTale(refuses_every=3)) as base_url:
         run = ["dataset=synthetic", "dataset.triples=2000", "run.limit=12", "llm=endpoint", base_url, "engine=ray"]
-        run += ["kg=sparql", f"kg.endpoints=[{guarded_graph}]", "run.max_equal_failures=null"]
+        run += ["kg=sparql", f"kg.endpoints=[{guarded_graph}]", "run.max_equal_failures=null", "run.max_failed=1"]
         kgqa("sweep", *run, "method=srp,tog", "run.dir=run")
         kgqa("evaluate", *run, "run.dir=unknown", OPENAI_API_KEY="sk-planted-key-of-another")
         kgqa("evaluate", *run, "run.dir=refused", code=2, VIRTUOSO_PASSWORD="plantedpassword-of-another")
