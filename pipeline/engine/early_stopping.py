@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice, pairwise
+from itertools import count, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ class EarlyStopping:
         """Yield the shards of each round. All of them must be committed before the next round is requested."""
         index = count()
         for part in parts:
-            examples = stratified_order(list(islice(part.dataset.examples(reject), part.limit)))
+            examples = stratified_order(list(part.selection.select(part.dataset.examples(reject))))
             chunks = [tuple(examples[at : at + size]) for at in range(0, len(examples), size)]
             decisions = self._decisions(len(chunks), size)
             level = MAX_RISK / (len(parts) * max(1, len(part.configurations) - 1) * max(1, len(decisions)))

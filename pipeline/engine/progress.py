@@ -109,6 +109,10 @@ class RunProgress:
         if (total := self._bar.tasks[0].total) is not None:
             self._bar.update(self._task, total=max(self.sum.questions, total - rows))
 
+    def on_complete(self) -> None:
+        """Expect no more rows: some of the expected ones could not be read."""
+        self._bar.update(self._task, total=self.sum.questions)
+
     def on_progress(self, progress: Progress) -> None:
         """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
         self.sum = self.sum + progress

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from pipeline.datasets.gold_paths import gold_relations
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
 from pipeline.engine.tools import QuestionGraph, QuestionModel
@@ -20,7 +21,7 @@ from pipeline.evaluation.metrics import score_question
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Template
 from pipeline.llm.roles import FULL, PromptStyle, RoleRouter
-from pipeline.methods.interface import GoldFeedback, Method, Tools, UsesGold
+from pipeline.methods.interface import GoldFeedback, Method, Tools, UsesGold, UsesGraph
 from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Answer, Example, Prediction
@@ -48,17 +49,27 @@ class ConfigurationRuntime:
 async def run_question(
     example: Example, runtime: ConfigurationRuntime, cache: CallCache, on_template: Callable[[str, Template], None]
 ) -> TraceRow:
-    """Answer and score one question. Returns a row for every failure except cancellation and UserError."""
-    record = QuestionRecord(runtime.budget)
+    """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
+    record = QuestionRecord(runtime.budget, runtime.budget.most_llm_calls(runtime.method, example.question))
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = await _answer(example, runtime, tools, record)
     configuration, name = runtime.configurations[0]
+    without_graph = isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph
+    followed = None if without_graph else sorted(record.followed)
     return TraceRow(
         configuration=configuration,
         method=name,
         example=example,
         answer=answer,
-        scores=score_question(answer, example.gold, dataset=example.question.dataset, scoring=runtime.evaluation),
+        scores=score_question(
+            answer,
+            example.gold,
+            dataset=example.question.dataset,
+            scoring=runtime.evaluation,
+            followed=followed,
+            gold_relations=gold_relations(example.gold.sparql),
+        ),
+        followed=followed,
         counters=record.finish(),
         steps=record.steps,
         error=error,
@@ -129,7 +140,7 @@ async def _answer(
         return _failed(record, f"TimeoutError: {reason}")
     except BudgetExhausted as error:
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"
-    except UserError:  # the user must fix the configuration or the storage: the run stops
+    except (UserError, MemoryError):  # the user must fix the configuration, the storage or the machine: the run stops
         raise
     except Exception as error:  # noqa: BLE001 - a bug of the method fails one question
         text = "".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted
+from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.traces.schema import Counters, Step
+from pipeline.types import Question
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Budget:
     """Caps per question. A method that hits one answers from what it has found so far."""
 
-    max_llm_calls: PositiveInt
+    max_llm_calls: PositiveInt | Literal["auto"]
+    """`auto` is the bound that follows from the hyper-parameters of the method, if it has one."""
     max_kg_queries: NonNegativeInt
     """Lookups that the method makes. Many nodes in one lookup count once, however many queries the server receives."""
     max_wall_s: PositiveFloat
@@ -29,16 +33,25 @@ class Budget:
     max_frontier: PositiveInt
     """Nodes or chains kept at each layer of a walk."""
 
+    def most_llm_calls(self, method: Method, question: Question) -> float:
+        """Return the model calls that a method may make for a question (specification §2.5)."""
+        if self.max_llm_calls != "auto":
+            return self.max_llm_calls
+        return method.most_llm_calls(question, self) if isinstance(method, BoundedCalls) else math.inf
+
 
 class QuestionRecord:
     """The steps and counters of one question in one configuration."""
 
-    def __init__(self, budget: Budget) -> None:
-        """Start the clock."""
+    def __init__(self, budget: Budget, most_llm_calls: float) -> None:
+        """Start the clock. The method may make `most_llm_calls` calls, and one more to answer."""
         self.budget = budget
+        self._most_llm_calls = most_llm_calls
         self.counters = Counters()
         self.steps: list[Step] = []
         self.exhausted: str | None = None
+        self.followed: set[str] = set()
+        """The relations that the method followed, and their inverses, which state the same facts."""
         self._began = time.perf_counter()
 
     def open(self, kind: str, role: str) -> Step:
@@ -54,12 +67,16 @@ class QuestionRecord:
 
     def add_decision(self, event: str, /, **payload: object) -> None:
         """Append a decision of the method (specification §2.6)."""
+        if event == "cap_hit":
+            self.counters.at_limit = 1
+        if event == "without_plan":
+            self.counters.without_plan = 1
         self.open("decision", event).payload = to_json(payload)
 
     def spend_call(self, *, last: bool) -> None:
         """Count a model call. Raises BudgetExhausted if a cap is reached, except for the `last` call, which answers."""
         if not last:
-            self._check("max_llm_calls", self.counters.llm_calls, self.budget.max_llm_calls)
+            self._check("max_llm_calls", self.counters.llm_calls, self._most_llm_calls)
             self._check_clock()
         self.counters.llm_calls += 1
 

@@ -31,23 +31,22 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
     before = [point["config"] for point in saved["points"]]
     if len(before) != len(configs):
         counts = f"{len(before)} configurations, not {len(configs)}"
-        raise UserError(f"{folder.path} holds a run of {counts}: name another run.dir")
+        raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
     drifted = [line for old, new in zip(before, configs, strict=True) for line in config.drift(old, new)]
     if drifted:
-        raise UserError(f"{folder.path} holds another run; name another run.dir. What differs: {'; '.join(drifted)}")
+        raise UserError(f"{folder.path} holds another run. What differs: {'; '.join(drifted)}. {ways_out(folder)}")
 
 
 def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, version: str | None) -> None:
-    """Raise UserError if the project has another version now, or a class of the user's has another source."""
+    """Raise UserError if the project has another version now, or the user's own code has another source."""
     if "id" not in saved:  # a run of an older version, which did not record its code
         return
     if (before := saved["versions"]["kgqa-pipeline"]) != version:
         raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
     for point, now in zip(saved["points"], configs, strict=True):
-        changed = [name for name, digest in user_sources(now).items() if point.get("sources", {}).get(name) != digest]
-        if changed:
-            name = dict(config.flatten(now))[f"{changed[0]}._target_"]
-            raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
+        for name, digest in user_sources(now).items():
+            if point.get("sources", {}).get(name) != digest:
+                raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
 
 
 def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends: Sequence[Backends]) -> None:

@@ -20,6 +20,7 @@ from rich.progress import track
 from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.remote import versions
+from pipeline.datasets.selection import Selection
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
 from pipeline.engine.local import run_local
@@ -210,6 +211,7 @@ async def _run_shards(
             async with model_servers([each.config for each in configurations], folder.path, console) as configs:
                 with progress:
                     await _executor(engine["name"])(configs, folder.path, unfinished, progress)
+                    progress.on_complete()
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
             if saved is not None:
@@ -223,7 +225,7 @@ async def _run_shards(
     if not has_work and (earlier := folder.read_summary()):
         times = {name: earlier[name] for name in TIMES}
     questions = tuple(unfinished.questions[number] for number in range(len(configurations)))
-    return RunTotals(questions, rejections.count, **times)
+    return RunTotals(questions, rejections.count, run["max_failed"], **times)
 
 
 def _compare_dataset(
@@ -265,12 +267,12 @@ def _parts(configurations: Sequence[Configuration]) -> list[Part]:
     """Group the configurations that ask the same questions, in their order."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for number, each in enumerate(configurations):
-        groups[config.canonical([each.config["dataset"], each.config["run"]["limit"]])].append(number)
+        groups[config.canonical([each.config["dataset"], asdict(Selection.of_run(each.config["run"]))])].append(number)
     return [_part(tuple(numbers), configurations[numbers[0]].config) for numbers in groups.values()]
 
 
 def _part(numbers: tuple[int, ...], first: Mapping[str, Any]) -> Part:
-    return Part(numbers, config.build("dataset", first), first["run"]["limit"])
+    return Part(numbers, config.build("dataset", first), Selection.of_run(first["run"]))
 
 
 def _executor(name: str) -> Any:

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 import orjson
 
-from pipeline.datasets.interface import Counted, Dataset, Reject
+from pipeline.datasets.interface import Dataset, Reject
+from pipeline.datasets.selection import Selection
 from pipeline.text import error_kind
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
@@ -95,15 +96,15 @@ class Part:
 
     configurations: tuple[int, ...]
     dataset: Dataset
-    limit: int | None
-    """The number of questions to take; None for all."""
+    selection: Selection
+    """Which questions of the dataset are asked."""
 
 
 def shards(parts: Sequence[Part], reject: Reject, *, size: int, order: Order = iter) -> Iterator[Shard]:
     """Slice the questions of each part in `order`. By default it is their own, and they are not all held in memory."""
     index = count()
     for part in parts:
-        examples = order(islice(part.dataset.examples(reject), part.limit))
+        examples = order(part.selection.select(part.dataset.examples(reject)))
         while chunk := tuple(islice(examples, size)):
             yield Shard(next(index), chunk, part.configurations)
 
@@ -145,16 +146,8 @@ def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) ->
     """Count the rows that are in no finished shard of `size` questions."""
     rows, first = 0, 0
     for part in parts:
-        total = _count(part)
+        total = part.selection.count(part.dataset)
         sizes = {first + number: min(size, total - number * size) for number in range(ceil(total / size))}
         rows += len(part.configurations) * sum(sizes[index] for index in sizes.keys() - set(finished))
         first += len(sizes)
     return rows
-
-
-def _count(part: Part) -> int:
-    """Count the questions of a part. A dataset that does not know their number is read to its end, or to the limit."""
-    counted = part.dataset.count() if isinstance(part.dataset, Counted) else None
-    if counted is None:
-        return sum(1 for _ in islice(part.dataset.examples(lambda _: None), part.limit))
-    return counted if part.limit is None else min(counted, part.limit)

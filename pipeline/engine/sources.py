@@ -18,17 +18,14 @@ from pipeline import config
 
 
 def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
-    """Return section → digest of the source of its class, for each section whose class is not the project's own."""
-    targets = {
-        key.removesuffix("._target_"): config.import_target(str(value))
-        for key, value in config.flatten(resolved)
-        if key.endswith("._target_")
-    }
-    return {
-        section: source_digest(target.__module__)
-        for section, target in targets.items()
-        if not _is_own(target.__module__)
-    }
+    """Return a digest of the source of each class that is not the project's own, and of the user's simulators.
+
+    The keys are the names of the classes and modules.
+    """
+    targets = [str(value) for key, value in config.flatten(resolved) if key.endswith("._target_")]
+    modules = {target: config.import_target(target).__module__ for target in targets}
+    modules |= {module: module for module in resolved["llm"].get("simulators") or ()}
+    return {name: source_digest(module) for name, module in modules.items() if not _is_own(module)}
 
 
 def source_digest(module: str) -> str:

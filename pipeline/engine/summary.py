@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from pipeline import config
-from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.evaluation.summary import (
@@ -33,6 +32,8 @@ class RunTotals:
     """Questions that each configuration asks: the readable rows of its dataset, up to `run.limit`."""
     rejected: int
     """Rows of the datasets that could not be read."""
+    max_failed: float
+    """The largest share of failed questions of a sound run (`run.max_failed`)."""
     wall_s: float
     """Duration of the run in seconds, without earlier attempts."""
     opening_s: float
@@ -51,26 +52,33 @@ def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary
 def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[ConfigurationSummary]:
     """Recompute every metric of a run from its traces, without model or graph, and rewrite `summary.json`.
 
-    Raises UserError if the run is not complete, or its traces lack a column.
+    A run without `summary.json` is not complete: its finished shards are scored, and nothing is written. Raises
+    UserError if there is none, or the traces lack a column.
     """
+    folder.require_finished()
     saved = folder.read_summary()
-    if saved is None:
-        raise UserError(f"{folder.path} is not complete: run its command again (kgqa evaluate {folder.path}/run.yaml)")
     needed = [name for name in dict.fromkeys((*INPUTS, *SUMMARY_COLUMNS)) if name not in SCORES]
     rows = (rescore(shard, scoring=evaluation) for shard in read_shards(folder, needed))
-    questions = [point["questions"] for point in saved["points"]]
+    questions = [point["questions"] for point in saved["points"]] if saved else None
     summaries = _aggregate(folder, group_equal_rows(rows), questions=questions, evaluation=evaluation)
-    folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
+    if saved:
+        folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
     return summaries
 
 
 def _aggregate(
-    folder: RunFolder, tallied: pl.DataFrame, *, questions: Sequence[int], evaluation: ScoringConfig | None = None
+    folder: RunFolder,
+    tallied: pl.DataFrame,
+    *,
+    questions: Sequence[int] | None,
+    evaluation: ScoringConfig | None = None,
 ) -> list[ConfigurationSummary]:
+    """Average the rows of each configuration. `questions` are how many each was asked; None if that is not known."""
     run = folder.require_run()
+    asked: Sequence[int | None] = questions or [None] * len(run["points"])
     infos = {
-        index: RequestedConfiguration(tuple(point["overrides"]), served["label"], asked)
-        for index, (point, served, asked) in enumerate(zip(run["points"], run["served"], questions, strict=True))
+        index: RequestedConfiguration(tuple(point["overrides"]), served["label"], count)
+        for index, (point, served, count) in enumerate(zip(run["points"], run["served"], asked, strict=True))
     }
     scoring = evaluation or config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"])
     return aggregate(tallied, configurations=infos, scoring=scoring)
@@ -85,6 +93,7 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         "points": [summary.to_dict() for summary in summaries],
         "questions": max(totals.questions),
         "rejected": totals.rejected,
+        "max_failed": totals.max_failed,
         "logical_llm_calls": logical,
         "physical_llm_calls": logical - total("llm_calls_shared"),
         "distinct_call_keys": count_distinct_calls(folder),

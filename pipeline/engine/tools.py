@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from pipeline.datasets.inverses import Inverses
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import QuestionRecord, to_json
 from pipeline.errors import ParseError, ServiceError
@@ -181,6 +182,9 @@ class QuestionGraph:
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
         async def look_up(hops: Sequence[Hop]) -> Batch[Hop, Neighbours]:
+            inverses = await self._graph.inverses()
+            names = {relation.name for _, relation in hops}
+            self._record.followed |= names | {inverses[name] for name in names if name in inverses}
             return await self._graph.neighbours(hops, limit)
 
         return await self._look_up("neighbours", hops, look_up, rows=lambda found: len(found.nodes))
@@ -199,6 +203,9 @@ class QuestionGraph:
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return await self._look_up("types", ids, self._graph.types, rows=len)
+
+    async def inverses(self) -> Inverses:
+        return await self._graph.inverses()
 
     async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
         return await self._look_up("features", ids, self._attributed.features, rows=lambda found: len(found or ()))
@@ -224,6 +231,8 @@ class QuestionGraph:
         *,
         rows: Callable[[V], int],
     ) -> Batch[K, V]:
+        if isinstance(arguments, str):  # it would be looked up letter by letter
+            raise TypeError(f"a lookup takes a list of ids, not one text: [{arguments!r}]")
         if not arguments:
             return Batch()
         self._record.spend_lookup()

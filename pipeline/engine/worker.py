@@ -7,13 +7,14 @@ import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Self
 
 from pipeline import config
 from pipeline.datasets.interface import Dataset
+from pipeline.datasets.selection import Selection
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Backends, Components, group_equal
 from pipeline.engine.coverage import coverage_of
@@ -113,13 +114,14 @@ class Worker:
         seen: set[str] = set()
         for runtime in self._runtimes:
             composed = self._configs[runtime.configurations[0][0]]
-            key = config.canonical([composed["dataset"], composed["kg"], composed["run"]["limit"]])
+            selection = Selection.of_run(composed["run"])
+            key = config.canonical([composed["dataset"], composed["kg"], asdict(selection)])
             if key in seen or (isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph):
                 continue
             seen.add(key)
             with suppress(KgqaError):  # the run itself reports what is wrong
                 dataset: Dataset = config.build("dataset", composed)
-                examples = islice(dataset.examples(lambda _: None), composed["run"]["limit"])
+                examples = selection.select(dataset.examples(lambda _: None))
                 sentences |= dict.fromkeys((await coverage_of(runtime.graph, examples)).warnings())
         return list(sentences)
 

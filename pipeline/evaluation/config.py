@@ -22,7 +22,7 @@ class ScoringConfig:
 
     strip_accents: bool
     empty_gold: Literal["exclude", "strict_empty"]
-    bootstrap_resamples: Annotated[int, Field(ge=100)]
+    bootstrap_resamples: Annotated[int, Field(ge=100, le=1_000_000)]
     confidence: Annotated[float, Field(gt=0, lt=1)]
     bootstrap_seed: Annotated[int, Field(ge=0)]
 

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from pipeline.evaluation import grbench, paper_metrics
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.evidence import collect_evidence
 from pipeline.evaluation.matching import AnswerCandidate, GoldGroups, distinct, group_gold, matching_size
-from pipeline.types import Answer, Gold, Scores
+from pipeline.types import Answer, Gold, Prediction, Scores
 
 
-def score_question(answer: Answer, gold: Gold, *, dataset: str = "", scoring: ScoringConfig) -> Scores:
+def score_question(
+    answer: Answer,
+    gold: Gold,
+    *,
+    dataset: str = "",
+    scoring: ScoringConfig,
+    followed: Collection[str] | None = None,
+    gold_relations: Collection[str] | None = None,
+) -> Scores:
     """Score one question. A failed question is wrong, even if it has partial answers.
 
     A question without gold answers has no scores, unless `scoring.empty_gold` is `strict_empty`. The GRBench scores
-    are computed only if `dataset` starts with `grbench`.
+    are computed only if `dataset` starts with `grbench`. `followed` and `gold_relations` are the relations that the
+    method followed and those of the gold query, as far as they are known.
     """
     if answer.status == "failed":
-        answer = Answer(status="failed")
+        answer, followed = Answer(status="failed"), None if followed is None else ()
     candidates = distinct(answer.predictions, strip_accents=scoring.strip_accents)
     groups = group_gold(gold, strip_accents=scoring.strip_accents)
     if not groups.count:
         return _without_gold(answer, candidates, groups, scoring)
     standard = _standard(candidates, groups)
+    is_grbench = dataset.startswith("grbench")
     return Scores(
         **standard,
         **_as_in_papers(answer, gold),
-        **(_grbench(answer, gold) if dataset.startswith("grbench") else {}),
+        **(_grbench(answer, gold) if is_grbench else {}),
         **_evidence(answer, candidates, groups, scoring),
+        relation_recall=_recall(followed, gold_relations),
         **_reflection(answer, groups, standard["hits_at_1"], scoring),
+        **_recovery(answer, gold, groups, scoring, by_rouge=is_grbench),
     )
 
 
@@ -44,19 +58,30 @@ def _standard(candidates: tuple[AnswerCandidate, ...], groups: GoldGroups) -> di
     }
 
 
-def _as_in_papers(answer: Answer, gold: Gold) -> dict[str, float]:
+def _as_in_papers(answer: Answer, gold: Gold) -> dict[str, float | None]:
     labels = [prediction.text for prediction in answer.predictions]
     names = [gold_answer.name for gold_answer in gold.answers]
     accepted = [*names, *(alias for gold_answer in gold.answers for alias in gold_answer.aliases)]
-    text = paper_metrics.answer_text(answer.raw, labels)
+    tog_em = paper_metrics.tog_em(paper_metrics.answer_text(answer.raw, labels), accepted)
     rog_hit, rog_f1 = paper_metrics.rog_hit_and_f1(labels, names)
     return {
-        "compat_tog_em": float(paper_metrics.tog_em(text, accepted)),
-        "compat_readi_hit": float(paper_metrics.readi_hit(text, accepted)),
+        "compat_tog_em": float(tog_em),
+        "compat_readi_hit": float(paper_metrics.readi_hit(paper_metrics.answer_text(answer.raw, labels), accepted)),
         "compat_rog_hit": float(rog_hit),
         "compat_rog_f1": rog_f1,
         "compat_arg_hit3": float(paper_metrics.arg_hit3(labels, names)),
         "compat_arg_f1": paper_metrics.arg_f1(labels, names),
+        **_correction_by_tog_em(answer, accepted, float(tog_em)),
+    }
+
+
+def _correction_by_tog_em(answer: Answer, accepted: list[str], final: float) -> dict[str, float | None]:
+    if answer.initial is None:
+        return {}
+    was_correct = paper_metrics.tog_em(", ".join(prediction.text for prediction in answer.initial), accepted)
+    return {
+        "corrected_tog_em": None if was_correct else final,
+        "damaged_tog_em": 1 - final if was_correct else None,
     }
 
 
@@ -82,6 +107,12 @@ def _evidence(
     }
 
 
+def _recall(followed: Collection[str] | None, gold_relations: Collection[str] | None) -> float | None:
+    if followed is None or not gold_relations:
+        return None
+    return len(set(followed).intersection(gold_relations)) / len(set(gold_relations))
+
+
 def _reflection(
     answer: Answer, groups: GoldGroups, hits_at_1: float, scoring: ScoringConfig
 ) -> dict[str, float | None]:
@@ -95,6 +126,24 @@ def _reflection(
         "corrected": None if was_correct else hits_at_1,
         "damaged": 1 - hits_at_1 if was_correct else None,
     }
+
+
+def _recovery(
+    answer: Answer, gold: Gold, groups: GoldGroups, scoring: ScoringConfig, *, by_rouge: bool
+) -> dict[str, float | None]:
+    """Compare the answers before and after a retry, where the first attempt failed (specification §9.5)."""
+    if answer.first_attempt is None:
+        return {}
+
+    def score(predictions: Sequence[Prediction]) -> float:
+        if by_rouge:
+            return _grbench(Answer(tuple(predictions)), gold)["rouge_l"]
+        return _standard(distinct(predictions, strip_accents=scoring.strip_accents), groups)["hits_at_1"]
+
+    halted = answer.first_attempt == "halted"
+    before = 0.0 if halted else score(answer.initial or ())
+    recovered = None if before >= 1 else float(score(answer.predictions) > before)
+    return {"recovered_halted" if halted else "recovered_incorrect": recovered}
 
 
 def _without_gold(

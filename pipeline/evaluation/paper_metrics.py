@@ -12,6 +12,7 @@ import string
 from collections.abc import Collection, Iterable, Sequence
 
 _BLOCK = re.compile(r"\{([^{}]*)\}")
+_JSON_OBJECT = re.compile(r"\{\s*[\"'][^\"'{}]*[\"']\s*:")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -26,6 +27,7 @@ METRICS_OF_METHOD: dict[str, tuple[str, ...]] = {
     "gnn-rag": ("compat_rog_hit", "compat_rog_f1"),
     "arg": ("compat_arg_hit3", "compat_arg_f1"),
     "graph-cot": ("rouge_l",),
+    "rag": ("rouge_l",),
     "r3": ("rouge_l",),
 }
 """By method, the scores that are comparable with the numbers in its paper; `cot` is a baseline in the SRP paper."""
@@ -40,9 +42,10 @@ def paper_metrics_of(method: str) -> tuple[str, ...]:
 def answer_text(raw: str, answers: Iterable[str]) -> str:
     """Return the text that ToG's rule matches: the first `{…}` that is not yes or no, else the first, else all of it.
 
-    Without a model's text, return the answers joined by commas.
+    Without a model's text, or if it replies with JSON as PoG and PARoG do, return the answers joined by commas: a gold
+    answer may be a part of a key, such as "Ali" of "aligned".
     """
-    if not raw.strip():
+    if not raw.strip() or _JSON_OBJECT.search(raw):
         return ", ".join(answers)
     blocks: list[str] = _BLOCK.findall(raw)
     if not blocks:

@@ -141,11 +141,14 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "answer_ids": pl.List(pl.String),
     "initial_answers": pl.List(pl.String),
     "initial_answer_ids": pl.List(pl.String),
+    "first_attempt": pl.String,
     "raw_answer": pl.String,
     "gold": pl.List(pl.String),
     "gold_ids": pl.List(pl.String),
     "gold_aliases": pl.List(pl.List(pl.String)),
     "evidence": pl.List(pl.Null),
+    "followed_relations": pl.List(pl.String),
+    "gold_relations": pl.List(pl.String),
 }
 _UNKNOWN = ("answer_in_evidence", "answer_supported", "faithfulness")
 """Scores that need evidence, which a predictions file does not contain."""
@@ -165,11 +168,14 @@ def _row(example: Example, answer: Answer, method: str) -> dict[str, Any]:
         "answer_ids": [prediction.id for prediction in answer.predictions],
         "initial_answers": None,
         "initial_answer_ids": None,
+        "first_attempt": None,
         "raw_answer": answer.raw,
         "gold": [gold_answer.name for gold_answer in gold],
         "gold_ids": [gold_answer.id for gold_answer in gold],
         "gold_aliases": [list(gold_answer.aliases) for gold_answer in gold],
         "evidence": [],
+        "followed_relations": None,
+        "gold_relations": None,
     }
 
 

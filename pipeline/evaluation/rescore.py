@@ -21,11 +21,14 @@ INPUTS = (
     "answer_ids",
     "initial_answers",
     "initial_answer_ids",
+    "first_attempt",
     "raw_answer",
     "gold",
     "gold_ids",
     "gold_aliases",
     "evidence",
+    "followed_relations",
+    "gold_relations",
 )
 """The trace columns that `rescore` reads."""
 
@@ -33,11 +36,20 @@ INPUTS = (
 def rescore(frame: pl.DataFrame, *, scoring: ScoringConfig) -> pl.DataFrame:
     """Return the trace rows with every score column recomputed from the answers, gold and evidence columns."""
     rows = frame.select(INPUTS).iter_rows(named=True)
-    scores = [
-        astuple(score_question(_answer(row), _gold(row), dataset=row["dataset"], scoring=scoring)) for row in rows
-    ]
+    scores = [astuple(_score(row, scoring)) for row in rows]
     schema = dict.fromkeys(SCORES, pl.Float32)
     return frame.with_columns(pl.DataFrame(scores, schema=schema, orient="row").get_columns())
+
+
+def _score(row: dict[str, Any], scoring: ScoringConfig) -> Scores:
+    return score_question(
+        _answer(row),
+        _gold(row),
+        dataset=row["dataset"],
+        scoring=scoring,
+        followed=row["followed_relations"],
+        gold_relations=row["gold_relations"],
+    )
 
 
 def _answer(row: dict[str, Any]) -> Answer:
@@ -50,6 +62,7 @@ def _answer(row: dict[str, Any]) -> Answer:
         names=names,
         status=row["status"],
         initial=None if initial is None else _predictions(initial, row["initial_answer_ids"]),
+        first_attempt=row["first_attempt"],
     )
 
 

@@ -30,6 +30,8 @@ _COUNTERS = (
     "kg_queries",
     "kg_rows",
     "parse_failures",
+    "at_limit",
+    "without_plan",
     "llm_s",
     "kg_s",
     "wall_s",

@@ -20,6 +20,10 @@ STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
 """GRBench's variant of a standard score, printed below it."""
 _EVIDENCE = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits in evidence"}
+_RELATION_RECALL = {"relation_recall": "relation recall"}
+"""Only where the relations of the gold queries are known."""
+_BELOW = {"answer_in_evidence": ("relation_recall", "relation recall")}
+"""The score that is printed below another one: a line of 80 characters has no room for a column more."""
 _COSTS = {"llm_calls": "calls", "tokens": "tokens"}
 _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
@@ -27,6 +31,7 @@ _COST_WIDTH = len("00.0 calls")
 _MOST_KEY_COLUMNS = 4
 """If more keys vary, they share one column: a sweep over several methods has too many keys for a column each."""
 _SHARED_COLUMN = "differs by"
+_KEY_WIDTH = len("beam_width")
 _METHOD_WIDTH = len("srp (similarity)")
 
 
@@ -78,17 +83,28 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     """Build a table with one line per configuration: varying keys, scores, and the costs as if it had run alone."""
     table = plain_table(None, "\n".join(_caption(summaries, "next to the scores")))
     table.add_column("#", justify="right")
-    table.add_column("method", overflow="fold")
+    labels = {summary.label for summary in summaries}
+    of_all = labels.pop() if len(labels) == 1 else None
+    table.add_column(f"method ({of_all})" if of_all else "method", overflow="fold")
     columns = key_columns(list(map(_values_by_key, summaries)))
     for heading in columns:
-        table.add_column(heading, justify="left" if heading == _SHARED_COLUMN else "right", overflow="fold")
+        width = min(len(heading), _KEY_WIDTH)
+        table.add_column(
+            heading, justify="left" if heading == _SHARED_COLUMN else "right", overflow="fold", min_width=width
+        )
     counts = {summary.questions for summary in summaries}
     if len(counts) > 1:  # several datasets, or configurations stopped early
         table.add_column("questions", justify="right")
-    for heading in ("Hits@1", "F1", "calls", "tokens"):
+    recall = _relation_recall(summaries)
+    for heading in STANDARD_SCORES.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in recall.values():
+        table.add_column(heading, justify="right", max_width=len("relation"))
+    for heading in ("calls", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
     for index, summary in enumerate(summaries):
-        name = Text(summary.method, "bold").append(f" ({summary.label})" if summary.label else "", "not bold yellow")
+        label = f" ({summary.label})" if summary.label and not of_all else ""
+        name = Text(summary.method, "bold").append(label, "not bold yellow")
         answered = summary.questions - summary.not_run
         costs = (f"{summary.counters[name] / answered:,.1f}" for name in _COSTS)
         table.add_row(
@@ -97,6 +113,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
             *(column[index] for column in columns.values()),
             *([f"{summary.questions:,}"] if len(counts) > 1 else []),
             *(_score(summary.scores.get(score), separator=" ") for score in STANDARD_SCORES),
+            *(percent(summary.scores[score].mean) if score in summary.scores else _ABSENT for score in recall),
             *costs,
         )
     return table
@@ -142,6 +159,11 @@ def _varying_keys(values: Sequence[Mapping[str, str]]) -> list[str]:
     return [key for key in keys if len({each.get(key) for each in values}) > 1]
 
 
+def _relation_recall(summaries: Sequence[ConfigurationSummary]) -> Mapping[str, str]:
+    """Return the score with its heading where a configuration has it."""
+    return _RELATION_RECALL if any("relation_recall" in summary.scores for summary in summaries) else {}
+
+
 def _values_by_key(summary: ConfigurationSummary) -> dict[str, str]:
     """Return the overrides of a configuration as keys and values."""
     return {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in summary.overrides)}
@@ -170,11 +192,12 @@ def _paper_metrics(summary: ConfigurationSummary) -> Text:
 
 
 def _standard(summary: ConfigurationSummary, name: str) -> Text:
-    """Return a standard score and, on GRBench, GRBench's variant of it below."""
+    """Return a standard score and, below it, GRBench's variant of it or the relation recall if there is one."""
     cell = _score(summary.scores.get(name))
-    if not _is_grbench(summary) or name not in _GRBENCH:
+    below = _GRBENCH.get(name) if _is_grbench(summary) else _BELOW.get(name)
+    if below is None or below[0] not in summary.scores:
         return cell
-    return Text("\n").join([cell, _named(summary, *_GRBENCH[name])])
+    return Text("\n").join([cell, _named(summary, *below)])
 
 
 def _named(summary: ConfigurationSummary, score: str, name: str) -> Text:
@@ -215,6 +238,12 @@ def _reflection(summary: ConfigurationSummary, overrides: Sequence[str]) -> str:
         f"{percent(share.mean)} % of {share.questions} {before} ones {effect}"
         for effect, before in first_answers.items()
         if (share := summary.scores.get(effect))
+    ]
+    failures = {"recovered_halted": "halted", "recovered_incorrect": "incorrect"}
+    shares += [
+        f"{percent(share.mean)} % of {share.questions} {failure} first attempts recovered"
+        for score, failure in failures.items()
+        if (share := summary.scores.get(score))
     ]
     label = [f"({summary.label})"] if summary.label else []
     return f"first answers of {' '.join([summary.method, *label, *overrides])}: {', '.join(shares)}" if shares else ""

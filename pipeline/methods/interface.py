@@ -76,6 +76,15 @@ class Method(Protocol):
 
 
 @runtime_checkable
+class BoundedCalls(Protocol):
+    """Implemented by methods whose hyper-parameters bound their model calls, for `budget.max_llm_calls=auto`."""
+
+    def most_llm_calls(self, question: Question, caps: Caps, /) -> int:
+        """Return a bound on the model calls for a question, with those that repeat a call (specification §2.5)."""
+        ...
+
+
+@runtime_checkable
 class UsesGraph(Protocol):
     """Implemented by methods that can do without the graph; all others need it."""
 

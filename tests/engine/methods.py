@@ -44,6 +44,20 @@ class MeetsAnOutage:
 
 
 @dataclass(frozen=True)
+class NeedsMemory:
+    """Asks once; every tenth question then takes this much memory."""
+
+    bytes: int
+    name: str = "needs-memory"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        answers = await tools.llm.ask(AnswerAlone(question), Sampling())
+        if question.id.endswith("3"):
+            bytearray(self.bytes)
+        return Answer(tuple(map(Prediction, answers.texts)))
+
+
+@dataclass(frozen=True)
 class Hangs:
     """Never answers questions whose id ends in 5."""
 

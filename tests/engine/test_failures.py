@@ -66,7 +66,8 @@ def test_the_table_names_the_errors_with_counts(
     evaluate: Callable[..., tuple[int, str, str]], words: tuple[str, ...]
 ) -> None:
     code, table, _ = evaluate(*words)
-    assert code == 0
+    assert code == 3
+    assert "more questions failed (100.0%) than run.max_failed allows: exit code 3" in table
     failed = words[0].rpartition("=")[2]
     assert f"{failed} questions failed; run.retry_failed=true runs them again:" in table
     assert f"  {failed} × KeyError: " in table
@@ -74,8 +75,20 @@ def test_the_table_names_the_errors_with_counts(
 
 def test_a_run_goes_on_if_one_of_the_first_questions_succeeds(evaluate: Callable[..., tuple[int, str, str]]) -> None:
     code, table, _ = evaluate("run.limit=40", "method.good='0'", "engine.concurrency=1")
-    assert code == 0
+    assert code == 3
     assert "36 questions failed" in table
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [("0.9", 0), ("0.89", 3)])
+def test_the_exit_code_says_whether_too_many_questions_failed(
+    evaluate: Callable[..., tuple[int, str, str]], allowed: str, expected: int
+) -> None:
+    words = ("run.limit=40", "method.good='0'", "engine.concurrency=1", f"run.max_failed={allowed}")
+    code, table, _ = evaluate(*words)
+    assert code == expected
+    assert "36 questions failed" in table
+    assert ("exit code 3" in table) == (expected == 3)
+    assert evaluate(*words)[0] == expected, "the run is finished, and its exit code is that of its result"
 
 
 def test_the_traceback_is_in_the_trace_and_in_show(

@@ -20,6 +20,7 @@ from pipeline.datasets.grbench import GRBench
 from pipeline.datasets.interface import Counted, Dataset
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.datasets.rog import RoG
+from pipeline.datasets.selection import Selection
 from pipeline.datasets.subsample import Subsample
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
@@ -49,6 +50,16 @@ def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
     text = shown(8, Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1))
     assert "4/8" in text
     assert "Hits@1 0.667" in text
+
+
+def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=200, force_terminal=True, color_system=None)
+    with RunProgress(console, total=6, on_opened=lambda backends: None) as run_progress:
+        run_progress.on_opened(BACKENDS)
+        run_progress.on_progress(Progress(questions=4))
+        run_progress.on_complete()
+    assert "4/4" in text.getvalue()
 
 
 def test_a_run_without_gold() -> None:
@@ -105,7 +116,7 @@ class Some:
 def part(
     questions: int, limit: int | None = None, configurations: tuple[int, ...] = (0,), *, counted: bool = True
 ) -> Part:
-    return Part(configurations, Some(questions, counted=counted), limit)  # type: ignore[arg-type]
+    return Part(configurations, Some(questions, counted=counted), Selection(limit))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("counted", [True, False])
@@ -210,8 +221,8 @@ def test_the_bar_knows_the_number_of_questions_of_every_dataset(make: object, tm
     dataset = make(tmp_path)  # type: ignore[operator]
     questions = len(list(dataset.examples(lambda row: None)))
     assert questions > 1
-    assert rows_left([Part((0,), dataset, None)], size=16, finished=[]) == questions
-    assert rows_left([Part((0,), dataset, 1)], size=16, finished=[]) == 1
+    assert rows_left([Part((0,), dataset, Selection())], size=16, finished=[]) == questions
+    assert rows_left([Part((0,), dataset, Selection(1))], size=16, finished=[]) == 1
 
 
 def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class TestTemplates:
         assert user.content.startswith("?\n\nYour previous reply could not be used: no braces.")
 
 
-@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3", "tog", "cot"])
+@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3", "tog", "cot", "rag"])
 def test_the_calls_of_a_method_are_the_same_and_their_prompts_are_not(method: str, tmp_path: Path) -> None:
     words = f"method={method}", "llm=oracle"
     full, short = run(tmp_path / "full", *words), run(tmp_path / "inputs_only", *words, INPUTS_ONLY)
@@ -68,11 +68,20 @@ def test_the_calls_of_a_method_are_the_same_and_their_prompts_are_not(method: st
     key = ("question_id", "role", "inputs", "sampling")
     assert calls(full).select(key).sort(key).equals(calls(short).select(key).sort(key)), "all inputs are there"
     shared = set(calls(full)["key"]) & set(calls(short)["key"])
-    no_system_text = {"parog.plan", "arg.token", "arg.relations", "arg.entities", "arg.hypo", "arg.answer"}
+    no_system_text = {
+        "parog.plan",
+        "arg.token",
+        "arg.retrieval",
+        "arg.relations",
+        "arg.entities",
+        "arg.hypo",
+        "arg.answer",
+    }
     assert set(calls(short).filter(pl.col("key").is_in(shared))["role"]) <= no_system_text, (
         "no system text, the same call"
     )
-    assert sum(prompt_tokens(short)) < 0.6 * sum(prompt_tokens(full)) or method == "arg"
+    # ArG's prompts have no instructions, and those of RAG are short.
+    assert sum(prompt_tokens(short)) < 0.6 * sum(prompt_tokens(full)) or method in {"arg", "rag"}
 
 
 def prompt_tokens(frame: pl.DataFrame) -> list[int]:

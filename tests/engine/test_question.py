@@ -28,7 +28,7 @@ REPLIES = {
     "parog.plan": "Hm.",
     "parog.tentative": '{"answers": ["Ann"]}',
     "parog.relations": "{}",
-    "parog.aggregate": '{"answers": ["Bob"]}',
+    "parog.aggregate": '{"answers": ["Ann"]}',
     "r3.thought": "I am done.",
     "r3.action": "Finish[Ann]",
     "r3.verify": '{"verdict": "reject"}',
@@ -82,7 +82,7 @@ async def run(method: Any, gold: str) -> TraceRow:
         )
 
 
-@pytest.mark.parametrize("method", [default(PARoG), default(R3)], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [default(PARoG, initial_answer=True), default(R3)], ids=lambda method: method.name)
 async def test_gold_affects_the_scores_of_initial_and_final_answers_and_nothing_else(method: Any) -> None:
     right, wrong = await run(method, "Ann"), await run(method, "Zoe")
     assert right.answer == wrong.answer
@@ -91,5 +91,5 @@ async def test_gold_affects_the_scores_of_initial_and_final_answers_and_nothing_
         (step.role, step.inputs, step.payload) for step in wrong.steps
     ]
     assert (right.scores.initial_hits_at_1, wrong.scores.initial_hits_at_1) == (1, 0)
-    assert right.scores.damaged == (method.name == "parog")
+    assert right.scores.damaged == 0
     assert wrong.scores.corrected == 0

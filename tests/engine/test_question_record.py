@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 
 import pytest
 
@@ -13,7 +14,7 @@ from pipeline.traces.schema import Step
 
 
 def test_the_call_after_the_cap_is_refused_except_the_answering_one() -> None:
-    record = QuestionRecord(default(Budget, max_llm_calls=2))
+    record = QuestionRecord(default(Budget), 2)
     record.spend_call(last=False)
     record.spend_call(last=False)
     with pytest.raises(BudgetExhausted, match="max_llm_calls of 2"):
@@ -24,7 +25,7 @@ def test_the_call_after_the_cap_is_refused_except_the_answering_one() -> None:
 
 
 def test_a_cap_is_recorded_once() -> None:
-    record = QuestionRecord(default(Budget, max_kg_queries=1))
+    record = QuestionRecord(default(Budget, max_kg_queries=1), inf)
     record.spend_lookup()
     for _ in range(3):
         with pytest.raises(BudgetExhausted, match="max_kg_queries"):
@@ -33,7 +34,7 @@ def test_a_cap_is_recorded_once() -> None:
 
 
 def test_time_is_capped() -> None:
-    record = QuestionRecord(default(Budget, max_wall_s=0.01))
+    record = QuestionRecord(default(Budget, max_wall_s=0.01), inf)
     time.sleep(0.02)
     with pytest.raises(BudgetExhausted, match="max_wall_s"):
         record.spend_call(last=False)
@@ -42,7 +43,7 @@ def test_time_is_capped() -> None:
 
 
 def test_steps_are_numbered_in_the_order_in_which_they_start() -> None:
-    record = QuestionRecord(default(Budget))
+    record = QuestionRecord(default(Budget), inf)
     call = record.open("llm", "a")
     record.add_decision("judged", verdict=True, paths=("x", "y"))
     record.close(call)

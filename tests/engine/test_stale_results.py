@@ -211,3 +211,16 @@ def test_a_shard_of_another_run_is_named(project: Project) -> None:
     (traces / "shard-00001.parquet").unlink()
     project.run()
     assert project.rows()["question_id"].to_list() == list(CITIES)
+
+
+def test_a_changed_simulator_of_the_users_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replies of a simulated model decide every answer."""
+    code = project.folder / "code"
+    code.mkdir()
+    (code / "my_simulator.py").write_text("# writes replies\n")
+    monkeypatch.syspath_prepend(str(code))
+    words = ("method=srp", "llm=oracle", "llm.simulators=[my_simulator]")
+    project.run(*words)
+    assert "every shard is finished already" in project.run(*words)
+    (code / "my_simulator.py").write_text("# writes other replies\n")
+    assert "the source of my_simulator has changed" in project.run(*words, code=2)

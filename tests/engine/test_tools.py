@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 import orjson
 import pytest
@@ -71,7 +72,7 @@ class ScriptedModel(OneModel):
 def model_of_question(
     model: ScriptedModel, *, seed: int = 0, made: Mapping[str, Completion] | None = None
 ) -> tuple[QuestionModel, QuestionRecord]:
-    record = QuestionRecord(default(Budget))
+    record = QuestionRecord(default(Budget), inf)
     cache = CallCache(made_in_this_run=made or {}, from_earlier_runs={}, on_call=lambda *_: None)
     return QuestionModel(model, cache, record, seed=seed, on_template=lambda *_: None), record
 
@@ -188,9 +189,12 @@ class TinyGraph:
     async def neighbours(self, hops, limit):
         return batch({hop: Neighbours(("a", "b"), truncated=True) for hop in hops}, queries=2)
 
+    async def inverses(self):
+        return {"r": "r_of", "r_of": "r"}
+
 
 async def test_lookups_are_counted_and_traced() -> None:
-    record = QuestionRecord(default(Budget))
+    record = QuestionRecord(default(Budget), inf)
     graph = QuestionGraph(TinyGraph(), record)  # type: ignore[arg-type]
     await graph.relations(["m.1", "m.2"])
     await graph.neighbours([("m.1", Relation("r", "in"))], 500)
@@ -203,11 +207,18 @@ async def test_lookups_are_counted_and_traced() -> None:
     )
     assert (neighbours.query, neighbours.rows, neighbours.truncated) == ("m.1 in r", 2, True)
     assert (record.counters.kg_lookups, record.counters.kg_queries, record.counters.kg_rows) == (2, 3, 4)
+    assert record.followed == {"r", "r_of"}  # the inverse states the same fact
     assert all(earlier.start_s <= later.start_s for earlier, later in pairwise(record.steps))
 
 
+async def test_one_id_is_not_looked_up_letter_by_letter() -> None:
+    graph = QuestionGraph(TinyGraph(), QuestionRecord(default(Budget), inf))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a lookup takes a list of ids, not one text: \['m\.1'\]"):
+        await graph.relations("m.1")
+
+
 async def test_an_empty_lookup_costs_nothing() -> None:
-    record = QuestionRecord(default(Budget))
+    record = QuestionRecord(default(Budget), inf)
     assert await QuestionGraph(TinyGraph(), record).relations([]) == {}  # type: ignore[arg-type]
     assert record.steps == []
     assert record.counters.kg_lookups == 0

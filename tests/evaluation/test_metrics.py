@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 from functools import partial
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,22 @@ def test_evidence_scores(
 
 
 @pytest.mark.parametrize(
+    ("followed", "expected", "recall"),
+    [
+        (["r.a", "r.b", "r.c"], ["r.a", "r.d"], 0.5),
+        ([], ["r.a"], 0),
+        (None, ["r.a"], None),
+        (["r.a"], None, None),
+    ],
+)
+def test_relation_recall(followed: list[str] | None, expected: list[str] | None, recall: float | None) -> None:
+    assert score(answer("Lyon"), gold("Lyon"), followed=followed, gold_relations=expected).relation_recall == recall
+    failed = replace(answer("Lyon"), status="failed")
+    missed = None if recall is None else 0
+    assert score(failed, gold("Lyon"), followed=followed, gold_relations=expected).relation_recall == missed
+
+
+@pytest.mark.parametrize(
     ("initial", "final", "initial_hits", "corrected", "damaged"),
     [
         (["Nice"], ["Lyon"], 0, 1, None),
@@ -150,6 +167,41 @@ def test_reflection_scores(
     assert (scores.initial_hits_at_1, scores.corrected, scores.damaged) == (initial_hits, corrected, damaged)
 
 
+@pytest.mark.parametrize(
+    ("ended", "initial", "final", "halted", "incorrect"),
+    [
+        ("halted", [], ["Lyon"], 1, None),
+        ("halted", [], ["Nice"], 0, None),
+        ("halted", [], [], 0, None),
+        ("finished", ["Nice"], ["Lyon"], None, 1),
+        ("finished", ["Nice"], ["Paris"], None, 0),
+        ("finished", [], ["Lyon"], None, 1),
+        ("finished", ["Lyon"], ["Nice"], None, None),
+        (None, ["Nice"], ["Lyon"], None, None),
+    ],
+)
+def test_recovery_is_split_by_the_failure_of_the_first_attempt(
+    ended: Literal["halted", "finished"] | None,
+    initial: list[str],
+    final: list[str],
+    halted: float | None,
+    incorrect: float | None,
+) -> None:
+    retried = replace(answer(*final), initial=answer(*initial).predictions, first_attempt=ended)
+    scores = score(retried, gold("Lyon"))
+    assert (scores.recovered_halted, scores.recovered_incorrect) == (halted, incorrect)
+
+
+def test_recovery_on_grbench_is_a_higher_rouge_l() -> None:
+    """A part of the words is found after the retry: no hit, but a better answer."""
+    retried = replace(answer("Ilka Venn"), initial=answer("Bo").predictions, first_attempt="finished")
+    assert score(retried, gold("Ilka Venn, Joss Marlo")).recovered_incorrect == 0
+    on_grbench = score_question(
+        retried, gold("Ilka Venn, Joss Marlo"), dataset="grbench_dblp", scoring=default(ScoringConfig)
+    )
+    assert on_grbench.recovered_incorrect == 1
+
+
 def test_initial_answers_match_like_final_ones() -> None:
     by_id = Answer((Prediction("Big Apple", "m.02_286"),), initial=(Prediction("Big Apple", "m.02_286"),))
     scores = score(by_id, Gold(answers=(GoldAnswer("New York City", "m.02_286"),)))
@@ -157,6 +209,17 @@ def test_initial_answers_match_like_final_ones() -> None:
     accented = replace(answer("Beyoncé"), initial=(Prediction("Beyonce"),))
     assert score(accented, gold("Beyoncé")).initial_hits_at_1 == 1
     assert score(accented, gold("Beyoncé"), scoring=default(ScoringConfig, strip_accents=False)).corrected == 1
+
+
+def test_correction_is_counted_by_the_rule_of_the_paper_too() -> None:
+    """By ToG's rule, "Lyon in France" is correct; strictly it is wrong (§9.5)."""
+    answer = Answer((Prediction("Lyon"),), initial=(Prediction("Lyon in France"),))
+    scores = score(answer, gold("Lyon"))
+    assert (scores.corrected, scores.damaged) == (1, None)
+    assert (scores.corrected_tog_em, scores.damaged_tog_em) == (None, 0)
+    scores = score(Answer((Prediction("Paris"),), initial=(Prediction("Nice"),)), gold("Lyon"))
+    assert (scores.corrected_tog_em, scores.damaged_tog_em) == (0, None)
+    assert score(Answer((Prediction("Lyon"),)), gold("Lyon")).corrected_tog_em is None
 
 
 def test_without_initial_answers_or_gold_nothing_is_corrected_or_damaged() -> None:

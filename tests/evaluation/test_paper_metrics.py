@@ -16,12 +16,24 @@ from pipeline.evaluation import paper_metrics
         ("{} {Lyon}", ""),
         ("The answer is Lyon.", "The answer is Lyon."),
         ("{Lyon", "{Lyon"),
-        ('Thus: {"answers": ["Lyon", "Nice"]}', '"answers": ["Lyon", "Nice"]'),
+        ('Thus: {"answers": ["Lyon", "Nice"]}', "Paris, Lyon"),
+        ("```json\n{'aligned': true, 'final': []}", "Paris, Lyon"),
+        ("{Lyon: the city}", "Lyon: the city"),
         ("  ", "Paris, Lyon"),
     ],
 )
 def test_answer_text(raw: str, text: str) -> None:
     assert paper_metrics.answer_text(raw, ["Paris", "Lyon"]) == text
+
+
+@pytest.mark.parametrize(("answer", "gold"), [("Bob", "Ali"), ("Cleo", "Ed"), ("Dina", "Fin")])
+def test_the_keys_of_a_json_reply_are_no_answer(answer: str, gold: str) -> None:
+    """Each gold answer is a part of the reply, as in "aligned", "needed" and "final", but not of its answers."""
+    raw = f'{{"aligned": true, "needed": [], "answers": ["{answer}"], "final": ["{answer}"]}}'
+    text = paper_metrics.answer_text(raw, [answer])
+    assert not paper_metrics.tog_em(text, [gold])
+    assert not paper_metrics.readi_hit(text, [gold])
+    assert paper_metrics.tog_em(text, [answer])
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from pipeline.config import default
+from pipeline.datasets.gold_paths import gold_relations
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.rescore import SCORES, rescore
@@ -39,16 +40,29 @@ def row(number: int, dataset: str) -> TraceRow:
         names=NAMES,
         status=draw.choice(["ok", "ok", "no_evidence", "failed"]),
         initial=draw.choice([None, initial]),
+        first_attempt=draw.choice([None, "finished", "halted"]),
     )
     gold = Gold(answers=tuple(GoldAnswer(*gold) for gold in draw.sample(golds, draw.randint(0, 3))))
+    patterns = " . ".join(f"?x ns:{name} ?y" for name in draw.sample(["a.b.c", "a.b.d", "type.object.type"], 2))
+    query = f"PREFIX ns: <http://rdf.freebase.com/ns/> SELECT ?x WHERE {{ {patterns} }}"
+    gold = replace(gold, sparql=draw.choice([None, query]))
+    followed = draw.choice([None, [], ["a.b.c"]])
     example = Example(Question(f"q{number}", dataset, "test", "who?"), gold)
     return TraceRow(
         configuration=0,
         method="srp",
         example=example,
         answer=answer,
-        scores=score_question(answer, gold, dataset=dataset, scoring=SCORING),
+        scores=score_question(
+            answer,
+            gold,
+            dataset=dataset,
+            scoring=SCORING,
+            followed=followed,
+            gold_relations=gold_relations(gold.sparql),
+        ),
         counters=Counters(),
+        followed=followed,
     )
 
 

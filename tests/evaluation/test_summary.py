@@ -27,6 +27,7 @@ def frame(*rows: dict[str, object]) -> pl.DataFrame:
         "meta": {},
         "answers": [],
         "initial_answers": None,
+        "first_attempt": None,
         "raw_answer": "",
         "gold": ["Lyon"],
         "llm_calls": 4,
@@ -40,14 +41,17 @@ def frame(*rows: dict[str, object]) -> pl.DataFrame:
         row["answer_ids"] = [None] * len(row["answers"])
         row["initial_answer_ids"] = [None] * len(row["initial_answers"] or [])
         row["gold_ids"], row["gold_aliases"] = [None] * len(row["gold"]), [[] for _ in row["gold"]]
-        row["evidence"] = []
+        row["evidence"], row["followed_relations"], row["gold_relations"] = [], None, None
     schema = {"answers": pl.List(pl.String), "gold": pl.List(pl.String), "answer_ids": pl.List(pl.String)}
     schema |= {
         "initial_answers": pl.List(pl.String),
         "initial_answer_ids": pl.List(pl.String),
+        "first_attempt": pl.String,
         "gold_ids": pl.List(pl.String),
         "gold_aliases": pl.List(pl.List(pl.String)),
         "evidence": pl.List(pl.Null),
+        "followed_relations": pl.List(pl.String),
+        "gold_relations": pl.List(pl.String),
     }
     return rescore(pl.DataFrame(full, schema_overrides={**schema, "point": pl.Int32}), scoring=QUICK)
 

@@ -51,6 +51,15 @@ def test_the_papers_metric_comes_after_the_standard_one_with_its_name() -> None:
     assert text.index("50.0") < text.index("75.0")
 
 
+def test_relation_recall_is_a_column_where_gold_queries_are_known() -> None:
+    known = summary(scores={"hits_at_1": HALF, "relation_recall": Estimate(0.375, 0.3, 0.45, 100)})
+    for table in (score_table, sweep_table):
+        text = printed(table([known, summary("cot", number=1)]), width=80)
+        assert "37.5" in text
+        assert "relation" in text
+        assert "relation" not in printed(table([summary(), summary("cot", number=1)]))
+
+
 def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
     text = printed(score_table([summary(label="oracle"), summary("cot")]))
     assert "srp (oracle)" in text
@@ -67,6 +76,9 @@ def test_the_effect_of_reflection_is_below_the_table() -> None:
     r3 = summary("r3", label="oracle", overrides=("a=1",), scores={"corrected": Estimate(1, 1, 1, 9)})
     text = printed(score_table([r3, summary("r3", label="oracle", overrides=("a=2",))]))
     assert "first answers of r3 (oracle) a=1: 100 % of 9 wrong ones corrected" in text
+    recovered = {"recovered_halted": Estimate(0.5, 0.2, 0.8, 4), "recovered_incorrect": Estimate(0.25, 0.1, 0.4, 8)}
+    said = "50.0 % of 4 halted first attempts recovered, 25.0 % of 8 incorrect first attempts recovered"
+    assert said in " ".join(printed(score_table([summary("r3", scores=recovered)])).split())
     assert text.count("first answers") == 1
 
 
@@ -98,6 +110,7 @@ def test_common_overrides_are_not_printed() -> None:
 
 
 def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
+    assert "method (oracle)" in printed(sweep_table([summary(label="oracle")] * 2), 80)
     few = printed(sweep_table([summary(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 80)
     assert few.split()[:3] == ["#", "method", "depth"]
     own = {"srp": ("method.retries=1", "method.depth=2"), "r3": ("method.depth=3", "llm.depth=1", "a.b=5", "a.c=6")}

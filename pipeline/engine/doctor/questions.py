@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import polars as pl
 from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
+from pipeline.datasets.selection import Selection
 from pipeline.engine.coverage import Coverage, coverage_of
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.run import Configuration, execute, run_dir
@@ -54,7 +54,9 @@ async def dataset(configuration: Configuration) -> list[Finding]:
 def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]:
     source: Dataset = config.build("dataset", configuration.config)
     rejected: list[Rejected] = []
-    return list(islice(source.examples(rejected.append), configuration.config["run"]["limit"] or _ROWS)), rejected
+    selection = Selection.of_run(configuration.config["run"])
+    selected = replace(selection, limit=selection.limit or _ROWS).select(source.examples(rejected.append))
+    return list(selected), rejected
 
 
 async def topic_entities(configuration: Configuration) -> list[Finding]:

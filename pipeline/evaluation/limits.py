@@ -1,0 +1,58 @@
+"""Which share of the questions met a limit of `budget` (§2.5) or had no plan (§5.8), which may decide a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.evaluation.summary import ConfigurationSummary
+
+_MUCH = 0.01
+"""A share above which a difference between configurations may come from the limit."""
+_NAMED = 3
+
+
+def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
+    """Say which share of the questions met a limit, and in which configurations it was more than 1 %."""
+    shares = [share for each in summaries if (share := limited_share(each)) is not None]
+    if not shares:
+        return "older traces do not say how many questions met a limit of budget"
+    high = much_limited(summaries)
+    if len(summaries) == 1 or not high:
+        return f"{_percent(max(shares))} of the questions{_each(summaries)} met a limit of budget"
+    named = ", ".join(f"{_percent(share)} in {each.number}" for share, each in high[:_NAMED])
+    more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
+    return f"configurations whose questions met a limit of budget, which may decide their scores: {named}{more}"
+
+
+def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
+    """Say for which share of the questions PARoG could read no plan; empty if it read every plan."""
+    met = [each for each in summaries if each.counters.get("without_plan")]
+    shares = [(each.counters["without_plan"] / (each.questions - each.not_run), each.number) for each in met]
+    if not shares:
+        return ""
+    shares.sort(key=lambda pair: (-pair[0], pair[1]))
+    texts = [_percent(share) + (f" in {number}" if len(summaries) > 1 else "") for share, number in shares]
+    more = f" and in {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    named = ", ".join(texts[:_NAMED])
+    return f"questions without a readable plan, so that the question itself was the plan: {named}{more}"
+
+
+def limited_share(summary: ConfigurationSummary) -> float | None:
+    """Return the share of the answered questions that met a limit; None if an older version wrote the traces."""
+    met = summary.counters.get("at_limit")
+    answered = summary.questions - summary.not_run
+    return None if met is None or not answered else met / answered
+
+
+def much_limited(summaries: Sequence[ConfigurationSummary]) -> list[tuple[float, ConfigurationSummary]]:
+    """Return the configurations in which more than 1 % of the questions met a limit, with the share, highest first."""
+    shares = [(limited_share(each) or 0.0, each) for each in summaries]
+    return sorted((pair for pair in shares if pair[0] > _MUCH), key=lambda pair: (-pair[0], pair[1].number))
+
+
+def _each(summaries: Sequence[ConfigurationSummary]) -> str:
+    return "" if len(summaries) == 1 else " of each configuration, or fewer,"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

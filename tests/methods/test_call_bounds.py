@@ -1,0 +1,84 @@
+"""`budget.max_llm_calls=auto`: the bound of each method on its model calls (specification §2.5)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from pipeline import config
+from pipeline.datasets.interface import Dataset
+from pipeline.engine.question_record import Budget
+from pipeline.engine.run import Configuration, execute
+from pipeline.methods.interface import BoundedCalls, Method
+from pipeline.types import Entity, Question
+from tests.support import refuse
+
+METHODS = ("cot", "rag", "tog", "srp", "arg", "parog", "r3")
+FAULTS = ("llm=oracle", "llm.error_rate=0.4", "llm.malformed_rate=0.3")
+VARIANTS = {
+    "srp": ("method.paths_per_entity=3 method.edit_budget_scope=per_question", "experiment=readi"),
+    "arg": ("method.max_regenerate=2", "method.generator=prompted"),
+    "parog": ("method.split_refine=true method.per_entity=true", "method.refine=false", "method.initial_answer=true"),
+    "r3": ("method.on_halt_guess=true method.incorrect_extension=0.7", "method.calls_per_step=1"),
+}
+"""Keys that change the number of calls, beside the generic axes."""
+
+
+def composed(words: Sequence[str]) -> Configuration:
+    return Configuration(tuple(words), config.compose(words))
+
+
+def grid(method: str) -> list[str]:
+    """Return the corners of the default sweep: beam 1 and 5, depth 1 and 4, retries 0 and 2; RAG has at most 2 hops."""
+    axes = {"beam_width": (1, 5), "depth": (1, 2 if method == "rag" else 4), "retries": (0, 2)}
+    known = config.compose([f"method={method}"])["method"]
+    used = {axis: values for axis, values in axes.items() if axis in known}
+    return [
+        " ".join(f"method.{axis}={value}" for axis, value in zip(used, values, strict=True))
+        for values in itertools.product(*used.values())
+    ]
+
+
+@pytest.mark.parametrize(
+    "method", [*METHODS[:3], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS[3:])]
+)
+def test_no_question_of_a_default_sweep_meets_a_limit(method: str, tmp_path: Path) -> None:
+    """Neither do bad replies make more calls than the bound, nor does a limit of another kind cut the search."""
+    shared = (
+        f"method={method}",
+        *FAULTS,
+        "run.limit=40",
+        f"run.dir='{tmp_path / 'run'}'",
+        "evaluation.bootstrap_resamples=100",
+    )
+    points = [*grid(method), *VARIANTS.get(method, ())]
+    configurations = tuple(composed([*shared, *words.split()]) for words in points)
+    summaries = execute(configurations, Console(quiet=True))
+    assert {words: each.counters["at_limit"] for words, each in zip(points, summaries, strict=True)} == dict.fromkeys(
+        points, 0
+    )
+    rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet", columns=["point", "question_id", "llm_calls"])
+    first = configurations[0].config
+    dataset: Dataset = config.build("dataset", first)
+    questions = {example.question.id: example.question for example in itertools.islice(dataset.examples(refuse), 40)}
+    for number, each in enumerate(configurations):
+        built: Method = config.build("method", each.config)
+        budget: Budget = config.build("budget", each.config)
+        assert isinstance(built, BoundedCalls)
+        for id, calls in rows.filter(point=number).select("question_id", "llm_calls").iter_rows():
+            assert calls <= built.most_llm_calls(questions[id], budget) + 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_number_is_a_limit_for_every_method(method: str) -> None:
+    built: Method = config.build("method", config.compose([f"method={method}"]))
+    question = Question(id="q", text="?", topic_entities=(Entity("m.1", "One"),), dataset="d", split="test")
+    auto: Budget = config.build("budget", config.compose([]))
+    assert replace(auto, max_llm_calls=3).most_llm_calls(built, question) == 3
+    assert auto.most_llm_calls(built, question) < 10_000
