@@ -73,13 +73,13 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The result: `same`, `noise`, `not shown`, `better` or `worse` than the base."""
+        """The result: `same`, `noise`, `inconclusive`, `better` or `worse` than the base."""
         if not (self.won or self.lost):
             return "same"
         if self.rerun_margin and abs(self.difference.mean) <= self.rerun_margin:
             return "noise"
         if self.corrected_p > 1 - self.confidence:
-            return "not shown"
+            return "inconclusive"
         return "better" if self.difference.mean > 0 else "worse"
 
     @property

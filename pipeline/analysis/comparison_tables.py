@@ -20,7 +20,7 @@ from pipeline.evaluation.table import STANDARD_SCORES, key_columns, percent, pla
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
-_OPTIONAL = ("tokens", "p", "flips", "calls")
+_OPTIONAL = ("tokens", "calls", "flips", "p")
 """Columns that a narrow terminal leaves out, the first one first."""
 _MOST_KEY_COLUMNS = 6
 _SHOWN_ANSWERS = 3
@@ -212,7 +212,9 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
-    yield f"p: {test}, corrected for {_count(len(comparisons), 'comparison')} ({correction})"
+    yield f"verdict: by p, {test}, corrected for {_count(len(comparisons), 'comparison')} ({correction})"
+    if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
+        yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
     fewest = min(comparisons, key=lambda each: each.sources)
     if clusters and fewest.sources < fewest.questions:
         yield f"intervals and p are clustered: questions share a `{clusters.field}`, {fewest.sources:,} clusters"
@@ -225,8 +227,8 @@ def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Ite
     if rest := len(comparisons) - len(shown):
         counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.most_common() if count)
         yield (
-            f"{_count(rest, 'more configuration')} not printed, with the verdicts {counts}: top={len(comparisons)} or "
-            "json=true prints all"
+            f"{_count(rest, 'more configuration')} left out of the table, with the verdicts {counts}: "
+            f"top={len(comparisons)} or json=true prints all"
         )
 
 

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pipeline import config
+from pipeline.analysis.by_group import PROPERTIES, compare_by, group_table
 from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, compare, find, read_flips, select
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
@@ -49,6 +50,7 @@ class Plan:
     correction: Correction
     cluster: str
     flips: str | int | None
+    by: str | None
     noise: Sample
     run: RunAgain
 
@@ -66,6 +68,9 @@ def run(arguments: Arguments) -> Output:
     comparisons = compare(
         base, selection.others, score=plan.score, correction=plan.correction, clusters=clusters, variance=variance
     )
+    if plan.by is not None and plan.by not in PROPERTIES:
+        raise UserError(f"there is no by={plan.by}.{nearest(plan.by, PROPERTIES)} Known: {', '.join(PROPERTIES)}")
+    by_group = compare_by(base, selection.others, by=plan.by, score=plan.score, clusters=clusters) if plan.by else []
     changed = None if plan.flips is None else _comparison(selection, comparisons, str(plan.flips))
     flips = changed and read_flips(base, changed)
     figures = {
@@ -77,6 +82,8 @@ def run(arguments: Arguments) -> Output:
         "base": base.to_dict(),
         "points": [each.to_dict() for each in comparisons],
         "left_out": [{**each.to_dict(), "reason": reason} for each, reason in selection.left_out.items()],
+        "by": plan.by,
+        "groups": [each.to_dict() for each in by_group],
         "flips": flips and flips.to_dict(),
         "noise": variance and variance.to_dict(),
     }
@@ -84,6 +91,10 @@ def run(arguments: Arguments) -> Output:
         selection, comparisons, score=plan.score, correction=plan.correction, clusters=clusters, top=plan.top
     )
     tables: list[RenderableType] = [Text("\n".join(reading_lines(configurations))), table]
+    if plan.by:
+        shown = {each.configuration.name for each in comparisons[: plan.top]}
+        named = [each for each in by_group if each.configuration.name in shown]
+        tables += ["", group_table(named, by=plan.by, score=plan.score, base=base)]
     if changed and flips:
         tables += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=plan.top)]
     return Output(figures, tables, _notes(plan, selection, comparisons, variance))

@@ -24,6 +24,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.files import BadRow, Row, Text, json_lines, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
+from pipeline.datasets.inverses import in_both_directions, read_inverses
 from pipeline.datasets.remote import AnyPath, DataPath, is_file
 from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
@@ -70,6 +71,7 @@ class Custom:
     triples_file: DataPath = Field(alias="triples")
     """Configuration key `triples`."""
     questions: DataPath
+    inverses: DataPath | None
     split: str
     name: str
     meta: tuple[str, ...]
@@ -91,7 +93,8 @@ class Custom:
     def triples(self) -> Iterator[Triple]:
         """Yield the user's facts. Raises UserError for a missing file or a bad line."""
         _check(self.triples_file, "triples")
-        return read_triples(self.triples_file)
+        facts = read_triples(self.triples_file)
+        return facts if self.inverses is None else in_both_directions(facts, read_inverses(self.inverses))
 
     def _filtered(self, examples: Iterator[Example]) -> Iterator[Example]:
         wanted = self.filter or {}

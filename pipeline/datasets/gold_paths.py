@@ -7,10 +7,11 @@ and `(NOT) EXISTS` are dropped, so a path may reach more than the answers; calle
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyparsing
@@ -32,6 +33,8 @@ _QUOTED = pyparsing.QuotedString('"', esc_char="\\", unquote_results=False) | py
     "'", esc_char="\\", unquote_results=False
 )
 _OR = pyparsing.Keyword("OR", ident_chars=pyparsing.alphanums + "_$:.-?").set_parse_action(lambda: "||")
+_PARSING = threading.Lock()
+"""The parser of rdflib keeps state: two threads at once make it refuse good queries. Shards are written in threads."""
 _TO_STANDARD = _QUOTED | pyparsing.Regex(r"<[^<>\s]*>") | _OR
 """Virtuoso accepts `OR` for `||`, and nearly all gold queries use it; the standard and rdflib do not."""
 
@@ -158,7 +161,7 @@ def query_operation(sparql: str) -> Operation | None:
     query = _algebra(sparql)
     if query is None:
         return None
-    graph, nodes = _graph(query), list(_expressions(query.p))
+    graph, nodes = graph_of(query), list(_expressions(query.p))
     if any(node.name == "Aggregate_Count" for node in nodes):
         return Operation("count")
     limited = any(node.name == "Slice" and node.length == 1 for node in nodes)
@@ -171,13 +174,25 @@ def query_operation(sparql: str) -> Operation | None:
     return None
 
 
+@lru_cache(maxsize=1024)
+def gold_relations(sparql: str | None) -> tuple[str, ...] | None:
+    """Return the relations of a gold query, sorted, without those that restrict a variable to a class.
+
+    None if there is no query, it cannot be parsed, or it is about another graph than Freebase.
+    """
+    graph = query_graph(sparql) if sparql else None
+    names = {pattern.relation for pattern in graph.patterns} - CLASS_RELATIONS if graph else ()
+    return tuple(sorted(names)) or None
+
+
 def query_graph(sparql: str) -> QueryGraph | None:
     """Return the graph of a SELECT query over Freebase names; None if it cannot be parsed."""
     query = _algebra(sparql)
-    return None if query is None else _graph(query)
+    return None if query is None else graph_of(query)
 
 
-def _graph(query: Any) -> QueryGraph:
+def graph_of(query: Any) -> QueryGraph:
+    """Return the graph of a query's algebra."""
     triples: list[tuple[Any, Any, Any]] = []
     constants: dict[Any, list[Any]] = {}
     aliases: dict[Any, Any] = {}
@@ -202,8 +217,9 @@ def _graph(query: Any) -> QueryGraph:
 def algebra(sparql: str) -> Any:
     """Return rdflib's algebra of a SELECT query. Raises ParseError with the reason if there is none."""
     try:
-        parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
-        query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
+        with _PARSING:
+            parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
+            query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
     except Exception as error:  # noqa: BLE001  rdflib raises plain Exception, for instance for an unknown prefix
         raise ParseError(" ".join(str(error).split())) from None
     if not query.PV:

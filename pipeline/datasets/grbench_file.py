@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -16,6 +15,7 @@ from typing import Any, TextIO
 from pipeline.datasets.files import open_file
 from pipeline.datasets.remote import AnyPath, is_file
 from pipeline.errors import UserError
+from pipeline.text import valid_unicode
 from pipeline.types import EntityId, LiteralNode, Triple
 
 _CHUNK = 1 << 20
@@ -30,7 +30,6 @@ _TEXT_FEATURES = {
     "court": "full_name",
 }
 """Node type → the feature that names its nodes; every other type has a `name` or a `title`."""
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,7 @@ class _Reader:
 def _without_surrogates(value: Any) -> Any:
     """Return the value with lone surrogates, which JSON can spell but UTF-8 cannot, replaced by U+FFFD."""
     if isinstance(value, str):
-        return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
+        return valid_unicode(value)
     if isinstance(value, list):
         return [_without_surrogates(item) for item in value]
     if isinstance(value, dict):

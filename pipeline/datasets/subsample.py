@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.interface import DerivedDataset, Reject
+from pipeline.datasets.selection import Selection
 from pipeline.types import Example
 
 
@@ -19,12 +19,15 @@ class Subsample(DerivedDataset):
     """The first questions of another dataset in `stratified_order`, with that dataset's name, split and graph."""
 
     questions: PositiveInt
-    limit: PositiveInt | None
-    """Draw from the first `limit` questions only; None draws from all."""
+    limit: PositiveInt | None = None
+    """With `sample` and `sample_seed`, selects the questions to draw from (`Selection`)."""
+    sample: PositiveInt | None = None
+    sample_seed: int = 0
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Read all questions and yield the subsample."""
-        yield from stratified_order(list(islice(self.dataset.examples(reject), self.limit)))[: self.questions]
+        selection = Selection(self.limit, self.sample, self.sample_seed)
+        yield from stratified_order(list(selection.select(self.dataset.examples(reject))))[: self.questions]
 
 
 def stratified_order(examples: Sequence[Example]) -> list[Example]:

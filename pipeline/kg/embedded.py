@@ -19,9 +19,11 @@ from pydantic import ConfigDict, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.interface import Dataset
+from pipeline.datasets.inverses import INVERSE, Inverses, inverse_pairs
 from pipeline.errors import UserError
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
+from pipeline.kg.inverses import without_inverses
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
@@ -44,6 +46,7 @@ class EmbeddedGraph:
     keep_literals: bool
     keep_user: bool
     keep_notable_types: bool
+    keep_inverses: bool
     cache_size: Annotated[PositiveInt, RUNTIME_ONLY]
 
     async def __aenter__(self) -> Self:
@@ -84,6 +87,9 @@ class EmbeddedGraph:
     async def vocabulary(self) -> list[str]:
         return sorted(relation for relation in self._counts if self._filter.keeps(relation))
 
+    async def inverses(self) -> Inverses:
+        return self._inverses
+
     def has_text(self, text: str) -> bool:
         """Return whether a text is in a fact, in English or without a language."""
         return any(
@@ -107,6 +113,8 @@ class EmbeddedGraph:
             for fact in self._facts(MEDIATOR)
             if isinstance(fact.head, str) and is_true(fact.tail if isinstance(fact.tail, str) else fact.tail.value)
         )
+        declared = [] if self.keep_inverses else self._facts(INVERSE)
+        self._inverses = inverse_pairs((fact.head, fact.tail) for fact in declared)
         self.fingerprint: str = self._identify()
 
     def _quads(self, dataset: Dataset) -> Iterator[ox.Quad]:
@@ -134,12 +142,13 @@ class EmbeddedGraph:
             yield Triple(self._node(quad.subject), relation, self._node(quad.object))
 
     def _read_relations(self, id: EntityId) -> list[Relation]:
-        return sorted(
+        kept = (
             Relation(relation, direction)
             for direction in _DIRECTIONS
             for relation in self._relations_in(id, direction)
             if self._filter.keeps(relation)
         )
+        return without_inverses(kept, self._inverses)
 
     def _relations_in(self, id: EntityId, direction: Direction) -> set[str]:
         """Return the relations at an entity. At a hub, test each relation instead of reading all facts (§8.6)."""

@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.grbench_file import find_graph
+from pipeline.datasets.inverses import Inverses
 from pipeline.datasets.remote import DataPath, local_copy
 from pipeline.kg.grbench_store import Store, open_store
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
@@ -73,6 +74,10 @@ class GRBenchGraph:
     async def vocabulary(self) -> list[str]:
         """Return all edge types, sorted."""
         return sorted(self._store.edge_types)
+
+    async def inverses(self) -> Inverses:
+        """Return nothing: GRBench declares no inverse edge types."""
+        return {}
 
     async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
         """Look up the features of each node; None for an id that is not a node. A feature that is NaN is None."""

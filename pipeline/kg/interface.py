@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
+from pipeline.datasets.inverses import Inverses
 from pipeline.types import EntityId, Node, Question, Relation
 
 K = TypeVar("K")
@@ -43,7 +44,10 @@ class GraphLookups(Protocol):
     """The lookups of a graph. Those that a method makes are counted, budgeted and traced for its question."""
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        """Look up the distinct relations at each entity, in both directions, after the relation filter (§8.4)."""
+        """Look up the distinct relations at each entity, in both directions, after the relation filter (§8.4).
+
+        Of two inverse relations only the outgoing one is given, where both are at the entity (`inverses`).
+        """
         ...
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
@@ -74,6 +78,10 @@ class GraphLookups(Protocol):
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         """Look up the types of each entity (`type.object.type`)."""
+        ...
+
+    async def inverses(self) -> Inverses:
+        """Return the pairs of inverse relations of which `relations` offers one; empty if it offers both."""
         ...
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from pipeline.kg.interface import GraphLookups, Neighbours, node_order
+from pipeline.kg.inverses import path_as_offered
 from pipeline.normalisation import normalise
 from pipeline.types import Direction, EntityId, GoldAnswer, LiteralNode, Node, Relation, RelationPath
 
@@ -38,11 +39,16 @@ async def gold_paths(
 ) -> list[RelationPath]:
     """Return relation paths from `topic` that reach a gold answer in this graph, best first; may be empty.
 
-    Try in this order: the `known` paths of the dataset; the same relations in other directions, because not every
-    dataset records directions; the shortest paths in the graph, unless `leading_paths` explains the answer.
+    They consist of relations that entities offer (`path_as_offered`). Try in this order: the `known` paths of the
+    dataset; the same relations in other directions, because not every dataset records directions; the shortest paths in
+    the graph, unless `leading_paths` explains the answer.
     """
-    short = [path for path in known if len(path) <= max_hops]
-    reaching = await rank_paths(kg, topic, short, answers) or await rank_paths(kg, topic, _redirected(short), answers)
+    inverses = await kg.inverses()
+    short = [path_as_offered(path, inverses) for path in known if len(path) <= max_hops]
+    reaching = await rank_paths(kg, topic, short, answers)
+    if not reaching:
+        redirected = (path_as_offered(path, inverses) for path in _redirected(short))
+        reaching = await rank_paths(kg, topic, redirected, answers)
     if reaching or await leading_paths(kg, topic, short, answers):
         return reaching
     return await find_paths(kg, topic, answers, max_hops=max_hops)
@@ -80,7 +86,9 @@ async def find_paths(
         if not found and forward.depth + backward.depth < max_hops and backward.depth < max_hops // 2:
             await backward.grow(kg)
             found = _meeting_paths(forward, backward, max_hops)
-    return await _rank(kg, topic, found, gold)
+    inverses = await kg.inverses()
+    offered = dict.fromkeys(path_as_offered(path, inverses) for path in found)
+    return await _rank(kg, topic, list(offered), gold)
 
 
 async def rank_paths(

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from pipeline.datasets.inverses import INVERSE
 from pipeline.kg.interface import Hop
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
 from pipeline.kg.node_order import NodeCandidate
@@ -182,6 +183,10 @@ class Queries:
     def mediator_types(self) -> Query:
         """Columns: type, flag."""
         return self._query("?c, ?v", f"?c {self._iri(MEDIATOR)} ?v", "STR(?c) STR(?v)")
+
+    def inverses(self) -> Query:
+        """Columns: relation, its inverse."""
+        return self._query("?c, ?v", f"?c {self._iri(INVERSE)} ?v", "STR(?c) STR(?v)")
 
     def _query(
         self, columns: str, where: str, order: str, checks: Mapping[str, Check] | None = None, *, distinct: bool = False

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn, Protocol, Self
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.datasets.inverses import Inverses
 from pipeline.datasets.remote import AnyPath, glob, is_file, local_copy
 from pipeline.errors import UserError
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
@@ -50,6 +51,7 @@ class SubgraphGraph:
     keep_literals: bool
     keep_user: bool
     keep_notable_types: bool
+    keep_inverses: bool
     open_graphs: Annotated[PositiveInt, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
@@ -86,7 +88,7 @@ class SubgraphGraph:
         """Raise UserError, as all lookups without a question do."""
         raise UserError("kg=subgraph has no graph outside a question; use kg=embedded for the union of its graphs")
 
-    neighbours = labels = mediators = find_by_name = types = relations
+    neighbours = labels = mediators = find_by_name = types = inverses = relations
 
     def _index(self, question: Question) -> TripleIndex:
         return TripleIndex(
@@ -94,6 +96,7 @@ class SubgraphGraph:
             terms=Terms(opaque_ids=self.opaque_ids),
             relation_filter=self._filter,
             keep_literals=self.keep_literals,
+            keep_inverses=self.keep_inverses,
         )
 
     def _read_vocabulary(self) -> list[str]:
@@ -145,6 +148,9 @@ class QuestionGraph:
 
     async def vocabulary(self) -> list[str]:
         return (await self._index()).vocabulary()
+
+    async def inverses(self) -> Inverses:
+        return (await self._index()).inverses
 
     async def _index(self) -> TripleIndex:
         if self._reading is None:

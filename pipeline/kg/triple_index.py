@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from pipeline.datasets.inverses import INVERSE, inverse_pairs
 from pipeline.kg.interface import Hop, Neighbours, node_order
+from pipeline.kg.inverses import without_inverses
 from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, LabelCandidate, best_name, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
@@ -20,7 +22,13 @@ class TripleIndex:
     """
 
     def __init__(
-        self, triples: Iterable[Triple], *, terms: Terms, relation_filter: RelationFilter, keep_literals: bool = True
+        self,
+        triples: Iterable[Triple],
+        *,
+        terms: Terms,
+        relation_filter: RelationFilter,
+        keep_literals: bool = True,
+        keep_inverses: bool = False,
     ) -> None:
         """Index the facts. Duplicates count once; facts with a literal as head are skipped."""
         self.terms = terms
@@ -37,15 +45,24 @@ class TripleIndex:
             end: {relation: tuple(sorted(nodes, key=node_order)) for relation, nodes in relations.items()}
             for end, relations in edges.items()
         }
+        declared = (
+            (node, inverse)
+            for (node, direction), relations in self._edges.items()
+            if direction == "out" and not keep_inverses
+            for inverse in relations.get(INVERSE, ())
+        )
+        self.inverses = inverse_pairs(declared)
+        """The pairs of inverse relations of which `relations` offers one."""
 
     def relations(self, id: EntityId) -> list[Relation]:
         directions: tuple[Direction, ...] = ("in", "out")
-        return sorted(
+        kept = (
             Relation(name, direction)
             for direction in directions
             for name in self._edges.get((id, direction), ())
             if self._filter.keeps(name)
         )
+        return without_inverses(kept, self.inverses)
 
     def neighbours(self, hop: Hop, limit: int) -> Neighbours:
         id, (name, direction) = hop

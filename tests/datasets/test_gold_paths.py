@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from pipeline.datasets.gold_paths import Pattern, SparqlPaths, Variable, query_graph
+from pipeline.datasets.gold_paths import Pattern, SparqlPaths, Variable, gold_relations, query_graph
 from pipeline.types import LiteralNode, Relation
 
 PREFIX = "PREFIX ns: <http://rdf.freebase.com/ns/>\n"
@@ -121,3 +121,11 @@ def test_paths_can_be_pickled_before_and_after_parsing() -> None:
     assert len(paths) == 1
     assert "m.a" in paths
     assert early == paths == pickle.loads(pickle.dumps(paths)) == {"m.a": (_out("r"),)}
+
+
+def test_the_relations_of_a_query_are_those_that_a_method_can_follow() -> None:
+    query = PREFIX + "SELECT ?x WHERE { ns:m.a ns:held ?y . ?y ns:office ?x . ?x ns:type.object.type ns:court }"
+    assert gold_relations(query) == ("held", "office")
+    assert gold_relations("SELECT ?x WHERE { ?x <http://other.org/r> ?y }") is None
+    assert gold_relations("no query") is None
+    assert gold_relations(None) is None

@@ -1,0 +1,97 @@
+"""Differences between configurations by a property of the questions, such as the gain by query type (§9.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+
+from pipeline.analysis.paired import Clusters, RunConfiguration, difference, pair_scores, read_rows
+from pipeline.errors import UserError
+from pipeline.evaluation.statistics import Difference
+from pipeline.evaluation.table import percent, plain_table
+
+PROPERTIES = ("query_type", "type", "level", "hops")
+"""The trace columns that questions can be grouped by."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDifference:
+    """The difference between a configuration and the base on the questions of one group. Scores are in [0, 1]."""
+
+    configuration: RunConfiguration
+    group: str
+    questions: int
+    base: float
+    other: float
+    difference: Difference
+    """Other minus base."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for JSON output."""
+        return {
+            "name": self.configuration.name,
+            "group": self.group,
+            "questions": self.questions,
+            "base": self.base,
+            "score": self.other,
+            "difference": self.difference.mean,
+            "interval": [self.difference.low, self.difference.high],
+        }
+
+
+def compare_by(
+    base: RunConfiguration, others: Sequence[RunConfiguration], *, by: str, score: str, clusters: Clusters | None
+) -> list[GroupDifference]:
+    """Compare each configuration with the base in each group of questions with one value of a property.
+
+    Raises UserError if no question of the base has the property.
+    """
+    values = read_rows(base.folder, [by])[base.number].drop_nulls()
+    if values.is_empty():
+        raise UserError(f"by={by}: no question of {base.name} has this property. Known: {', '.join(PROPERTIES)}")
+    groups = values.with_columns(pl.col(by).cast(pl.String)).partition_by(by, as_dict=True)
+    found: list[GroupDifference] = []
+    for other in others:
+        pairs = pair_scores(base.rows, other.rows, score)
+        for (group,), questions in sorted(groups.items()):
+            pair = pairs.join(questions, on="question_id", how="semi", maintain_order="left")
+            if pair.height:
+                found.append(_of_group(base, other, str(group), pair, clusters))
+    return found
+
+
+def group_table(differences: Sequence[GroupDifference], *, by: str, score: str, base: RunConfiguration) -> Table:
+    """Build the table of the gain by group, with a section for each configuration."""
+    coverage = f"{100 * base.scoring.confidence:g} % paired bootstrap intervals"
+    title = f"{score} by {by}, compared with {base.name}, {base.method}, answered by {base.answered_by}"
+    table = plain_table(title, f"percent and percentage points, {coverage}")
+    for heading in ("#", "method", by):
+        table.add_column(heading, overflow="fold")
+    for heading in ("questions", "base", "score", "gain"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in differences:
+        change = each.difference
+        table.add_row(
+            each.configuration.name,
+            each.configuration.method,
+            each.group,
+            f"{each.questions:,}",
+            percent(each.base),
+            percent(each.other),
+            f"{100 * change.mean:+.1f} {100 * change.low:+.1f}…{100 * change.high:+.1f}",
+        )
+    return table
+
+
+def _of_group(
+    base: RunConfiguration, other: RunConfiguration, group: str, pair: pl.DataFrame, clusters: Clusters | None
+) -> GroupDifference:
+    sources = clusters.labels.filter(pl.col("question_id").is_in(pair["question_id"].implode())) if clusters else None
+    has_sources = sources is not None and sources["source"].n_unique() > 1
+    before, after = (float(pair[name].to_numpy().mean()) for name in ("base", "other"))
+    change = difference(pair, clusters if has_sources else None, base.scoring)
+    return GroupDifference(other, group, pair.height, before, after, change)
