@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.datasets.gold_paths import Operation
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import Operator, SubGoal
-from pipeline.methods.parog.set_operations import execute
+from pipeline.methods.parog.set_operations import execute, is_executable
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.rendering import Names, node_name
 from pipeline.retrieval.relations import as_text
@@ -122,8 +122,8 @@ def answers_of_steps(
     for step in steps:
         dependencies = [results[id] for id in step.subgoal.uses if id in results]
         if step.leg is None:
-            complete = bool(dependencies) and all(result.answers for result in dependencies)
-            answers = (execute(step.subgoal, dependencies) or ()) if complete else ()
+            can_execute = is_executable(step.subgoal, dependencies)
+            answers = (execute(step.subgoal, dependencies) or ()) if can_execute else ()
         else:
             answering = (fact for fact in facts if step.is_answer(fact))
             ends = dict.fromkeys(fact.start if step.filters else fact.end for fact in answering)

@@ -17,6 +17,8 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from tests.cli.support import Kgqa
 
+pytestmark = pytest.mark.exhaustive
+
 ROWS = 30
 """The number of questions of each dataset."""
 PART = "collect.execute_where={gold_pattern_in_slice: true}"

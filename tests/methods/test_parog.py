@@ -16,6 +16,7 @@ from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal, write_plan
 from pipeline.methods.parog.refine import Refine
 from pipeline.methods.parog.relations import SelectRelations
+from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.types import Answer, Question
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, chain, literal, question, texts
 
@@ -136,6 +137,29 @@ async def test_irrelevant_facts_keep_the_tentative_answer() -> None:
     assert tools.model.last("parog.aggregate").inputs()["facts"] == "none", "irrelevant facts are no evidence"
     answer, _ = await run(ASKED, BORDERS, script, fallback_to_tentative=False)
     assert texts(answer) == ["Spain"]
+    script = replies(refine=refined(aligned=False), aggregate="no JSON")
+    answer, _ = await run(ASKED, BORDERS, script, fallback_to_tentative=False)
+    assert texts(answer) == ["Monaco"], "without a refined answer there is nothing else to trust"
+
+
+@pytest.mark.parametrize("keys", [{}, {"split_refine": True}, {"fallback_to_tentative": False}])
+async def test_irrelevant_facts_do_not_end_the_question(keys: dict[str, Any]) -> None:
+    """A reader that finds the facts irrelevant cannot have the final answer from them."""
+    split = {
+        "align": '{"aligned": false}',
+        "correct": '{"answers": []}',
+        "suffice": '{"done": true, "question_answered": true, "final": ["Spain"]}',
+    }
+    script = replies(refine=refined(aligned=False, final=["Spain"]), aggregate='{"answers": ["Monaco"]}', **split)
+    answer, tools = await run(ASKED, BORDERS, script, **keys)
+    assert tools.model.roles[-1] == "parog.aggregate"
+    assert texts(answer) == ["Monaco"]
+
+
+async def test_the_text_of_an_unreadable_aggregation_is_not_the_text_of_the_answers() -> None:
+    """ToG's rule would match a gold answer in a text that no answer was read from (§9.3)."""
+    answer, _ = await run(ASKED, BORDERS, replies(aggregate="I do not find it."))
+    assert (texts(answer), answer.raw) == (["Belgium", "Spain"], "")
 
 
 async def test_a_refinement_that_answers_the_question_ends_the_run() -> None:
@@ -195,61 +219,79 @@ def initial(answer: Answer) -> list[tuple[str, str | None]]:
     return [(prediction.text, prediction.id) for prediction in answer.initial or ()]
 
 
-async def test_the_initial_answer_is_the_tentative_one_whether_refinement_corrects_or_damages_it() -> None:
-    answer, tools = await run(ASKED, BORDERS, replies())
+async def measured(script: Mapping[str, Any], **keys: Any) -> tuple[Answer, ScriptedTools]:
+    return await run(ASKED, BORDERS, script, initial_answer=True, **keys)
+
+
+async def test_the_initial_answer_aggregates_the_tentative_answers_after_the_answer() -> None:
+    script = replies(aggregate=['{"answers": ["Belgium", "Spain"]}', '{"answers": ["Monaco"]}'])
+    answer, tools = await measured(script)
     assert (texts(answer), initial(answer)) == (["Belgium", "Spain"], [("Monaco", None)])
-    assert tools.model.roles.count("parog.aggregate") == 1, "the tentative answers are aggregated without a call"
-    script = replies(tentative='{"answers": ["Belgium"]}', refine=refined("Spain", final=["Spain"]))
-    answer, _ = await run(ASKED, BORDERS, script)
-    assert (texts(answer), initial(answer)) == (["Spain"], [("Belgium", None)])
+    shown = last(tools, Aggregate).inputs()
+    assert shown["found"] == "\n1. Find the countries that border France: Monaco"
+    assert shown["facts"] == "none", "nothing of the graph"
+    unmeasured, other = await run(ASKED, BORDERS, script)
+    assert (texts(unmeasured), unmeasured.initial) == (texts(answer), None)
+    assert tools.model.roles == [*other.model.roles, "parog.aggregate"]
 
 
 async def test_a_tentative_answer_that_equals_a_final_one_has_its_node() -> None:
-    answer, _ = await run(ASKED, BORDERS, replies(tentative='{"answers": ["belgium", "Monaco"]}'))
+    answer, _ = await measured(replies(aggregate=['{"answers": ["Belgium"]}', '{"answers": ["belgium", "Monaco"]}']))
     assert initial(answer) == [("Belgium", "Belgium"), ("Monaco", None)]
 
 
-@pytest.mark.parametrize(
-    ("tentative", "expected"),
-    [
-        ((["Belgium", "Spain"], ["Germany", "belgium"]), ["Belgium"]),
-        ((["Spain"], ["Germany"]), ["Germany"]),
-        ((["Spain"], []), ["Spain"]),
-        (([], []), []),
-    ],
-)
-async def test_set_operations_are_executed_on_tentative_answers(
-    tentative: Sequence[Sequence[str]], expected: list[str]
-) -> None:
+async def test_the_initial_answer_of_a_question_that_ended_early_is_that_to_the_question() -> None:
+    """Never that of a sub-goal of another kind: here, a country where a capital is asked for."""
+    plan = write_plan([FIND_1, SubGoal(2, "Find the capitals of 1", "composition", (1,))])
+    script = replies(
+        plan=plan, tentative=[GUESS, '{"answers": ["Brussels"]}'], refine=refined("Belgium", final=["Brussels"])
+    )
+    answer, tools = await measured(script)
+    assert initial(answer) == [("Brussels", None)]
+    assert last(tools, AnswerTentatively).inputs() == {
+        "question": ASKED.text,
+        "known": "none",
+        "goal": ASKED.text,
+    }
+    assert tools.model.roles[-1] == "parog.tentative"
+
+
+async def test_a_tentative_answer_that_was_told_a_refined_one_is_asked_for_again() -> None:
+    plan = write_plan([FIND_1, SubGoal(2, "Find the capitals of 1", "composition", (1,))])
+    tentative = [GUESS, '{"answers": ["Brussels"]}', '{"answers": ["Monte Carlo"]}']
+    relations = ['{"France": ["borders"]}', '{"Belgium": ["capital"]}']
+    script = replies(plan=plan, tentative=tentative, relations=relations, refine=[refined("Belgium"), refined("Paris")])
+    _, tools = await measured(script)
+    assert tools.model.roles[-2:] == ["parog.tentative", "parog.aggregate"]
+    assert last(tools, AnswerTentatively).inputs()["known"] == "\n1. Find the countries that border France: Monaco"
+    assert "2. Find the capitals of 1: Monte Carlo" in last(tools, Aggregate).inputs()["found"]
+    script = replies(plan=plan, tentative=tentative, relations=relations, refine=refined(aligned=False))
+    _, tools = await measured(script)
+    assert tools.model.roles.count("parog.tentative") == 2, "it was told a tentative answer: it counts"
+
+
+async def test_set_operations_are_executed_on_tentative_answers() -> None:
     script = replies(
         plan=write_plan(PLAN),
-        tentative=[json.dumps({"answers": answers}) for answers in tentative],
+        tentative=['{"answers": ["Belgium", "Spain"]}', '{"answers": ["Germany", "belgium"]}'],
         relations=['{"France": ["borders"]}', '{"Nijmegen": ["^serves_nijmegen"]}'],
         refine=refined("Spain"),
-        aggregate='{"answers": ["France"]}',
     )
-    answer, tools = await run(ASKED, BORDERS, script)
-    assert (texts(answer), [text for text, _ in initial(answer)]) == (["France"], expected)
+    _, tools = await measured(script)
     assert tools.model.roles.count("parog.tentative") == 2
-
-
-async def test_tentative_answers_are_counted() -> None:
-    plan = write_plan([FIND_1, SubGoal(2, "Count 1", "count", (1,))])
-    answer, _ = await run(ASKED, BORDERS, replies(plan=plan, tentative='{"answers": ["Monaco", "Italy", "Spain"]}'))
-    assert initial(answer) == [("3", None)]
+    assert last(tools, Aggregate).inputs()["found"].endswith("3. Keep the countries found in both 1 and 2: Belgium")
 
 
 @pytest.mark.parametrize("changed", [{"refine": False}, {"max_rounds": 0}, {"max_refines": 0}])
 async def test_without_refinement_there_is_no_initial_answer(changed: dict[str, Any]) -> None:
-    answer, _ = await run(ASKED, BORDERS, replies(read='{"answers": ["Spain"]}'), **changed)
+    answer, _ = await measured(replies(suffice=verdict(), read='{"answers": ["Spain"]}'), **changed)
     assert answer.initial is None
 
 
-@pytest.mark.parametrize(("calls", "expected"), [(0, []), (1, []), (2, ["Monaco"])])
-async def test_an_exhausted_budget_keeps_the_tentative_answers_so_far(calls: int, expected: list[str]) -> None:
-    answer, _ = await run(ASKED, BORDERS, replies(), max_calls=calls)
-    assert answer.initial is not None
-    assert [text for text, _ in initial(answer)] == expected
+@pytest.mark.parametrize("calls", range(7))
+async def test_an_exhausted_budget_leaves_no_initial_answer(calls: int) -> None:
+    answer, _ = await measured(replies(), max_calls=calls)
+    assert answer.initial is None
 
 
 # Planners, ablations, variants (§5.8)
@@ -272,16 +314,43 @@ async def test_an_unreadable_plan_falls_back_to_the_whole_question() -> None:
     _, tools = await run(ASKED, BORDERS, replies(plan="Hm."))
     assert tools.model.roles.count("parog.plan") == 3
     assert tools.payloads("plan")[0]["whole_question"]
+    assert len(tools.payloads("without_plan")) == 1
+
+
+async def test_a_plan_that_is_the_question_itself_was_read() -> None:
+    _, tools = await run(ASKED, BORDERS, replies(plan=write_plan([SubGoal(1, ASKED.text)])))
+    assert tools.payloads("plan")[0]["whole_question"]
+    assert not tools.payloads("without_plan")
+
+
+def verdict(done: bool = True, final: Sequence[str] = ()) -> str:
+    return json.dumps({"done": done, "question_answered": bool(final), "final": final})
 
 
 async def test_without_refinement_a_reader_answers_from_the_facts() -> None:
-    script = replies(relations=['{"France": ["borders"]}', "{}"], read='{"answers": ["Spain"]}', aggregate="no")
+    """The rounds of a sub-goal end as with refinement, so that one part is removed and not two (§5.8)."""
+    script = replies(suffice=verdict(), read='{"answers": ["Spain"]}', aggregate="no")
     answer, tools = await run(ASKED, BORDERS, script, refine=False)
     assert tools.model.roles == [
-        *("parog.plan", "parog.relations", "parog.entities", "parog.relations", "parog.read"),
+        *("parog.plan", "parog.relations", "parog.entities", "parog.suffice", "parog.read"),
         *3 * ["parog.aggregate"],
     ]
     assert texts(answer) == ["Spain"]
+    assert "Monaco" not in str(tools.model.last("parog.suffice").messages()), "there is no tentative answer"
+
+
+async def test_without_refinement_rounds_continue_until_the_facts_suffice() -> None:
+    facts = [("A", "next", "B"), ("B", "next", "C"), ("C", "next", "D")]
+    relations = [f'{{"{name}": ["next"]}}' for name in "ABC"]
+    script = replies(relations=relations, suffice=[verdict(done=False), verdict()], read='{"answers": ["C"]}')
+    _, tools = await run(question("what is far?", "A"), facts, script, refine=False)
+    assert [one["frontier"] for one in tools.payloads("relations_listed")] == [["A"], ["B"]]
+
+
+async def test_without_refinement_facts_that_answer_the_question_end_it() -> None:
+    answer, tools = await run(ASKED, BORDERS, replies(suffice=verdict(final=["Spain"])), refine=False)
+    assert tools.model.roles[-1] == "parog.suffice"
+    assert (texts(answer), answer.predictions[0].id) == (["Spain"], "Spain")
 
 
 async def test_the_three_questions_can_be_asked_one_by_one() -> None:
@@ -299,6 +368,30 @@ async def test_relations_can_be_selected_entity_by_entity() -> None:
 
 
 # Selection (§5.6)
+
+
+async def test_relations_are_offered_by_similarity_with_the_named_entity_and_the_answers_found_first() -> None:
+    facts = [("Ann", "one", "Rome"), ("Fox", "two", "Elm")]
+    facts += [("Rome", "capital", "Oak"), ("Rome", "area", "Ash"), ("Rome", "mayor", "Ivy")]
+    goals = [SubGoal(1, "Find what Ann has"), SubGoal(2, "Find the capital of 1 and Fox", "composition", (1,))]
+    script = replies(plan=write_plan(goals), relations=['{"Ann": ["one"]}', "{}"], refine=refined("Rome"))
+    _, tools = await run(question("q?", "Ann", "Fox"), facts, script, relation_prefilter=2)
+    shown = last(tools, SelectRelations).inputs()
+    assert shown["known"] == "\n1. Find what Ann has: Rome"
+    lines = shown["relations"].splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["Fox", "Rome", "Ann"]
+    assert lines[1].startswith("Rome: capital; ")
+    assert lines[1].count(";") == 1, "two of the four relations are offered"
+
+
+async def test_the_plan_is_shown_where_entities_are_selected() -> None:
+    _, tools = await run(ASKED, BORDERS, replies())
+    assert last(tools, SelectEntities).inputs()["plan"] == "1. Find the countries that border France"
+
+
+async def test_the_limit_of_sub_goals_is_in_the_prompt() -> None:
+    _, tools = await run(ASKED, BORDERS, replies(), planner="prompted", max_subgoals=4)
+    assert "Write at most 4 sub-goals." in tools.model.last("parog.plan").messages()[0].content
 
 
 async def test_only_offered_relations_are_followed_and_at_most_max_relations() -> None:
@@ -403,17 +496,51 @@ async def test_mediators_are_followed_in_the_same_round() -> None:
     assert tools.model.roles.count("parog.relations") == 3, "without expand_cvt, a mediator takes a round of its own"
 
 
-async def test_the_width_limits_the_frontier_and_not_the_facts() -> None:
-    facts = [("A", "has", name) for name in "BCDEFGH"] + [(name, "has", f"{name}{name}") for name in "BCDEFGH"]
+ISLES = ("Ash Isle", "Bay Isle", "Cliff Isle", "Dune Isle", "Elm Isle", "Fern Isle", "Gull Isle")
+
+
+@pytest.mark.parametrize(
+    ("goal", "keys", "expected"),
+    [
+        ("Find Gull Isle or Dune Isle", {"width": 2}, ["Dune Isle", "Gull Isle"]),
+        ("Find Gull Isle or Dune Isle", {}, list(ISLES)),
+    ],
+)
+async def test_the_width_keeps_the_entities_most_like_the_sub_goal(
+    goal: str, keys: dict[str, Any], expected: list[str]
+) -> None:
+    """It limits the frontier and not the facts."""
+    facts = [("A", "has", name) for name in ISLES] + [(name, "has", f"tree of {name}") for name in ISLES]
     script = replies(
+        plan=write_plan([SubGoal(1, goal)]),
         relations=['{"A": ["has"]}', "{}"],
-        entities=json.dumps({"1": list("BCDEFGH")}),
+        entities=json.dumps({"1": ISLES}),
         refine=refined(done=False),
     )
-    for width, expected in ((2, ["B", "C"]), (0, list("BCDEFGH"))):
-        _, tools = await run(question("q?", "A"), facts, script, width=width)
-        assert tools.payloads("relations_listed")[1]["frontier"] == expected
-        assert len(last(tools, Refine).facts) == 7
+    _, tools = await run(question("q?", "A"), facts, script, **keys)
+    assert tools.payloads("relations_listed")[1]["frontier"] == expected
+
+
+async def test_the_cap_of_a_frontier_keeps_the_entities_most_like_the_sub_goal() -> None:
+    asked = question("what is on Gull Isle?", "Ash Isle", "Gull Isle")
+    facts = [("Ash Isle", "has", "moss"), ("Gull Isle", "has", "fern")]
+    _, tools = await run(asked, facts, replies(), planner="none", caps=FixedCaps(max_frontier=1))
+    assert tools.payloads("relations_listed")[0]["frontier"] == ["Gull Isle"]
+    assert tools.payloads("cap_hit")
+
+
+async def test_the_width_keeps_the_picks_of_the_model_before_nodes_that_it_was_not_asked_about() -> None:
+    facts = [("A", "one", "Gull Isle"), ("A", "many", "Bay Isle"), ("A", "many", "Dune Isle")]
+    facts += [(isle, "has", f"tree of {isle}") for isle in ("Gull Isle", "Bay Isle", "Dune Isle")]
+    script = replies(
+        plan=write_plan([SubGoal(1, "Find Gull Isle")]),
+        relations=['{"A": ["one", "many"]}', "{}"],
+        entities='{"1": ["Dune Isle"]}',
+        refine=refined(done=False),
+    )
+    _, tools = await run(question("q?", "A"), facts, script, width=1)
+    assert tools.payloads("relations_listed")[1]["frontier"] == ["Dune Isle"]
+    assert [fact.end for fact in last(tools, Refine).facts] == ["Dune Isle", "Gull Isle"]
 
 
 async def test_below_a_set_operation_all_answers_are_explored_with_one_selection_of_relations() -> None:
@@ -436,7 +563,7 @@ async def test_below_a_set_operation_all_answers_are_explored_with_one_selection
     _, tools = await run(question("q?", "A"), facts, script, width=2)
     assert tools.payloads("step")[0]["answers"] == ["H"]
     lines = last(tools, SelectRelations).inputs()["relations"].splitlines()
-    assert lines == ["A: has", "all 7 others (B; C; …): ^has; size"]
+    assert lines == ["all 7 others (B; C; D; E; F; …): size; ^has", "A: has"]
 
 
 async def test_a_set_operation_that_code_cannot_execute_is_left_to_the_model() -> None:
@@ -487,9 +614,14 @@ async def test_an_exhausted_budget_of_lookups_ends_in_an_answer(lookups: int) ->
     assert answer.status == ("budget_exhausted" if lookups < 3 else "ok")
 
 
-async def test_facts_beyond_the_cap_are_not_shown() -> None:
-    _, tools = await run(ASKED, BORDERS, replies(), caps=FixedCaps(max_evidence_triples=1))
-    assert len(last(tools, Refine).facts) == 1
+async def test_of_facts_beyond_the_cap_those_most_like_the_sub_goal_are_shown() -> None:
+    plan = write_plan([SubGoal(1, "Is Spain among the countries that border France?")])
+    _, tools = await run(ASKED, BORDERS, replies(plan=plan), caps=FixedCaps(max_evidence_triples=1))
+    for prompt in (last(tools, Refine), last(tools, Aggregate)):
+        assert prompt.inputs()["facts"].splitlines() == [
+            '[("France", "borders", "Spain")]',
+            "(1 less relevant facts are not shown)",
+        ]
     assert tools.payloads("cap_hit")
 
 

@@ -17,7 +17,7 @@ from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
 from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import SubGoal, whole_question
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice
+from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice, SufficeAlone
 from pipeline.methods.parog.relations import Offer, SelectRelations
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.parog.tentative import AnswerTentatively
@@ -45,15 +45,23 @@ LABELS.add_answers((RESULT,))
 INPUTS = (ASKED, GOAL, (FACT, OTHER), LABELS, (RESULT,), ("Jean",))
 OFFERS = (Offer("Amélie", ("Amélie",), (DIRECTED, ACTED)), Offer("O’Hara", ("O’Hara",), (ACTED,)))
 
+GROUP = CandidateGroup("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER)))
+
 PROMPTS: list[Prompt[Any]] = [
     MakePlan(ASKED),
     AnswerTentatively(ASKED, GOAL, (RESULT,), LABELS),
-    SelectRelations(ASKED, GOAL, whole_question(ASKED), OFFERS, LABELS.names),
-    SelectEntities(ASKED, GOAL, (CandidateGroup("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER))),)),
+    SelectRelations(ASKED, GOAL, whole_question(ASKED), (RESULT,), OFFERS, LABELS),
+    SelectEntities(
+        ASKED,
+        GOAL,
+        whole_question(ASKED),
+        (CandidateGroup("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER))),),
+    ),
     Refine(*INPUTS),
     Align(*INPUTS),
     Correct(*INPUTS),
     Suffice(*INPUTS),
+    SufficeAlone(*INPUTS),
     Read(*INPUTS),
     Aggregate(ASKED, (RESULT,), (FACT, OTHER), LABELS),
 ]

@@ -10,7 +10,7 @@ from pipeline.errors import ParseError
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import SubGoal, read_plan, under_set_operations, waves, write_plan
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.set_operations import execute
+from pipeline.methods.parog.set_operations import execute, is_executable
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.types import LiteralNode, Relation
 from tests.methods.support import question
@@ -100,10 +100,6 @@ def test_a_plan_that_cannot_be_executed_is_rejected(text: str, complaint: str) -
         MakePlan(question("q?")).parse(text)
 
 
-def test_the_fallback_is_the_whole_question() -> None:
-    assert MakePlan(question("who was it?")).fallback("mumble") == (SubGoal(1, "who was it?"),)
-
-
 def test_sub_goals_of_one_wave_do_not_depend_on_each_other() -> None:
     assert [[one.id for one in wave] for wave in waves(PLAN)] == [[1, 2], [3]]
 
@@ -149,6 +145,21 @@ def test_a_conjunction_compares_by_id_else_by_name() -> None:
     unlinked = SubgoalResult(SubGoal(2, "x"), (SubgoalAnswer("the k"),))
     common = execute(SubGoal(3, "z", "conjunction", (1, 2)), [unlinked, result(1, "K")])
     assert common == (SubgoalAnswer("K", "m.K"),), "the answer with a node is kept"
+
+
+def test_a_union_has_each_answer_once_and_needs_one_list() -> None:
+    used = [result(1, "Ann", "Bob"), result(2, "~bob", "Cid")]
+    assert run(used, "union") == ["Ann", "Bob", "Cid"]
+    union = SubGoal(3, "Put 1 and 2 together", "union", (1, 2))
+    assert is_executable(union, [result(1), result(2, "Ann")])
+    assert not is_executable(union, [result(1), result(2)])
+
+
+def test_a_bound_may_be_the_answer_of_a_sub_goal() -> None:
+    used = [values(2, Ann="1990", Bob="1970"), result(3, "1980")]
+    assert run(used, "comparative", "below", "#3") == ["Bob"]
+    assert run(used, "comparative", "below", "#4") is None
+    assert run([used[0], result(3, "1980", "1985")], "comparative", "below", "#3") is None
 
 
 def test_a_count_is_the_number_of_answers() -> None:

@@ -46,8 +46,8 @@ def assert_reads_back(row: Mapping[str, Any]) -> None:
     for hop, step in zip(row["hops"], row["path"], strict=False):
         assert judgement.answers is None, "the walk ended earlier"
         relations = RelationSegment(question, False, reader.before, tuple(hop["relations"]), (walk,))
-        labelled, _ = reader.read(relations)
-        assert {pair.name: pair.token.text for pair in labelled} == hop["relations"]
+        judged, _ = reader.read(relations)
+        assert {pair.name: pair.token.text for pair in judged.labelled} == hop["relations"]
         assert step["relation"] in hop["relations"]
         reached = _reached(question, reader.before, walk, step, list(hop["entities"]))
         judgement, written = reader.read(reached)

@@ -132,6 +132,44 @@ def test_a_query_is_decomposed(sparql: str, mediators: str, type: str, expected:
     assert plan_type(decomposed) == type
 
 
+ALTERNATIVE = Atom("lookup", start="m.b", path=out("r.two", "r.three"))
+
+
+@pytest.mark.parametrize("extra", ["", " UNION {ns:m.c ns:r.one ?x .}"])
+def test_the_alternatives_of_a_union_are_looked_up_and_put_together(extra: str) -> None:
+    sparql = query("{ns:m.a ns:r.one ?x .} UNION {ns:m.b ns:r.two ?y . ?y ns:r.three ?x .}" + extra)
+    lookups = [LOOKUP, ALTERNATIVE, *([Atom("lookup", start="m.c", path=out("r.one"))] if extra else [])]
+    union = Atom("union", tuple(range(1, len(lookups) + 1)))
+    assert list(atoms(sparql, "y")) == [*lookups, union]
+    both = query("?x ns:r.kind ns:m.d . {ns:m.a ns:r.one ?x .} UNION {ns:m.b ns:r.two ?y . ?y ns:r.three ?x .}")
+    decomposed = atoms(both, "y")
+    assert [atom.op for atom in decomposed] == ["lookup", "lookup", "lookup", "union", "conjunction"]
+    assert plan_type(decomposed) == plan_type(atoms(sparql, "y")) == "conjunction"
+
+
+def test_a_condition_on_values_that_may_be_missing_is_a_filter() -> None:
+    """CWQ restricts offices and memberships to a year in this way."""
+    year = """FILTER (NOT EXISTS {?y ns:r.from ?sk0} || EXISTS {?y ns:r.from ?sk1 .
+    FILTER (xsd:datetime(?sk1) <= "2009-12-31"^^xsd:dateTime) })"""
+    decomposed = atoms(query(f"ns:m.a ns:r.one ?y . ?y ns:r.two ?x . {year}"), "y")
+    path = (Relation("r.two", "in"), Relation("r.from", "out"))
+    assert decomposed == (
+        Atom("lookup", start="m.a", path=out("r.one", "r.two")),
+        Atom("filter", (1,), path=path, keep="at most", bound="2009-12-31"),
+    )
+
+
+@pytest.mark.parametrize(("filter", "keep"), [("?n < ?end", "below"), ("?end < ?n", "above")])
+def test_a_value_is_compared_with_one_that_is_looked_up(filter: str, keep: str) -> None:
+    decomposed = atoms(query(f"ns:m.a ns:r.one ?x . {VALUE} ns:m.b ns:r.end ?end . FILTER ({filter})"))
+    assert decomposed == (
+        LOOKUP,
+        Atom("composition", (1,), path=out("r.size"), keep=keep),  # type: ignore[arg-type]
+        Atom("lookup", start="m.b", path=out("r.end")),
+        Atom("comparative", (1, 2, 3), keep=keep, bound="#3"),  # type: ignore[arg-type]
+    )
+
+
 def test_operations_follow_those_that_they_use() -> None:
     decomposed = atoms(query("ns:m.a ns:r.one ?c . ?x ns:r.two ?c . ?x ns:r.three ?d . ?d ns:r.four ns:m.b ."))
     assert all(used <= index for index, atom in enumerate(decomposed) for used in atom.uses)
@@ -179,9 +217,15 @@ def test_bounds_and_comparisons_are_kept(sign: str, keep: str) -> None:
         (query("ns:m.a ns:r.one ?x . FILTER (REGEX(?x, 'y'))"), "a FILTER with REGEX"),
         (query("ns:m.a ns:r.one ?x . FILTER (CONTAINS(STR(?x), 'y') = true)"), "a FILTER with CONTAINS"),
         (query("ns:m.a ns:r.one ?x . FILTER (NOT EXISTS {?x ns:r.two ?y})"), "a FILTER with NOTEXISTS"),
-        (query("ns:m.a ns:r.one ?x . ?x ns:r.size ?n . ?x ns:r.age ?o . FILTER (?n > ?o)"), "compares two variables"),
+        (query("ns:m.a ns:r.one ?x . ?x ns:r.size ?n . ?x ns:r.age ?o . FILTER (?n > ?o)"), "compares two values"),
         (query(f"ns:m.a ns:r.one ?x . {VALUE} FILTER (?n - 1 > 5)"), "a comparison with AdditiveExpression"),
-        (query("{ns:m.a ns:r.one ?x} UNION {ns:m.a ns:r.two ?x}"), "UNION"),
+        (query(f"{{ns:m.a ns:r.one ?x}} UNION {{ns:m.a ns:r.two ?x . {VALUE} FILTER (?n > 5)}}"), "inside UNION"),
+        (query("{ns:m.a ns:r.one ?x} UNION {?y ns:r.two ?x}"), "alternatives do not start from a constant"),
+        (query("ns:m.a ns:r.one ?x {ns:m.a ns:r.one ?x} UNION {ns:m.a ns:r.two ?y}"), "not connected"),
+        (
+            query("ns:m.a ns:r.one ?x FILTER (NOT EXISTS {?x ns:r.two ?y} || EXISTS {?x ns:r.three ?z})"),
+            "a FILTER with NOTEXISTS",
+        ),
         (query("ns:m.a ns:r.one ?x OPTIONAL {?x ns:r.two ?y}"), "OPTIONAL"),
         (query("ns:m.a ns:r.one ?x MINUS {?x ns:r.two ns:m.b}"), "MINUS"),
         (query("SERVICE <http://x/> {ns:m.a ns:r.one ?x}"), "SERVICE"),

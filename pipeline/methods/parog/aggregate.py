@@ -11,11 +11,14 @@ from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.replies import read_object, read_texts
 from pipeline.methods.parog.subgoal_result import SubgoalResult, last_answers
-from pipeline.methods.parog.tentative import print_answers
+from pipeline.methods.parog.tentative import print_answers, print_found
 from pipeline.methods.parsing import parse_leniently
-from pipeline.methods.rendering import as_question, print_facts
+from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
+
+_MOST_ANSWERS = 200
+"""Answers that are shown of a sub-goal. More than in other prompts: the answers to the question are among them."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,14 @@ class Aggregate(Prompt[Answers]):
     labels: NodeLabels
     target: int | None = None
     """The id of the sub-goal to answer; None for the question."""
+    left_out: int = 0
+    """Facts that were found, but are too many to show."""
 
     def inputs(self) -> dict[str, str]:
-        facts = dict.fromkeys(print_facts([self.labels.fact(fact)]) for fact in self.facts)
         return {
             "question": as_question(self.question.text),
-            "found": print_answers(self.results, self.labels),
-            "facts": "\n".join(facts) or "none",
+            "found": print_answers(self.results, self.labels, _MOST_ANSWERS),
+            "facts": print_found(self.facts, self.labels, self.left_out),
             "target": "the question" if self.target is None else f"sub-goal {self.target}",
         }
 
@@ -47,5 +51,5 @@ class Aggregate(Prompt[Answers]):
         return Answers(read_texts(parse_leniently(lambda text: read_object(text, "answers"), text)["answers"]), text)
 
     def fallback(self, text: str) -> Answers:
-        """Return the answers of the last sub-goal that has any."""
-        return Answers(tuple(answer.text for answer in last_answers(self.results)), text)
+        """Return the answers of the last sub-goal that has any, and no text: they were not read from the reply."""
+        return Answers(tuple(answer.text for answer in last_answers(self.results)), "")

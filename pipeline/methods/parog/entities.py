@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parog.plan import SubGoal
-from pipeline.methods.parog.relations import print_subgoal
+from pipeline.methods.parog.plan import Plan, SubGoal
+from pipeline.methods.parog.relations import print_plan, print_subgoal
 from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
@@ -44,6 +44,7 @@ class SelectEntities(LenientPrompt[tuple[GroundedPath, ...] | None]):
 
     question: Question
     subgoal: SubGoal
+    plan: Plan
     groups: tuple[CandidateGroup, ...]
 
     def inputs(self) -> dict[str, str]:
@@ -53,6 +54,7 @@ class SelectEntities(LenientPrompt[tuple[GroundedPath, ...] | None]):
         )
         return {
             "question": as_question(self.question.text),
+            "plan": print_plan(self.plan),
             "goal": print_subgoal(self.subgoal),
             "groups": "\n".join(groups),
         }

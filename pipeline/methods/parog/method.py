@@ -13,17 +13,18 @@ from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import entity_names
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.interface import Tools
+from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
+from pipeline.methods.parog.initial_answer import initial_answer
 from pipeline.methods.parog.plan import Plan, SubGoal, waves, whole_question
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice
+from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice, SufficeAlone
 from pipeline.methods.parog.relations import SelectRelations
-from pipeline.methods.parog.set_operations import aggregate_tentatively, execute, is_executable
+from pipeline.methods.parog.set_operations import execute, is_executable
 from pipeline.methods.parog.state import QuestionState
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult, last_answers
-from pipeline.methods.parog.subgoal_search import SubgoalSearch
+from pipeline.methods.parog.subgoal_search import MOST_SINGLE_OFFERS, SubgoalSearch
 from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.methods.rendering import Names
 from pipeline.types import Answer, Prediction, Question, Status
@@ -43,6 +44,7 @@ class PARoG:
         Align,
         Correct,
         Suffice,
+        SufficeAlone,
         Read,
     )
     name: str
@@ -53,6 +55,7 @@ class PARoG:
     max_refines: NonNegativeInt
     width: NonNegativeInt
     max_relations: PositiveInt
+    relation_prefilter: PositiveInt
     per_entity: bool
     expand_cvt: bool
     entity_prefilter: PositiveInt
@@ -62,8 +65,16 @@ class PARoG:
     split_refine: bool
     fallback_to_tentative: bool
     stop_on_question_answered: bool
+    initial_answer: bool
     parse_retries: NonNegativeInt
     max_tokens: PositiveInt
+
+    def most_llm_calls(self, question: Question, caps: Caps) -> int:
+        """Bound the calls (§5.9): a plan, for each sub-goal a tentative answer and all rounds, and the aggregation."""
+        offers = len(question.topic_entities) + MOST_SINGLE_OFFERS if self.per_entity else 1
+        of_round = offers + 1 + (3 if self.split_refine else 1)
+        of_subgoal = 2 + self.max_rounds * of_round + self.initial_answer
+        return (1 + self.parse_retries) * (2 + self.max_subgoals * of_subgoal + self.initial_answer)
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Make a plan, answer its sub-goals, and answer the question from their results (§5.3)."""
@@ -78,7 +89,7 @@ class PARoG:
             state.results.update({result.subgoal.id: result for result in results})
             final = next((result for result in results if result.final), None)
             if final and self.stop_on_question_answered:
-                return self._answer_early(state, final)
+                return await self._answer_early(state, final)
             if any(result.exhausted for result in results):
                 return await self._aggregate(state, exhausted=True)
         return await self._aggregate(state)
@@ -86,7 +97,10 @@ class PARoG:
     async def _make_plan(self, state: QuestionState) -> Plan:
         plan = whole_question(state.question)
         if self.planner != "none":
-            plan = await state.ask(MakePlan(state.question, self.planner == "finetuned", self.max_subgoals))
+            read = await state.ask(MakePlan(state.question, self.planner == "finetuned", self.max_subgoals))
+            if read is None:
+                state.tools.record("without_plan")
+            plan = read or plan
         is_whole = plan == whole_question(state.question)
         state.tools.record("plan", subgoals=plan, planner=self.planner, whole_question=is_whole)
         return plan
@@ -110,21 +124,21 @@ class PARoG:
         """
         answers, by = execute(subgoal, dependencies), "code"
         if answers is None and any(subgoal.id in later.uses for later in state.plan):
-            prompt = _aggregation(state, subgoal)
+            prompt = await _aggregation(state, subgoal)
             reply = await state.ask(prompt)
             answers, by = tuple(map(prompt.labels.link, reply.texts)), "model"
         names = {id: name for result in dependencies for id, name in result.names.items()}
         state.tools.record("step", subgoal=subgoal.id, op=subgoal.op, by=by, answers=_texts(answers or ()))
         return SubgoalResult(subgoal, answers or (), names=names)
 
-    def _answer_early(self, state: QuestionState, result: SubgoalResult) -> Answer:
+    async def _answer_early(self, state: QuestionState, result: SubgoalResult) -> Answer:
         """Answer with the final answers of a refinement that reported the question answered."""
-        facts = state.cap_facts(result.facts)
-        return self._answer(state, result.final, facts, result.names, raw=result.raw, status="ok")
+        facts = await state.most_relevant(result.facts, result.subgoal.goal, result.names)
+        return await self._answer(state, result.final, facts, result.names, raw=result.raw, status="ok")
 
     async def _aggregate(self, state: QuestionState, *, exhausted: bool = False) -> Answer:
         """Answer from the results of the sub-goals. This one call is made even after the budget is exhausted."""
-        prompt = _aggregation(state)
+        prompt = await _aggregation(state)
         reply = await state.ask(prompt, last=True)
         answers = tuple(map(prompt.labels.link, reply.texts)) or last_answers(prompt.results)
         status: Status = "ok" if prompt.facts else "no_evidence"
@@ -132,9 +146,9 @@ class PARoG:
             status = "budget_exhausted"
         elif not state.question.topic_entities:
             status = "no_topic_entity"
-        return self._answer(state, answers, prompt.facts, prompt.labels.names, raw=reply.raw, status=status)
+        return await self._answer(state, answers, prompt.facts, prompt.labels.names, raw=reply.raw, status=status)
 
-    def _answer(
+    async def _answer(
         self,
         state: QuestionState,
         answers: Sequence[SubgoalAnswer],
@@ -145,6 +159,7 @@ class PARoG:
         status: Status,
     ) -> Answer:
         state.tools.record("answered", answers=_texts(answers), evidence=len(facts), status=status)
+        initial = await self._initial(state, answers) if status != "budget_exhausted" else None
         evidence = tuple(fact.triples for fact in facts)
         return Answer(
             predictions=_predictions(answers),
@@ -152,29 +167,35 @@ class PARoG:
             evidence=evidence,
             names=entity_names(evidence, names),
             status=status,
-            initial=self._initial(state, answers),
+            initial=initial,
         )
 
-    def _initial(self, state: QuestionState, final: Sequence[SubgoalAnswer]) -> tuple[Prediction, ...] | None:
-        """Return the answers before refinement (§9.5); None if nothing is refined.
+    async def _initial(self, state: QuestionState, final: Sequence[SubgoalAnswer]) -> tuple[Prediction, ...] | None:
+        """Return the answers before refinement (§9.5); None if they are not asked for, or nothing is refined.
 
         A tentative answer has no node. One that equals a final answer is replaced by it, so that both score alike.
         """
-        if not (self.refine and self.max_rounds and self.max_refines):
+        if not (self.initial_answer and self.refine and self.max_rounds and self.max_refines):
             return None
-        tentative = aggregate_tentatively(state.plan, state.results)
+        try:
+            tentative = await initial_answer(state)
+        except BudgetExhausted:
+            return None
+        state.tools.record("step", op="initial", answers=_texts(tentative))
         return _predictions([next(filter(answer.is_same, final), answer) for answer in tentative])
 
 
-def _aggregation(state: QuestionState, target: SubGoal | None = None) -> Aggregate:
+async def _aggregation(state: QuestionState, target: SubGoal | None = None) -> Aggregate:
     """Return the prompt for the answer to the question, or to a sub-goal in the middle of the plan."""
     results = tuple(state.results.get(subgoal.id, SubgoalResult(subgoal)) for subgoal in state.plan)
     key_facts = dict.fromkeys(fact for result in results if result.is_grounded for fact in _key_facts(result))
     labels = state.node_labels(results)
-    facts = state.cap_facts(key_facts)
+    goal = target.goal if target else state.question.text
+    facts = await state.most_relevant(list(key_facts), goal, labels.names)
     labels.add_facts(facts)
     labels.add_answers(results)
-    return Aggregate(state.question, results, facts, labels, target.id if target else None)
+    left_out = len(key_facts) - len(facts)
+    return Aggregate(state.question, results, facts, labels, target.id if target else None, left_out)
 
 
 def _key_facts(result: SubgoalResult) -> Sequence[GroundedPath]:

@@ -12,9 +12,11 @@ from pipeline.errors import ParseError
 from pipeline.methods.parsing import Value, numbered, read_literal, truncate
 from pipeline.types import Question
 
-Operator: TypeAlias = Literal["lookup", "filter", "composition", "conjunction", "comparative", "superlative", "count"]
+Operator: TypeAlias = Literal[
+    "lookup", "filter", "composition", "conjunction", "union", "comparative", "superlative", "count"
+]
 OPERATORS: tuple[Operator, ...] = get_args(Operator)
-SET_OPERATORS = frozenset[Operator]({"conjunction", "comparative", "superlative", "count"})
+SET_OPERATORS = frozenset[Operator]({"conjunction", "union", "comparative", "superlative", "count"})
 """Operations on the answers of other sub-goals; they look nothing up in the graph."""
 
 Keep: TypeAlias = Literal["highest", "lowest", "above", "below", "at least", "at most"]
@@ -42,7 +44,7 @@ class SubGoal:
     """The ids of the sub-goals whose answers this one needs."""
     keep: Keep | None = None
     bound: str | None = None
-    """The value that a comparative compares with."""
+    """The value that a comparative compares with; `#3` for the answer of sub-goal 3."""
 
 
 Plan: TypeAlias = tuple[SubGoal, ...]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
-from pipeline.methods.parog.plan import Plan, read_plan, whole_question
+from pipeline.methods.parog.plan import Plan, read_plan
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
@@ -20,8 +20,8 @@ _PROMPTED = load_template(__file__, "plan")
 
 
 @dataclass(frozen=True)
-class MakePlan(Prompt[Plan]):
-    """The plan of a question."""
+class MakePlan(Prompt[Plan | None]):
+    """The plan of a question; None when no reply could be read."""
 
     role: ClassVar[str] = "parog.plan"
 
@@ -35,7 +35,8 @@ class MakePlan(Prompt[Plan]):
         return _TRAINED if self.is_trained else _PROMPTED
 
     def inputs(self) -> dict[str, str]:
-        return {"question": as_question(self.question.text)}
+        asked = {"question": as_question(self.question.text)}
+        return asked if self.is_trained else {**asked, "max_subgoals": str(self.max_subgoals)}
 
     def parse(self, text: str) -> Plan:
         plan = parse_leniently(read_plan, text)
@@ -43,6 +44,6 @@ class MakePlan(Prompt[Plan]):
             raise ParseError(f"the plan has {len(plan)} sub-goals, and {self.max_subgoals} are the most")
         return plan
 
-    def fallback(self, text: str) -> Plan:
-        """Return the plan with the question as its only sub-goal."""
-        return whole_question(self.question)
+    def fallback(self, text: str) -> Plan | None:
+        """Return None: the question is then its own only sub-goal."""
+        return None

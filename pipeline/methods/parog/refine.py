@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypedDict, TypeVar
 
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.grounded_path import GroundedPath
@@ -12,22 +13,27 @@ from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
 from pipeline.methods.parog.replies import print_list, read_flag, read_object, read_texts
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.parog.tentative import print_answers
+from pipeline.methods.parog.tentative import print_answers, print_found
 from pipeline.methods.parsing import Value, parse_leniently
-from pipeline.methods.rendering import as_question, one_line, print_facts
-from pipeline.methods.templates import load_template, load_texts
+from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.templates import load_texts
 from pipeline.types import Question
 
 T = TypeVar("T")
 
 _TEXTS = load_texts(__file__, "refinement")
+_ABOUT_FACTS = load_texts(__file__, "about_facts")
 
 
 def _template(name: str) -> Template:
-    """Return the template of a refinement: the task, what to ask for, the example, and the reply to it."""
-    asked = _TEXTS[name]
-    example = f"{_TEXTS['example']}\n{asked['reply']}"
-    return Template(system="\n\n".join([_TEXTS["task"], asked["ask"], example]), user=_TEXTS["user"])
+    """Return the template of a refinement: the task, what to ask for, and the examples with the replies to it."""
+    examples = (f"{example['text']}\n{example[name]}" for example in _TEXTS["examples"])
+    parts = (_TEXTS["task"], _ABOUT_FACTS["facts"], _TEXTS[name]["ask"], "Examples", *examples)
+    return Template(system="\n\n".join(parts), user=_TEXTS["user"])
+
+
+def _template_without_tentative(texts: Mapping[str, str]) -> Template:
+    return Template(system="\n\n".join([texts["task"], _ABOUT_FACTS["facts"], texts["ask"]]), user=_ABOUT_FACTS["user"])
 
 
 REFINE, ALIGN, CORRECT, SUFFICE = map(_template, ("refine", "align", "correct", "suffice"))
@@ -47,6 +53,18 @@ class Refinement:
     raw: str = ""
 
 
+class FactsInputs(TypedDict):
+    """The fields of a `FactsPrompt`."""
+
+    question: Question
+    subgoal: SubGoal
+    facts: tuple[GroundedPath, ...]
+    labels: NodeLabels
+    dependencies: tuple[SubgoalResult, ...]
+    tentative: tuple[str, ...]
+    left_out: int
+
+
 @dataclass(frozen=True)
 class FactsPrompt(Prompt[T]):
     """Base of the prompts that show the facts found for a sub-goal."""
@@ -58,6 +76,8 @@ class FactsPrompt(Prompt[T]):
     dependencies: tuple[SubgoalResult, ...] = ()
     """The results of the sub-goals that this one uses."""
     tentative: tuple[str, ...] = ()
+    left_out: int = 0
+    """Facts that were found, but are too many to show."""
 
     def inputs(self) -> dict[str, str]:
         return {
@@ -65,7 +85,7 @@ class FactsPrompt(Prompt[T]):
             "known": print_answers(self.dependencies, self.labels),
             "goal": print_subgoal(self.subgoal),
             "tentative": print_list(map(one_line, self.tentative)),
-            "facts": "\n".join(dict.fromkeys(print_facts([self.labels.fact(fact)]) for fact in self.facts)),
+            "facts": print_found(self.facts, self.labels, self.left_out),
         }
 
 
@@ -122,8 +142,22 @@ class Suffice(RefinementPrompt):
     template = SUFFICE
 
     def parse(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "done"), text)
-        return Refinement(done=read_flag(reply["done"]), final=_final(reply), raw=text)
+        return _read_verdict(text)
+
+
+@dataclass(frozen=True)
+class SufficeAlone(FactsPrompt[Refinement]):
+    """The third question where there is no tentative answer: whether the facts suffice (§5.8)."""
+
+    role: ClassVar[str] = "parog.suffice"
+    template = _template_without_tentative(load_texts(__file__, "suffice_alone"))
+
+    def parse(self, text: str) -> Refinement:
+        return _read_verdict(text)
+
+    def fallback(self, text: str) -> Refinement:
+        """Return the verdict that they do not."""
+        return Refinement()
 
 
 @dataclass(frozen=True)
@@ -131,13 +165,18 @@ class Read(FactsPrompt[tuple[str, ...]]):
     """The answers to a sub-goal from its facts alone, without self-refinement (§5.8)."""
 
     role: ClassVar[str] = "parog.read"
-    template = load_template(__file__, "read")
+    template = _template_without_tentative(load_texts(__file__, "read"))
 
     def parse(self, text: str) -> tuple[str, ...]:
         return _read_answers(text)
 
     def fallback(self, text: str) -> tuple[str, ...]:
         return ()
+
+
+def _read_verdict(text: str) -> Refinement:
+    reply = parse_leniently(lambda text: read_object(text, "done"), text)
+    return Refinement(done=read_flag(reply["done"]), final=_final(reply), raw=text)
 
 
 def _read_answers(text: str) -> tuple[str, ...]:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.parog.node_labels import relation_label
+from pipeline.methods.parog.node_labels import NodeLabels, relation_label
 from pipeline.methods.parog.plan import Plan, SubGoal
+from pipeline.methods.parog.subgoal_result import SubgoalResult
+from pipeline.methods.parog.tentative import print_answers
 from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
-from pipeline.methods.rendering import Names, as_question, one_line
+from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template
 from pipeline.types import EntityId, Question, Relation
 
@@ -22,7 +24,7 @@ class Offer:
     """The label of the entity, or a text such as `all 12 others`."""
     entities: tuple[EntityId, ...]
     relations: tuple[Relation, ...]
-    """Sorted; for a set, the relations that any member has."""
+    """Best first; for a set, the relations that any member has."""
     examples: tuple[str, ...] = ()
     """For a set, the labels of its first members."""
 
@@ -53,16 +55,18 @@ class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
     question: Question
     subgoal: SubGoal
     plan: Plan
+    dependencies: tuple[SubgoalResult, ...]
+    """The results of the sub-goals that this one uses."""
     offers: tuple[Offer, ...]
-    names: Names
-    """The names of the entities offered."""
+    labels: NodeLabels
     max_relations: int = 5
     """Relations to follow from each offer, at most."""
 
     def inputs(self) -> dict[str, str]:
         return {
             "question": as_question(self.question.text),
-            "plan": "\n".join(print_subgoal(subgoal) for subgoal in self.plan),
+            "plan": print_plan(self.plan),
+            "known": print_answers(self.dependencies, self.labels),
             "goal": print_subgoal(self.subgoal),
             "relations": "\n".join(offer.print() for offer in self.offers),
         }
@@ -83,6 +87,11 @@ class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
         if any(reply[match_key(text)] for text in selected) and not any(selected.values()):
             raise ParseError("none of the relations is one of those offered")
         return {text: relations[: self.max_relations] for text, relations in selected.items()}
+
+
+def print_plan(plan: Plan) -> str:
+    """Return a plan, one sub-goal on each line."""
+    return "\n".join(map(print_subgoal, plan))
 
 
 def print_subgoal(subgoal: SubGoal) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import TypeAlias
 
-from pipeline.methods.parog.plan import SET_OPERATORS, Keep, Plan, SubGoal, waves
-from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult, last_answers
+from pipeline.methods.parog.plan import SET_OPERATORS, Keep, SubGoal
+from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.rendering import Names, node_name
 from pipeline.normalisation import canonical_literal
 from pipeline.types import LiteralNode, Node
@@ -26,8 +27,9 @@ _SortKey: TypeAlias = tuple[Decimal, ...]
 
 
 def is_executable(subgoal: SubGoal, dependencies: Sequence[SubgoalResult]) -> bool:
-    """Whether a sub-goal is a set operation and all sub-goals that it uses have answers."""
-    return subgoal.op in SET_OPERATORS and bool(dependencies) and all(result.answers for result in dependencies)
+    """Whether a sub-goal is a set operation and all sub-goals that it uses have answers; for a union, some of them."""
+    enough = any if subgoal.op == "union" else all
+    return subgoal.op in SET_OPERATORS and bool(dependencies) and enough(result.answers for result in dependencies)
 
 
 def execute(subgoal: SubGoal, dependencies: Sequence[SubgoalResult]) -> tuple[SubgoalAnswer, ...] | None:
@@ -36,21 +38,11 @@ def execute(subgoal: SubGoal, dependencies: Sequence[SubgoalResult]) -> tuple[Su
         return None
     if subgoal.op == "conjunction":
         return _intersection([result.answers for result in dependencies]) or None
+    if subgoal.op == "union":
+        return _union([result.answers for result in dependencies])
     if subgoal.op == "count":
         return (SubgoalAnswer(str(len(dependencies[0].answers))),) if len(dependencies) == 1 else None
     return _select_by_value(subgoal, dependencies)
-
-
-def aggregate_tentatively(plan: Plan, results: Mapping[int, SubgoalResult]) -> tuple[SubgoalAnswer, ...]:
-    """Return the answers of a plan by tentative answers alone; its set operations are executed in code."""
-    tentative: dict[int, SubgoalResult] = {}
-    for subgoal in (subgoal for wave in waves(plan) for subgoal in wave):
-        answers = tuple(map(SubgoalAnswer, results[subgoal.id].tentative)) if subgoal.id in results else ()
-        dependencies = [tentative[id] for id in subgoal.uses]
-        if is_executable(subgoal, dependencies):
-            answers = execute(subgoal, dependencies) or answers
-        tentative[subgoal.id] = SubgoalResult(subgoal, answers)
-    return last_answers(tentative[subgoal.id] for subgoal in plan)
 
 
 def _intersection(lists: Sequence[Sequence[SubgoalAnswer]]) -> tuple[SubgoalAnswer, ...]:
@@ -64,8 +56,29 @@ def _intersection(lists: Sequence[Sequence[SubgoalAnswer]]) -> tuple[SubgoalAnsw
     )
 
 
+def _union(lists: Sequence[Sequence[SubgoalAnswer]]) -> tuple[SubgoalAnswer, ...]:
+    """Return the answers that any list has, each once."""
+    kept: list[SubgoalAnswer] = []
+    for answer in (answer for answers in lists for answer in answers):
+        if not any(map(answer.is_same, kept)):
+            kept.append(answer)
+    return tuple(kept)
+
+
+def passes(value: str, keep: Keep, bound: str) -> bool:
+    """Whether a value is on the side of a bound that is kept; False if the two cannot be compared."""
+    sort_key = _sort_key([value, bound])
+    return sort_key is not None and _compare(sort_key(value), sort_key(bound)) in _PASSING[keep]
+
+
 def _select_by_value(subgoal: SubGoal, dependencies: Sequence[SubgoalResult]) -> tuple[SubgoalAnswer, ...] | None:
     """Return the entities whose value passes the bound, or is the extreme one; None if values cannot be compared."""
+    if subgoal.bound and subgoal.bound.startswith("#"):
+        looked_up = next((one for one in dependencies if f"#{one.subgoal.id}" == subgoal.bound), None)
+        if looked_up is None or len(looked_up.answers) != 1:
+            return None
+        subgoal = replace(subgoal, bound=looked_up.answers[0].text)
+        dependencies = [one for one in dependencies if one is not looked_up]
     values = _values(dependencies)
     bounds = [subgoal.bound] if subgoal.bound else []
     sort_key = _sort_key([*(text for texts in values.values() for text in texts), *bounds])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,6 +12,8 @@ from pipeline.methods.interface import Tools
 from pipeline.methods.parog.node_labels import NodeLabels
 from pipeline.methods.parog.plan import Plan
 from pipeline.methods.parog.subgoal_result import SubgoalResult
+from pipeline.methods.rendering import Names, node_name
+from pipeline.retrieval.relations import as_text
 from pipeline.types import Question
 
 T = TypeVar("T")
@@ -40,9 +42,16 @@ class QuestionState:
             labels.add_names(result.names)
         return labels
 
-    def cap_facts(self, facts: Collection[GroundedPath]) -> tuple[GroundedPath, ...]:
-        """Return as many facts as a prompt may show (§2.5)."""
-        shown = within(facts, self.tools.caps.max_evidence_triples)
-        if len(shown) < len(facts):
-            self.tools.record("cap_hit", cap="max_evidence_triples")
-        return shown
+    async def most_relevant(self, facts: Sequence[GroundedPath], goal: str, names: Names) -> tuple[GroundedPath, ...]:
+        """Return as many facts as a prompt may show (§2.5), in their order: those most like `goal`."""
+        limit = self.tools.caps.max_evidence_triples
+        if sum(fact.length for fact in facts) <= limit:
+            return tuple(facts)
+        self.tools.record("cap_hit", cap="max_evidence_triples")
+        ranking = await self.tools.retrieval.rank(goal, [_as_text(fact, names) for fact in facts])
+        shown = set(within((facts[index] for index in ranking), limit))
+        return tuple(fact for fact in facts if fact in shown)
+
+
+def _as_text(fact: GroundedPath, names: Names) -> str:
+    return " ".join([*(as_text(step.relation.name) for step in fact.steps), node_name(fact.end, names) or ""])

@@ -47,8 +47,8 @@ class SubgoalResult:
     """The answers to the question itself, if a refinement reported that it is answered."""
     raw: str = ""
     """The reply that `final` was read from."""
-    tentative: tuple[str, ...] = ()
-    """The model's answers before anything was looked up."""
+    tentative: tuple[str, ...] | None = None
+    """The model's answers before anything was looked up; None if it was not asked for them."""
     exhausted: bool = False
     """Whether a budget cap stopped the sub-goal."""
 

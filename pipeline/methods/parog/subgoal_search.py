@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import BudgetExhausted
 from pipeline.methods.concurrency import concurrently
+from pipeline.methods.exploration import MAX_TAILS, Group, reach
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
-from pipeline.methods.parog.exploration import MAX_TAILS, Group, reach
 from pipeline.methods.parog.node_labels import path_label, relation_label
 from pipeline.methods.parog.plan import SubGoal, under_set_operations
-from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Refinement, Suffice
+from pipeline.methods.parog.refine import Align, Correct, FactsInputs, Read, Refine, Refinement, Suffice, SufficeAlone
 from pipeline.methods.parog.relations import Offer, SelectRelations
 from pipeline.methods.parog.state import QuestionState
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.parog.tentative import AnswerTentatively
+from pipeline.methods.parsing import match_key
 from pipeline.retrieval.relations import as_text
 from pipeline.types import EntityId, LiteralNode, Node, Relation
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_NAMESAKES = 5
 """Entities to start from for each answer that is known by its name only."""
+MOST_SINGLE_OFFERS = 5
+"""If there are more entities than this that are not topics, they share one line of a prompt about relations."""
 
 
 class SubgoalSearch:
@@ -49,6 +52,8 @@ class SubgoalSearch:
         self._answers: tuple[SubgoalAnswer, ...] = ()
         self._facts: dict[GroundedPath, None] = {}
         """The selected facts, in the order in which they were found."""
+        self._picked: set[Node] = set()
+        """The ends of the facts that the model picked; it was not asked about the others."""
         self._visited: set[EntityId] = set()
         self._is_grounded = True
         self._final: tuple[SubgoalAnswer, ...] = ()
@@ -61,7 +66,7 @@ class SubgoalSearch:
             if self._options.refine:
                 await self._answer_tentatively()
             await self._explore()
-            if not self._options.refine and self._facts:
+            if not self._options.refine and self._facts and not self._stops_the_question():
                 await self._read()
         except BudgetExhausted:
             exhausted = True
@@ -73,7 +78,7 @@ class SubgoalSearch:
             is_grounded=self._is_grounded,
             final=self._final,
             raw=self._raw,
-            tentative=self._tentative,
+            tentative=self._tentative if self._options.refine else None,
             exhausted=exhausted,
         )
 
@@ -92,30 +97,31 @@ class SubgoalSearch:
             if not frontier:
                 return
             new = await self._round(frontier, number)
-            is_refined = self._options.refine and bool(self._facts) and number <= self._options.max_refines
-            if is_refined and await self._refine(number):
-                return
-            frontier = self._next_frontier(new)
+            if self._facts and number <= self._options.max_refines:
+                is_done = await (self._refine(number) if self._options.refine else self._suffices(number))
+                if is_done or self._stops_the_question():
+                    return
+            frontier = await self._next_frontier(new)
 
     async def _start_entities(self) -> list[EntityId]:
         """Return the topic entities, and the entities among the answers that this sub-goal depends on (§5.4)."""
         starts = [entity.id for entity in self._question.topic_entities]
         if self._options.seed_entities == "topic+deps":
             starts += await self._dependency_entities()
-        starts = list(dict.fromkeys(starts))[: self._tools.caps.max_frontier]
-        self._visited.update(starts)
-        return starts
+        frontier = await self._most_relevant(list(dict.fromkeys(starts)))
+        self._visited.update(frontier)
+        return frontier
 
     async def _dependency_entities(self) -> list[EntityId]:
         """Return the entities that the dependencies answered with; answers without a node are looked up by name."""
         answers = [answer for result in self._dependencies for answer in result.answers]
         names = list(dict.fromkeys(answer.text for answer in answers if answer.node is None))
         by_name = await self._tools.kg.find_by_name(names, _MAX_NAMESAKES) if names else {}
+        self._labels.add_names({id: name for name, ids in by_name.items() for id in ids})
         entities: list[EntityId] = []
         for result in self._dependencies:
             ids = (id for one in result.answers for id in ([one.id] if one.id else by_name.get(one.text, ())))
-            entities += list(dict.fromkeys(ids))[: self._width]
-        self._labels.add_names({id: name for name, ids in by_name.items() for id in ids})
+            entities += await self._most_relevant(list(dict.fromkeys(ids)), self._width)
         return entities
 
     async def _round(self, frontier: Sequence[EntityId], number: int) -> tuple[GroundedPath, ...]:
@@ -136,20 +142,35 @@ class SubgoalSearch:
         self._facts.update(dict.fromkeys(new))
         return new
 
-    def _next_frontier(self, facts: Iterable[GroundedPath]) -> list[EntityId]:
+    async def _next_frontier(self, facts: Iterable[GroundedPath]) -> list[EntityId]:
         """Return the entities at the ends of new facts that were not explored yet, at most `width`."""
         ends = dict.fromkeys(fact.end for fact in facts if isinstance(fact.end, str))
         unvisited = [end for end in ends if end not in self._visited]
-        frontier = unvisited[: self._width][: self._tools.caps.max_frontier]
+        frontier = await self._most_relevant(unvisited, self._width)
         self._visited.update(frontier)
         return frontier
+
+    async def _most_relevant(self, entities: list[EntityId], width: int | None = None) -> list[EntityId]:
+        """Return at most `width` entities, and at most as many as the cap of a frontier, in their order.
+
+        Those that the model picked are kept first, then those whose names are most like the sub-goal (§5.2).
+        """
+        cap = self._tools.caps.max_frontier
+        limit = cap if width is None else min(width, cap)
+        if len(entities) <= limit:
+            return entities
+        if limit == cap:
+            self._record("cap_hit", cap="max_frontier")
+        ranking = await self._rank([self._labels.name(entity) or "" for entity in entities])
+        ranking.sort(key=lambda index: entities[index] not in self._picked)
+        return [entities[index] for index in sorted(ranking[:limit])]
 
     # Selection of relations (§5.6)
 
     async def _select_hops(self, frontier: Sequence[EntityId], number: int) -> list[tuple[EntityId, Relation]]:
         """Return the hops from the frontier over the relations that the model selects."""
         relations = await self._tools.kg.relations(frontier)
-        offers = [offer for offer in self._offers(frontier, relations) if offer.relations]
+        offers = [offer for offer in await self._offers(frontier, relations) if offer.relations]
         self._record(
             "relations_listed",
             round=number,
@@ -173,40 +194,64 @@ class SubgoalSearch:
         )
         return list(dict.fromkeys(hops))
 
-    def _offers(self, frontier: Sequence[EntityId], relations: Mapping[EntityId, Sequence[Relation]]) -> list[Offer]:
-        """Return one offer per entity; more than `width` entities that are not topics share one offer."""
+    async def _offers(
+        self, frontier: Sequence[EntityId], relations: Mapping[EntityId, Sequence[Relation]]
+    ) -> list[Offer]:
+        """Return one offer per entity; many entities that are not topics share one offer.
+
+        Entities that the sub-goal names come first, then those that are not topics.
+        """
         topics = {entity.id for entity in self._question.topic_entities}
         others = [id for id in frontier if id not in topics]
-        width = self._options.width
-        shared = others if width and len(others) > width else []
-        single = [id for id in frontier if id not in shared]
-        self._labels.add([*single, *shared[:width]])
-        offers = [Offer(self._labels.label(id), (id,), tuple(sorted(relations[id]))) for id in single]
+        shared = others if len(others) > MOST_SINGLE_OFFERS else []
+        single = [id for id in frontier if id not in set(shared)]
+        shown = shared[:MOST_SINGLE_OFFERS]
+        self._labels.add([*single, *shown])
+        self._labels.add_answers(self._dependencies)
+        offers = [
+            Offer(self._labels.label(id), (id,), await self._ranked(relations[id]))
+            for id in sorted(single, key=lambda entity: (not self._is_named(entity), entity in topics))
+        ]
         if shared:
             together = {relation for id in shared for relation in relations[id]}
-            examples = tuple(map(self._labels.label, shared[:width]))
-            offers.append(Offer(f"all {len(shared)} others", tuple(shared), tuple(sorted(together)), examples))
+            examples = tuple(map(self._labels.label, shown))
+            text = f"all {len(shared)} others"
+            offers.insert(0, Offer(text, tuple(shared), await self._ranked(together), examples))
         return offers
 
+    def _is_named(self, entity: EntityId) -> bool:
+        name = self._labels.name(entity)
+        return name is not None and match_key(name) in match_key(self._subgoal.goal)
+
+    async def _ranked(self, relations: Iterable[Relation]) -> tuple[Relation, ...]:
+        """Return the `relation_prefilter` relations most like the sub-goal, best first."""
+        offered = sorted(relations)
+        ranking = await self._rank([as_text(relation.name) for relation in offered])
+        return tuple(offered[index] for index in ranking[: self._options.relation_prefilter])
+
     async def _select_relations(self, offers: tuple[Offer, ...]) -> Mapping[str, Sequence[Relation]]:
-        """Ask which relations to follow, by the text of each offer; rank them by similarity if no reply is readable."""
-        limit = self._options.max_relations
+        """Ask which relations to follow, by the text of each offer; if no reply is readable, take the most similar."""
         prompt = SelectRelations(
-            self._question, self._subgoal, self._state.plan, offers, self._labels.names, max_relations=limit
+            self._question,
+            self._subgoal,
+            self._state.plan,
+            self._dependencies,
+            offers,
+            self._labels,
+            max_relations=self._options.max_relations,
         )
         selected = await self._state.ask(prompt)
         if selected is not None:
             return selected
-        return {offer.text: (await self._most_similar_relations(offer))[:limit] for offer in offers}
-
-    async def _most_similar_relations(self, offer: Offer) -> list[Relation]:
-        ranking = await self._rank([as_text(relation.name) for relation in offer.relations])
-        return [offer.relations[index] for index in ranking]
+        return {offer.text: offer.relations[: self._options.max_relations] for offer in offers}
 
     # Selection of nodes (§5.6)
 
     async def _select_facts(self, groups: Sequence[Group], number: int) -> list[GroundedPath]:
-        """Return the facts whose ends are worth keeping. The model is asked only where there is a choice."""
+        """Return the facts whose ends are worth keeping, the model's picks first.
+
+        The model is asked only where there is a choice.
+        """
         kept: list[GroundedPath] = []
         undecided: list[CandidateGroup] = []
         rng = self._tools.rng(f"parog.entities.{self._subgoal.id}", number)
@@ -221,7 +266,9 @@ class SubgoalSearch:
                 undecided.append(await self._candidates(group))
         selected: Sequence[GroundedPath] = ()
         if undecided:
-            reply = await self._state.ask(SelectEntities(self._question, self._subgoal, tuple(undecided)))
+            reply = await self._state.ask(
+                SelectEntities(self._question, self._subgoal, self._state.plan, tuple(undecided))
+            )
             selected = await self._most_similar_facts(undecided) if reply is None else reply
         self._record(
             "pruned",
@@ -230,7 +277,8 @@ class SubgoalSearch:
             picked=len(selected),
             unasked=len(kept),
         )
-        return [*kept, *selected]
+        self._picked.update(fact.end for fact in selected)
+        return [*selected, *kept]
 
     async def _candidates(self, group: Group) -> CandidateGroup:
         """Return the group as the model is shown it; of many facts, those whose ends are most like the sub-goal."""
@@ -255,15 +303,17 @@ class SubgoalSearch:
     async def _refine(self, number: int) -> bool:
         """Correct the tentative answer by the facts. Return whether the sub-goal is done.
 
-        Irrelevant facts do not change the answer: it stays the tentative one.
+        Irrelevant facts do not change the answer, which stays the tentative one, and do not answer the question.
         """
         refinement = await self._ask_for_refinement()
-        self._is_grounded = refinement.aligned or not self._options.fallback_to_tentative
+        trusts_all = not self._options.fallback_to_tentative and bool(refinement.answers)
+        self._is_grounded = refinement.aligned or trusts_all
         if self._is_grounded:
             self._answers = tuple(map(self._labels.link, refinement.answers))
         else:
             self._answers = tuple(map(SubgoalAnswer, self._tentative))
-        self._final, self._raw = tuple(map(self._labels.link, refinement.final)), refinement.raw
+        if refinement.aligned:
+            self._final, self._raw = tuple(map(self._labels.link, refinement.final)), refinement.raw
         self._record(
             "refined",
             round=number,
@@ -272,32 +322,48 @@ class SubgoalSearch:
             answers=[answer.text for answer in self._answers],
             final=refinement.final,
         )
-        return refinement.done or (bool(refinement.final) and self._options.stop_on_question_answered)
+        return refinement.done
+
+    def _stops_the_question(self) -> bool:
+        return bool(self._final) and self._options.stop_on_question_answered
 
     async def _ask_for_refinement(self) -> Refinement:
         """Ask the three questions of a refinement, in one call or one by one."""
-        facts = self._labelled_facts()
-        inputs = (self._question, self._subgoal, facts, self._labels, self._dependencies, self._tentative)
+        inputs = await self._facts_inputs()
         ask = self._state.ask
         if not self._options.split_refine:
-            return await ask(Refine(*inputs))
-        aligned = (await ask(Align(*inputs))).aligned
-        answers = (await ask(Correct(*inputs))).answers
-        return replace(await ask(Suffice(*inputs)), aligned=aligned, answers=answers)
+            return await ask(Refine(**inputs))
+        aligned = (await ask(Align(**inputs))).aligned
+        answers = (await ask(Correct(**inputs))).answers
+        return replace(await ask(Suffice(**inputs)), aligned=aligned, answers=answers)
+
+    async def _suffices(self, number: int) -> bool:
+        """Ask whether the facts are enough, and correct nothing (§5.8). Return whether the sub-goal is done."""
+        verdict = await self._state.ask(SufficeAlone(**await self._facts_inputs()))
+        self._final, self._raw = tuple(map(self._labels.link, verdict.final)), verdict.raw
+        self._record("step", op="suffices", round=number, done=verdict.done, final=verdict.final)
+        return verdict.done
 
     async def _read(self) -> None:
         """Answer from the facts alone, without self-refinement (§5.8)."""
-        facts = self._labelled_facts()
-        texts = await self._state.ask(Read(self._question, self._subgoal, facts, self._labels, self._dependencies))
+        texts = await self._state.ask(Read(**await self._facts_inputs()))
         self._answers = tuple(map(self._labels.link, texts))
         self._record("step", op="read", answers=texts)
 
-    def _labelled_facts(self) -> tuple[GroundedPath, ...]:
-        """Return the facts for a prompt about them, after all nodes that it shows got labels."""
-        facts = self._state.cap_facts(self._facts)
+    async def _facts_inputs(self) -> FactsInputs:
+        """Return the fields of a prompt about the facts, after all nodes that it shows got labels."""
+        facts = await self._state.most_relevant(list(self._facts), self._subgoal.goal, self._labels.names)
         self._labels.add_answers(self._dependencies)
         self._labels.add_facts(facts)
-        return facts
+        return FactsInputs(
+            question=self._question,
+            subgoal=self._subgoal,
+            facts=facts,
+            labels=self._labels,
+            dependencies=self._dependencies,
+            tentative=self._tentative,
+            left_out=len(self._facts) - len(facts),
+        )
 
     def _record(self, event: str, /, **payload: object) -> None:
         self._tools.record(event, subgoal=self._subgoal.id, **payload)

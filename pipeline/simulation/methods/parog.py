@@ -12,7 +12,7 @@ from pipeline.methods.parog.entities import SelectEntities
 from pipeline.methods.parog.node_labels import relation_label
 from pipeline.methods.parog.plan import SubGoal, whole_question, write_plan
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice
+from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice, SufficeAlone
 from pipeline.methods.parog.relations import Offer, SelectRelations
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, last_answers
 from pipeline.methods.parog.tentative import AnswerTentatively
@@ -38,7 +38,9 @@ F = TypeVar("F", bound=FactsPrompt[Any])
 
 @simulates(MakePlan)
 class MakePlanSimulator(Simulator[MakePlan]):
-    """Plans along the gold paths."""
+    """Plans along the gold paths. The trained planner and the prompted one err on the same questions."""
+
+    seed_excluded_inputs = frozenset({"max_subgoals"})
 
     def write_as_oracle(self, prompt: MakePlan, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Plan one sub-goal per leg of each gold path, then the operation of the gold SPARQL on their ends.
@@ -176,6 +178,13 @@ class SufficeSimulator(RefinementSimulator[Suffice]):
         return write_object(done=refinement.done, question_answered=bool(final), final=final)
 
 
+@simulates(SufficeAlone)
+class SufficeAloneSimulator(RefinementSimulator[SufficeAlone]):
+    """Answers the third question without a tentative answer."""
+
+    write = SufficeSimulator.write
+
+
 @simulates(Refine)
 class RefineSimulator(RefinementSimulator[Refine]):
     """Answers all three questions."""
@@ -246,7 +255,7 @@ def _right_relations(prompt: SelectRelations, offer: Offer, steps: Sequence[Gold
 
 
 def _relations_of_step(prompt: SelectRelations, offer: Offer, step: GoldStep) -> set[Relation]:
-    return {relation for id in offer.entities for relation in step.relations_from(id, prompt.names.get(id))}
+    return {relation for id in offer.entities for relation in step.relations_from(id, prompt.labels.names.get(id))}
 
 
 def _refine_as_oracle(prompt: FactsPrompt[Any], gold_context: GoldContext, error_rng: Random | None) -> Refinement:

@@ -278,7 +278,7 @@ class QuestionState:
 def _with_relations(offered: RelationSegment, labels: Mapping[str, str]) -> str:
     """Return the transcript up to `[Retrieve Entity]`. Raises Unusable unless the method's parser reads it back."""
     written = offered.render(labels)
-    pairs = _read_back(offered, written)
+    pairs = _read_back(offered, written).labelled
     _check({pair.name: pair.token.text for pair in pairs} == labels)
     return offered.text_so_far + written
 

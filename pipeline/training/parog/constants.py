@@ -17,7 +17,7 @@ def constants_of(atoms: Sequence[Atom], names: Mapping[EntityId, str]) -> tuple[
     """Return the names and values that a question has to mention to ask for these operations."""
     starts = (names[atom.start] for atom in atoms if atom.start is not None)
     values = (atom.value.value for atom in atoms if atom.value is not None)
-    bounds = (atom.bound for atom in atoms if atom.bound is not None)
+    bounds = (atom.bound for atom in atoms if atom.bound and not atom.bound.startswith("#"))
     return tuple(dict.fromkeys([*starts, *map(canonical_literal, [*values, *bounds])]))
 
 

@@ -15,10 +15,11 @@ from pipeline.datasets.gold_paths import QueryGraph, Variable
 from pipeline.kg.interface import GraphLookups
 from pipeline.kg.paths import instantiate
 from pipeline.llm.prompt import Completion, Prompt, Sampling
+from pipeline.methods.exploration import MAX_TAILS
 from pipeline.methods.interface import Tools
 from pipeline.methods.parog import PARoG
-from pipeline.methods.parog.exploration import MAX_TAILS
 from pipeline.methods.parog.plan import SET_OPERATORS, Plan
+from pipeline.methods.parog.set_operations import passes
 from pipeline.normalisation import canonical_literal
 from pipeline.simulation.gold_path_search import Leg
 from pipeline.simulation.parog_plan import GoldStep, PlannedContext
@@ -51,7 +52,7 @@ async def _names_of(
     variable: Variable, query: ParsedQuery, nodes: Mapping[str, EntityId], kg: GraphLookups
 ) -> list[str | None]:
     """Return the names of some nodes that match a variable; empty if the graph has none."""
-    graph = QueryGraph(query.patterns, variable)
+    graph = QueryGraph(query.all_patterns, variable)
     for constant in graph.topics():
         for path in graph.paths_from(constant)[:1]:
             reached = await instantiate(kg, nodes.get(constant, constant), path)
@@ -85,7 +86,9 @@ async def execute_plan(
 @cache
 def _unlimited() -> PARoG:
     """Return PARoG without beam width and prefilter: an execution has to find all that the plan leads to."""
-    return default(PARoG, temperature=0, width=0, entity_prefilter=MAX_TAILS, parse_retries=0)
+    return default(
+        PARoG, temperature=0, width=0, relation_prefilter=MAX_TAILS, entity_prefilter=MAX_TAILS, parse_retries=0
+    )
 
 
 class _PlanFollower:
@@ -126,10 +129,11 @@ async def _steps(
         starts = frozenset([topics[atom.start].id]) if atom.start is not None else used[0]
         if not atom.path:
             steps.append(GoldStep(subgoal))
-            reached.append(frozenset.intersection(*used) if atom.op == "conjunction" else starts)
+            combine = {"conjunction": frozenset.intersection, "union": frozenset.union}.get(atom.op)
+            reached.append(combine(*used) if combine else starts)
             continue
         nodes = await _follow(starts, atom.path, kg)
-        matching = nodes if atom.value is None else frozenset(end for end in nodes if _is_value(end, atom.value))
+        matching = frozenset(end for end in nodes if _matches(end, atom))
         ends = matching - topic_ids or matching
         leg = Leg(starts, atom.path, nodes, frozenset())
         steps.append(GoldStep(subgoal, leg, ends, filters=atom.op == "filter"))
@@ -146,6 +150,13 @@ async def _follow(starts: Collection[Node], path: RelationPath, kg: GraphLookups
     return nodes
 
 
-def _is_value(node: Node, value: LiteralNode) -> bool:
+def _matches(node: Node, atom: Atom) -> bool:
+    """Whether a node may be the end of an operation: a filter has conditions on it."""
     text = node.value if isinstance(node, LiteralNode) else node
-    return canonical_literal(text) == canonical_literal(value.value)
+    if atom.op != "filter":
+        return True
+    if atom.value is not None:
+        return canonical_literal(text) == canonical_literal(atom.value.value)
+    assert atom.keep is not None, "a filter without a value has a bound"
+    assert atom.bound is not None, "a filter without a value has a bound"
+    return passes(text, atom.keep, atom.bound)

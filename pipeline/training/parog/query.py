@@ -6,8 +6,8 @@ query, because a plan without that part would answer another question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import rdflib
@@ -21,12 +21,13 @@ _ABOUT_LANGUAGE = frozenset({"Builtin_isLITERAL", "Builtin_LANG", "Builtin_LANGM
 _PASS_THROUGH = frozenset({"SelectQuery", "Project", "Distinct", "Reduced", "ToMultiSet", "Group"})
 """Operators without an effect on the set of answers."""
 _KEYWORDS = {
-    "Union": "UNION",
     "LeftJoin": "OPTIONAL",
     "Graph": "GRAPH",
     "Minus": "MINUS",
     "ServiceGraphPattern": "SERVICE",
 }
+_OPPOSITE: Mapping[Keep, Keep] = {"above": "below", "at least": "at most", "below": "above", "at most": "at least"}
+"""The condition on the other of two values."""
 _EXTREMES: Mapping[str, Keep] = {"Aggregate_Max": "highest", "Aggregate_Min": "lowest"}
 
 
@@ -42,6 +43,15 @@ class ValueCondition:
     """The variable of the values."""
     keep: Keep
     bound: str | None = None
+    bound_of: Pattern | None = None
+    """The pattern that leads from a constant to the bound, if the query looks the bound up."""
+    is_filter: bool = False
+    """Whether the query keeps nodes without a value, too: `NOT EXISTS {…} || EXISTS {… FILTER (…)}`."""
+
+    @property
+    def is_extreme(self) -> bool:
+        """Whether the extreme value is wanted."""
+        return self.bound is None and self.bound_of is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,17 @@ class ParsedQuery:
     """In a fixed order, which need not be the query's. Variables bound to a constant are replaced by it."""
     classes: Mapping[Variable, str] = field(default_factory=dict)
     """The class that each variable is restricted to, such as `film.film`, if the query gives its name."""
+    unions: tuple[tuple[tuple[Pattern, ...], ...], ...] = ()
+    """The patterns of each alternative of each UNION."""
     conditions: tuple[ValueCondition, ...] = ()
     counts: bool = False
     guarded: frozenset[Variable] = frozenset()
     """The variables in a `!=` filter."""
+
+    @property
+    def all_patterns(self) -> tuple[Pattern, ...]:
+        """The patterns, with those of unions."""
+        return (*self.patterns, *(pattern for union in self.unions for branch in union for pattern in branch))
 
 
 def read_query(sparql: str) -> ParsedQuery:
@@ -77,7 +94,10 @@ class _Reader:
         self._triples: list[tuple[Any, Any, Any]] = []
         self._values: dict[Any, list[Any]] = {}
         self._aliases: dict[Any, Any] = {}
+        self._unions: list[list[_Reader]] = []
         self._conditions: list[ValueCondition] = []
+        self._compared: list[tuple[Variable, Keep, Variable]] = []
+        """The comparisons of two variables."""
         self._equal: dict[Any, Any] = {}
         self._guarded: set[Variable] = set()
         self._counted: dict[Any, Any] = {}
@@ -95,11 +115,17 @@ class _Reader:
         if not isinstance(answer, Variable):
             raise Rejected("the query computes its answer")
         boilerplate = [one for one in patterns if _is_of_class(one)]
+        conditions = [*self._conditions, *(_looked_up(*pair, patterns) for pair in self._compared)]
+        bounds = {condition.bound_of for condition in conditions}
         return ParsedQuery(
             answer=answer,
-            patterns=tuple(one for one in patterns if one not in boilerplate),
+            patterns=tuple(one for one in patterns if one not in boilerplate and one not in bounds),
             classes=_classes(boilerplate),
-            conditions=tuple(dict.fromkeys(self._conditions)),
+            unions=tuple(
+                tuple(tuple(one for one in branch._patterns() if not _is_of_class(one)) for branch in union)
+                for union in self._unions
+            ),
+            conditions=tuple(dict.fromkeys(conditions)),
             counts=bool(self._counted),
             guarded=frozenset(self._guarded),
         )
@@ -126,12 +152,26 @@ class _Reader:
         self.read(operator.p1)
         self.read(operator.p2)
 
+    def _read_union(self, operator: Any) -> None:
+        self._is_limited = False
+        branches: list[_Reader] = []
+        for part in (operator.p1, operator.p2):
+            branch = _Reader()
+            branch.read(part)
+            if branch._conditions or branch._compared or branch._counted:
+                raise Rejected("a condition inside UNION")
+            if branch._unions and (branch._triples or len(branch._unions) > 1):
+                raise Rejected("UNION inside UNION")
+            branches += branch._unions[0] if branch._unions else [branch]
+            self._guarded |= branch._guarded
+        self._unions.append(branches)
+
     def _read_slice(self, operator: Any) -> None:
         if operator.start or operator.length != 1:
             raise Rejected("a LIMIT other than the first")
         self._is_limited = True
         self.read(operator.p)
-        if all(condition.bound is not None for condition in self._conditions):
+        if not any(condition.is_extreme for condition in self._conditions):
             raise Rejected("a LIMIT without an ORDER BY")
 
     def _read_order(self, operator: Any) -> None:
@@ -171,6 +211,7 @@ class _Reader:
         "BGP": _read_patterns,
         "values": _read_values,
         "Join": _read_join,
+        "Union": _read_union,
         "Slice": _read_slice,
         "OrderBy": _read_order,
         "Filter": _read_filter,
@@ -203,13 +244,42 @@ class _Reader:
                 self._compare(expression)
             case "RelationalExpression" if expression.op == "=" and isinstance(expression.other, rdflib.Literal):
                 self._equate(expression)
+            case "ConditionalOrExpression" if _is_if_it_exists(expression):
+                self._require_if_it_exists(expression)
             case _ if not _is_about_language(expression):
                 raise Rejected(f"a FILTER with {_description(expression)}")
 
     def _compare(self, expression: Any) -> None:
-        if not isinstance(expression.other, rdflib.Literal):
-            raise Rejected("a FILTER that compares two variables")
-        self._conditions.append(ValueCondition(_value(expression.expr), _KEEPS[expression.op], str(expression.other)))
+        keep = _KEEPS[expression.op]
+        if isinstance(expression.other, rdflib.Literal):
+            self._conditions.append(ValueCondition(_value(expression.expr), keep, str(expression.other)))
+        else:
+            self._compared.append((_value(expression.expr), keep, _value(expression.other)))
+
+    def _require_if_it_exists(self, expression: Any) -> None:
+        """Read `NOT EXISTS {s r ?a} || EXISTS {s r ?b …}`: its condition applies to values that exist."""
+        absent, present = (_Reader() for _ in range(2))
+        absent._read_group(expression.expr.graph)
+        present._read_group(expression.other[0].graph)
+        same = [triple[:2] for triple in absent._triples] == [triple[:2] for triple in present._triples]
+        is_plain = len(present._triples) == 1 and not (absent._conditions or present._compared or present._equal)
+        if not (same and is_plain and present._conditions):
+            raise Rejected("a FILTER with NOTEXISTS")
+        self._triples += present._triples
+        self._conditions += [replace(condition, is_filter=True) for condition in present._conditions]
+
+    def _read_group(self, group: Any) -> None:
+        """Read the group of an EXISTS, which rdflib translates to operators only in some places."""
+        if group.part is None:
+            self.read(group)
+            return
+        for part in group.part:
+            if part.name == "TriplesBlock":
+                self._triples += [tuple(of[start : start + 3]) for of in part.triples for start in range(0, len(of), 3)]
+            elif part.name == "Filter":
+                self._filter(part.expr)
+            else:
+                raise Rejected("a FILTER with NOTEXISTS")
 
     def _equate(self, expression: Any) -> None:
         value = expression.expr
@@ -220,6 +290,31 @@ class _Reader:
         if not isinstance(value, rdflib.Variable):
             raise Rejected(f"a FILTER with {_description(value)}")
         self._equal[value] = expression.other
+
+
+def _looked_up(left: Variable, keep: Keep, right: Variable, patterns: Sequence[Pattern]) -> ValueCondition:
+    """Return the condition on one of two variables by the other, which a pattern leads to from a constant.
+
+    Raises Rejected if that is true of both or of neither.
+    """
+    origins = {variable: _origin(variable, patterns) for variable in (left, right)}
+    if (origins[left] is None) == (origins[right] is None):
+        raise Rejected("a FILTER that compares two values")
+    if origins[right] is not None:
+        return ValueCondition(left, keep, bound_of=origins[right])
+    return ValueCondition(right, _OPPOSITE[keep], bound_of=origins[left])
+
+
+def _origin(variable: Variable, patterns: Sequence[Pattern]) -> Pattern | None:
+    """Return the only pattern of a variable if its other end is a constant."""
+    around = [pattern for pattern in patterns if variable in (pattern.subject, pattern.object)]
+    ends = [term for pattern in around for term in (pattern.subject, pattern.object) if isinstance(term, str)]
+    return around[0] if len(around) == len(ends) == 1 else None
+
+
+def _is_if_it_exists(expression: Any) -> bool:
+    alternatives = [expression.expr, *expression.other]
+    return [getattr(one, "name", None) for one in alternatives] == ["Builtin_NOTEXISTS", "Builtin_EXISTS"]
 
 
 def _value(expression: Any) -> Variable:

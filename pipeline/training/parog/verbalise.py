@@ -73,17 +73,25 @@ def _goal(atom: Atom, names: Mapping[EntityId, str]) -> str:
     if atom.op in ("lookup", "composition"):
         source = f"each answer of {used}" if atom.start is None else names[atom.start]
         return f"Find {_object(atom)} “{path}” leads to from {source}"
+    if atom.op == "union":
+        return f"Put together what {used} have found"
     if atom.op == "conjunction":
         return f"Keep what {used} have all found"
-    return f"Count the answers of {used}" if atom.op == "count" else f"Of the answers of {used}, {_selection(atom)}"
+    if atom.op == "count":
+        return f"Count the answers of {used}"
+    used = " and ".join(map(str, atom.uses[:2]))  # a third one is the bound
+    return f"Of the answers of {used}, {_selection(atom)}"
 
 
 def _selection(atom: Atom) -> str:
     if atom.value is not None:
         return f"keep those for which “{in_words(atom.path)}” is {canonical_literal(atom.value.value)}"
+    if atom.op == "filter":
+        return f"keep those for which “{in_words(atom.path)}” is {atom.keep} {_bound(atom)}"
     if atom.bound is None:
         return f"keep those with the {atom.keep} value"
-    return f"keep those whose value is {atom.keep} {_bound(atom)}"
+    bound = f"the answer of {atom.bound[1:]}" if atom.bound.startswith("#") else _bound(atom)
+    return f"keep those whose value is {atom.keep} {bound}"
 
 
 def _object(atom: Atom) -> str:
