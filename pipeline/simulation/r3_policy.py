@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _MAX_LINE = 1200
 """Characters of an action line: about 300 tokens, the limit of a reply."""
+_MAX_TYPES = 4
+"""Neighbour types that the similarity policy tries at a node: a type may belong to another kind of node."""
 _MAX_NAMES = 10
 """Neighbours whose name the similarity policy looks up."""
 
@@ -82,11 +85,13 @@ def plan_wrongly(
     return error_rng.choice(pool) if pool else plan(question, steps, gold_context)
 
 
-def plan_by_similarity(question: Question, steps: Sequence[Step], encoder: LexicalEncoder, *, described: bool) -> str:
+def plan_by_similarity(
+    question: Question, steps: Sequence[Step], encoder: LexicalEncoder, types: Sequence[str] | None
+) -> str:
     """Retrieve a node, follow the relation most similar to the question, look up names, and finish with them.
 
-    `described` says whether the graph lists relations and shows names. If it does not, the relations are read from the
-    observation of an error.
+    `types` are the neighbour types of a graph whose nodes have attributes; None for a graph of triples, which lists the
+    relations of a node and shows names.
     """
     scratchpad = _Scratchpad(steps)
     if not scratchpad.searched:
@@ -94,16 +99,15 @@ def plan_by_similarity(question: Question, steps: Sequence[Step], encoder: Lexic
         return write_finish([UNKNOWN]) if steps else _line(f"RetrieveNode[{keyword}]" for keyword in keywords)
     start = print_id(scratchpad.searched[0])
     if neighbours := scratchpad.neighbours:
-        if described or scratchpad.names:
-            answers = neighbours if described else scratchpad.names
-            return write_finish([item.name or item.text for item in answers], joined=not described)
+        if types is None or scratchpad.names:
+            answers = neighbours if types is None else scratchpad.names
+            return write_finish([item.name or item.text for item in answers], joined=types is not None)
         ids = [print_id(item.node) for item in neighbours if isinstance(item.node, str)][:_MAX_NAMES]
         candidates = [_line(f"NodeFeature[{id}, {feature}]" for id in ids) for feature in ("name", "title")]
     else:
-        relations = scratchpad.listed_relations if described else _types_in_errors(steps)
-        ranking = rank_relations(relations, question.text, encoder)
-        look = f"Relations[{start}]" if described else f"NeighbourCheck[{start}, unknown]"
-        candidates = [look, *(f"NeighbourCheck[{start}, {name}]" for name in ranking[:1])]
+        ranking = rank_relations(scratchpad.listed_relations if types is None else types, question.text, encoder)
+        follow = [f"NeighbourCheck[{start}, {name}]" for name in ranking]
+        candidates = [f"Relations[{start}]", *follow[:1]] if types is None else follow[:_MAX_TYPES]
     used = {step.action for step in steps}
     return next((line for line in candidates if line and line not in used), write_finish([UNKNOWN]))
 
@@ -254,11 +258,10 @@ def _degree_is_the_count(scratchpad: _Scratchpad, gold_context: GoldContext) -> 
     return bool(gold_context.counted) and count in (item.text for listing in degrees for item in listing.items)
 
 
-def _types_in_errors(steps: Iterable[Step]) -> list[str]:
-    """Return the neighbour types that error observations named."""
-    errors = [observation.text for step in steps for observation in step.observations if not observation.ok]
-    lists = [text.partition("It has: ")[2].removesuffix(".") for text in errors]
-    return sorted({name for text in lists for name in text.split(", ") if name and name != "none"})
+def neighbour_types(schema: str) -> list[str]:
+    """Return the words of a graph's description that may be neighbour types, those of all kinds of nodes."""
+    lists = re.findall(r"neighbour types? ([^.]+)", " ".join(schema.split()))
+    return sorted({word for text in lists for word in re.findall(r"[\w-]{4,}", text)})
 
 
 def _line(actions: Iterable[str]) -> str:

@@ -56,7 +56,11 @@ def graph() -> DictionaryGraph:
 
 
 def scripted(
-    *actions: str, verify: str | Sequence[str] = ACCEPT, reflect: str | None = None, **options: Any
+    *actions: str,
+    verify: str | Sequence[str] = ACCEPT,
+    reflect: str | None = None,
+    graph: DictionaryGraph | None = None,
+    **options: Any,
 ) -> ScriptedTools:
     replies: Mapping[str, Any] = {
         "r3.thought": THOUGHT,
@@ -65,7 +69,7 @@ def scripted(
         "r3.reflect": reflect or json.dumps(REFLECTION),
         "r3.guess": "So the answer is {Ann City}.",
     }
-    return ScriptedTools(graph(), replies, **options)
+    return ScriptedTools(graph or DictionaryGraph(FACTS, NAMES), replies, **options)
 
 
 def actions(tools: ScriptedTools) -> list[NextAction]:
@@ -108,13 +112,13 @@ async def test_the_prompt_of_a_step_shows_the_scratchpad() -> None:
     await default(R3).answer(ASKED, tools.tools)
     text = actions(tools)[2].messages()[-1].content
     assert text == (
-        "Question: which capital?\nThought 1: I go on.\nAction 1: RetrieveNode[Ann]\nObservation 1: The node for "
-        '"Ann" is: m.ann.\nThought 2: I go on.\n'
-        "Action 2: NeighbourCheck[m.ann, people.person.nationality]\nObservation 2: The "
-        'people.person.nationality neighbours of m.ann are: [m.land "Annland"].\nThought 3: I go on.\nAction 3:'
+        "Question: which capital?\nThought 1: I go on.\nAction 1: RetrieveNode[Ann]\nObservation 1: Found: "
+        'm.ann "Ann".\nThought 2: I go on.\n'
+        "Action 2: NeighbourCheck[m.ann, people.person.nationality]\nObservation 2: "
+        'm.ann -> people.person.nationality: [m.land "Annland"].\nThought 3: I go on.\nAction 3:'
     )
     assert {sampling.temperature for sampling in tools.model.samplings} == {0.0}
-    assert tools.model.samplings[0].stop == ("\n",)
+    assert all("\n" not in sampling.stop for sampling in tools.model.samplings), "a reply may begin with a line break"
 
 
 # Cost (specification §6.12)
@@ -158,21 +162,23 @@ async def observed(line: str, cap: int = 2000) -> str:
 @pytest.mark.parametrize(
     ("line", "observation"),
     [
-        ("RetrieveNode[ann]", 'The node for "ann" is: m.ann.'),
-        ("RetrieveNode[Nine Lanterns]", 'The node for "Nine Lanterns" is: m.f2.'),
-        ("RetrieveNode[Nobody]", 'No node is found for "Nobody". Try another text.'),
-        ("Relations[m.r1]", "The relations of m.r1 are: [film.actor.film, film.performance.film]."),
+        ("RetrieveNode[ann]", 'Found: m.ann "Ann".'),
+        ("RetrieveNode[Nine Lanterns]", 'Found: m.f2 "Nine Lanterns".'),
+        ("RetrieveNode[Anne]", 'No node is called "Anne". The most similar: [m.ann "Ann"].'),
+        ("RetrieveNode[]", 'No node is found for "". Try another text.'),
+        ("Relations[m.r1]", "m.r1 -> [film.performance.film]. m.r1 <- [film.actor.film]."),
         ("Relations[m.no]", 'There is no node "m.no", or it has no relations.'),
-        ("NodeFeature[m.ann, name]", "The name of m.ann is: Ann."),
-        ("NodeFeature[m.land, location.country.founded]", 'The location.country.founded of m.land is: ["1402"].'),
-        ("NodeFeature[m.land, height]", "m.land has no value by height. Relations[id] lists what it has."),
-        ("NodeFeature[m.r1, name]", 'The node m.r1 has no feature "name". It has: none.'),
-        ("NodeDegree[m.ann, film.actor.film]", "The number of film.actor.film neighbours of m.ann is: 2."),
-        ("NeighbourCheck[m.f1, film.performance.film]", "m.f1 is film.performance.film of: [m.r1]."),
-        ("NeighbourCheck[Tiger, Dragon, directed_by]", 'The directed_by neighbours of "Tiger, Dragon" are: [Bob].'),
-        ('NeighbourCheck["Tiger, Dragon", directed_by]', 'The directed_by neighbours of "Tiger, Dragon" are: [Bob].'),
-        ("NeighbourCheck[Bob, directed_by]", 'Bob is directed_by of: ["Tiger, Dragon"].'),
-        ("NeighbourCheck[m.ann, x]", "m.ann has no neighbours by x. Relations[id] lists what it has."),
+        ("NodeFeature[m.ann, name]", "m.ann -> name: Ann."),
+        ("NodeFeature[m.land, location.country.founded]", 'm.land -> location.country.founded: ["1402"].'),
+        ("NodeFeature[m.land, location.country.capital]", 'm.land -> location.country.capital: [m.city "Ann City"].'),
+        ("NodeFeature[m.land, height]", "There is no node m.land, or it has no relation height."),
+        ("NodeFeature[m.r1, name]", 'There is no node "m.r1", or it has no feature "name".'),
+        ("NodeDegree[m.ann, film.actor.film]", "m.ann -> degree of film.actor.film: 2."),
+        ("NeighbourCheck[m.f1, film.performance.film]", "m.f1 <- film.performance.film: [m.r1]."),
+        ("NeighbourCheck[Tiger, Dragon, directed_by]", '"Tiger, Dragon" -> directed_by: [Bob].'),
+        ('NeighbourCheck["Tiger, Dragon", directed_by]', '"Tiger, Dragon" -> directed_by: [Bob].'),
+        ("NeighbourCheck[Bob, directed_by]", 'Bob <- directed_by: ["Tiger, Dragon"].'),
+        ("NeighbourCheck[m.ann, x]", "There is no node m.ann, or it has no relation x."),
         ("NeighbourCheck[m.ann]", "NeighbourCheck takes two arguments: a node id, a comma and a neighbour type."),
         (
             "Look[m.ann]",
@@ -182,7 +188,11 @@ async def observed(line: str, cap: int = 2000) -> str:
         ("I wonder.", "This is no action. Write a tool and its arguments in brackets, as in RetrieveNode[keyword]."),
         (
             "Relations[m.no] Relations[m.f1]",
-            'There is no node "m.no", or it has no relations. The relations of m.f1 are: [film.performance.film].',
+            'There is no node "m.no", or it has no relations. m.f1 <- [film.performance.film].',
+        ),
+        (
+            "NeighbourCheck[m.r1, film.performance.film] NeighbourCheck[m.r2, film.performance.film]",
+            'm.r1 -> film.performance.film: [m.f1 "The Salt Road"]. m.r2: [m.f2 "Nine Lanterns"].',
         ),
     ],
 )
@@ -190,9 +200,61 @@ async def test_each_action_has_its_observation(line: str, observation: str) -> N
     assert await observed(line) == observation
 
 
+async def test_hints_after_an_error_are_a_choice() -> None:
+    for hints, ending in ((False, "relation x."), (True, "relation x. Relations[id] lists what a node has.")):
+        tools = scripted("NeighbourCheck[m.ann, x]", "Finish[x]")
+        await default(R3, error_hints=hints).answer(ASKED, tools.tools)
+        assert actions(tools)[1].turn.steps[0].observation.endswith(ending)
+
+
+async def test_an_old_list_of_relations_is_cut_to_those_most_like_the_question() -> None:
+    many = [("m.hub", f"r.n{number:02}", "m.x") for number in range(14)]
+    facts = [*many, ("m.hub", "r.capital", "m.city")]
+    tools = scripted("Relations[m.hub]", "NodeDegree[m.hub, r.n01]", "Finish[x]", graph=DictionaryGraph(facts, NAMES))
+    await default(R3).answer(ASKED, tools.tools)
+    latest, old = (prompt.inputs()["scratchpad"] for prompt in actions(tools)[1:])
+    assert "Observation 1: m.hub -> [r.capital, " in latest
+    assert latest.count("r.n") == 14
+    assert ", …] (15 in all).\nThought 2" in old
+    assert old.partition("Thought 2")[0].count("r.n") == 9
+
+
+async def test_the_last_turns_are_counted_and_do_not_change_earlier_prompts() -> None:
+    tools = scripted("Relations[m.ann]")
+    await default(R3, step_limit=5, max_retries=0).answer(ASKED, tools.tools)
+    told = [prompt.inputs()["turns"] for prompt in actions(tools)]
+    last = "(This is the last turn: finish now.)\n"
+    assert told == ["", "", "(3 turns are left.)\n", "(2 turns are left.)\n", last]
+    assert last in actions(tools)[-1].messages()[-1].content
+
+
+async def test_the_check_sees_long_lists_and_lookups_that_failed_but_no_lists_of_relations() -> None:
+    towns = "NeighbourCheck[m.land, location.country.towns]"
+    tools = scripted("Relations[m.land]", "NeighbourCheck[m.ann, x]", towns, "Finish[Ann City]")
+    await default(R3).answer(ASKED, tools.tools)
+    path = tools.model.last("r3.verify").inputs()["path"].splitlines()
+    assert path[0] == 'NeighbourCheck "m.ann, x": nothing'
+    assert path[1].startswith('"m.land" -> location.country.towns: m.t000, ')
+    assert path[1].endswith("m.t099, … (150 in all)")
+    assert len(path) == 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I look for her.",
+        "\nI look for her.",
+        "Thought 2: I look for her.",
+        "\n Thought 2: I look for her. Action 2: x[]",
+    ],
+)
+def test_a_leading_line_break_and_an_echoed_label_are_no_part_of_a_thought(reply: str) -> None:
+    assert Thought(Turn(ASKED, "triples")).parse(reply) == "I look for her."
+
+
 async def test_a_long_observation_is_cut_and_reports_the_true_count() -> None:
     text = await observed("NeighbourCheck[m.land, location.country.towns]", cap=200)
-    assert text.endswith("m.t014, …] (150 in all).")
+    assert text.endswith("m.t016, …] (150 in all).")
     assert len(text) <= 210
     tools = scripted("NeighbourCheck[m.land, location.country.towns]", "Finish[x]", verify=REJECT)
     await default(R3, observation_cap=200).answer(ASKED, tools.tools)
@@ -305,10 +367,10 @@ async def test_each_ablation_changes_what_the_prompts_show() -> None:
         reflections = [prompt for prompt in tools.model.prompts if isinstance(prompt, Reflect)]
         return actions(tools)[2].messages()[-1].content, "".join(one.messages()[-1].content for one in reflections)
 
-    digest = 'Known so far:\n"Ann" -> search: m.ann\n"m.ann" -> people.person.nationality: m.land "Annland"\n'
+    digest = 'Known so far:\n"Ann" -> search: m.ann "Ann"\n"m.ann" -> people.person.nationality: m.land "Annland"\n'
     step, look = await run()
     assert "Known so far" not in step
-    assert "Observation 2: The people.person.nationality neighbours" in look
+    assert "Observation 2: m.ann -> people.person.nationality: " in look
     step, look = await run(memory=False)
     assert "Known so far" not in step
     assert "incorrect, with the answer Annland" in look
@@ -318,6 +380,7 @@ async def test_each_ablation_changes_what_the_prompts_show() -> None:
     step, _ = await run(reflection=False, memory_digest_lines=1)
     assert "m.land" in step.partition("Thought 1")[0]
     assert "search" not in step.partition("Thought 1")[0]
+    assert "Known so far:\n(1 earlier lookups are left out)\n" in step
     step, look = await run(memory=False, reflection=False, max_retries=0)
     assert ("Known so far" in step, look) == (False, "")
 
@@ -424,6 +487,7 @@ async def test_the_initial_answer_is_that_of_the_first_attempt() -> None:
     tools = scripted("Finish[Annland]", *WAY, verify=REJECT)
     answer = await default(R3).answer(ASKED, tools.tools)
     assert (texts(answer), answer.initial) == (["Ann City"], (Prediction("Annland"),))
+    assert answer.first_attempt == "finished"
     tools = scripted(*WAY, "Finish[Annland]", verify=REJECT)
     answer = await default(R3).answer(ASKED, tools.tools)
     assert (texts(answer), answer.initial) == (["Annland"], (Prediction("Ann City", "m.city"),))
@@ -432,6 +496,7 @@ async def test_the_initial_answer_is_that_of_the_first_attempt() -> None:
 async def test_a_halted_first_attempt_has_an_empty_initial_answer() -> None:
     answer = await default(R3, step_limit=2).answer(ASKED, scripted(*WAY[:3], "Finish[Ann City]").tools)
     assert (texts(answer), answer.initial) == (["Ann City"], ())
+    assert answer.first_attempt == "halted"
 
 
 async def test_without_a_retry_the_initial_answer_is_the_answer() -> None:
@@ -439,7 +504,7 @@ async def test_without_a_retry_the_initial_answer_is_the_answer() -> None:
         answer = await method.answer(ASKED, scripted(*line).tools)
         assert answer.initial == answer.predictions == (Prediction("Ann City", "m.city"),)
     without_retries = await default(R3, max_retries=0).answer(ASKED, scripted(*WAY).tools)
-    assert without_retries.initial is None
+    assert without_retries.initial is without_retries.first_attempt is None
 
 
 async def test_samples_vote_on_the_initial_answer_too() -> None:

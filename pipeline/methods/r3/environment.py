@@ -15,8 +15,9 @@ from pipeline.kg.interface import AttributeLookups, Hop, Neighbours
 from pipeline.methods.interface import Tools
 from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.r3.actions import Action, one_argument, split_two
-from pipeline.methods.r3.memory import Item, Listing, Observation
+from pipeline.methods.r3.memory import Item, Listing, Observation, arrow
 from pipeline.methods.rendering import Names, node_name, quoted
+from pipeline.retrieval.relations import as_text
 from pipeline.types import Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
 T = TypeVar("T")
@@ -29,14 +30,18 @@ NAME = "name"
 
 _NAMESAKES = 5
 """Nodes shown of those with the name that was searched for."""
+_MAX_SIMILAR = 5
+"""Topic entities shown if no node has the name that was searched for."""
 _TWO_ARGUMENTS = {"NodeFeature", "NeighbourCheck", "NodeDegree"}
 """The tools that take a node and an edge or feature."""
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
 
 
 class Environment(ABC):
-    """Executes action lines. Every error is an observation."""
+    """Executes action lines. Every error is an observation. It says as much as Graph-CoT's, unless `hints` is true."""
 
+    hints: bool
+    """Whether an error says which argument is wrong, and what there is."""
     tools: Collection[str]
     """The names of the available tools."""
     domain: str
@@ -67,7 +72,8 @@ class AttributedEnvironment(Environment):
 
     tools = ("RetrieveNode", "NodeFeature", "NeighbourCheck", "NodeDegree", "Finish")
 
-    def __init__(self, question: Question, tools: Tools, attributes: AttributeLookups) -> None:
+    def __init__(self, question: Question, tools: Tools, attributes: AttributeLookups, *, hints: bool) -> None:
+        self.hints = hints
         self.domain = str(question.meta.get("domain") or "").partition("/")[0]
         self._tools = tools
         self._attributes = attributes
@@ -87,9 +93,9 @@ class AttributedEnvironment(Environment):
             elif (pair := pairs[action]) is None:
                 observed.append(_wrong_arguments(action))
             elif action.tool == "NodeFeature":
-                observed.append(_feature(action, *pair, features[pair[0]], cap))
+                observed.append(_feature(action, *pair, features[pair[0]], cap, hints=self.hints))
             else:
-                observed.append(_neighbourhood(action, pair, degrees[pair[0]], near, cap))
+                observed.append(_neighbourhood(action, pair, degrees[pair[0]], near, cap, hints=self.hints))
         return observed
 
     async def _retrieve(self, action: Action, cap: int) -> Observation:
@@ -99,18 +105,18 @@ class AttributedEnvironment(Environment):
 
 
 def _neighbourhood(
-    action: Action, pair: tuple[EntityId, str], degrees: Mapping[str, int] | None, near: Near, cap: int
+    action: Action, pair: tuple[EntityId, str], degrees: Mapping[str, int] | None, near: Near, cap: int, *, hints: bool
 ) -> Observation:
     """Return the neighbours of a node by an edge type, or their number."""
     id, edge = pair
     if degrees is None or edge not in degrees:
-        return _nothing(action, id, edge, "neighbour type", degrees)
+        return _nothing(action, id, edge, "neighbour type", degrees, hints=hints)
     if action.tool == "NodeDegree":
         return _degree(action, id, edge, degrees[edge], cap)
     found = near[id, Relation(edge, "out")]
     items = tuple(Item(node, print_id(str(node)), Triple(id, edge, node)) for node in found.nodes)
     total = degrees[edge] if found.truncated else len(items)
-    listing = Listing(f"The {edge} neighbours of {print_id(id)} are:", id, edge, items, total=total)
+    listing = Listing(_heading(id, edge), id, edge, items, total=total)
     return Observation.of(action, [listing], cap)
 
 
@@ -120,8 +126,11 @@ class TripleEnvironment(Environment):
     tools = ("RetrieveNode", "Relations", "NodeFeature", "NeighbourCheck", "NodeDegree", "Finish")
     domain = "triples"
 
-    def __init__(self, question: Question, tools: Tools) -> None:
+    def __init__(self, question: Question, tools: Tools, *, hints: bool) -> None:
+        self.hints = hints
+        self._question = question
         self._kg = tools.kg
+        self._rank = tools.retrieval.rank
         self._limit = tools.caps.max_frontier
         # Remove quotes on both sides: a name may be in quotes, and a model may add some.
         self._topics = {
@@ -147,17 +156,33 @@ class TripleEnvironment(Environment):
         observed = []
         for action in actions:
             if action.tool == "RetrieveNode":
-                observed.append(_retrieved(action, arguments[action], retrieved.get(arguments[action], []), cap))
+                observed.append(await self._retrieved(action, retrieved.get(arguments[action], []), cap))
             elif action.tool == "Relations":
-                observed.append(_relations(action, arguments[action], relations.get(arguments[action], []), cap))
+                id = arguments[action]
+                observed.append(_relations(action, id, await self._by_similarity(relations.get(id, [])), cap))
             elif (pair := pairs[action]) is None:
                 observed.append(_wrong_arguments(action))
             elif pair[0] in named and action.tool == "NodeFeature" and pair[1] == NAME:
                 known = {NAME: names[pair[0]]} if names[pair[0]] else {}
-                observed.append(_feature(action, *pair, known, cap))
+                observed.append(_feature(action, *pair, known, cap, hints=False))
             else:
-                observed.append(_followed(action, pair, near, names, cap))
+                observed.append(_followed(action, pair, near, names, cap, hints=self.hints))
         return observed
+
+    async def _by_similarity(self, relations: Sequence[Relation]) -> list[Relation]:
+        """Return the relations, those most like the question first."""
+        ranking = await self._rank(self._question.text, [as_text(relation.name) for relation in relations])
+        return [relations[index] for index in ranking]
+
+    async def _retrieved(self, action: Action, items: Sequence[Item], cap: int) -> Observation:
+        """Return the nodes found, or else the topic entities whose names are most similar."""
+        keyword, topics = one_argument(action.content), self._question.topic_entities
+        if items or not (keyword and topics):
+            return _retrieved(action, keyword, items, cap)
+        ranking = await self._rank(keyword, [topic.name for topic in topics])
+        similar = [_found(topics[index].id, topics[index].name) for index in ranking[:_MAX_SIMILAR]]
+        heading = f"No node is called {quoted(truncate(keyword))}. The most similar:"
+        return Observation.of(action, [Listing(heading, keyword, "search", tuple(similar), total=len(similar))], cap)
 
     async def _search(self, keywords: Iterable[str]) -> dict[str, list[Item]]:
         """Find topic entities by name or id; for other keywords, the entities with exactly that name."""
@@ -165,26 +190,32 @@ class TripleEnvironment(Environment):
         topics = {keyword: self._topics[key] for keyword in distinct if (key := match_key(keyword)) in self._topics}
         others = [keyword for keyword in distinct if keyword not in topics]
         found = await self._kg.find_by_name(others, _NAMESAKES)
-        items = {keyword: [Item(id, print_id(id), name=keyword) for id in ids] for keyword, ids in found.items()}
-        return items | {
-            keyword: [Item(topic.id, print_id(topic.id), name=topic.name)] for keyword, topic in topics.items()
-        }
+        items = {keyword: [_found(id, keyword) for id in ids] for keyword, ids in found.items()}
+        return items | {keyword: [_found(topic.id, topic.name)] for keyword, topic in topics.items()}
 
 
-def _followed(action: Action, pair: tuple[EntityId, str], near: Near, names: Names, cap: int) -> Observation:
-    """Return the neighbours of a node by a relation in both directions, their number, or the literals among them."""
+def _found(id: EntityId, name: str) -> Item:
+    return Item(id, _printed(id, {id: name}), name=name)
+
+
+def _followed(
+    action: Action, pair: tuple[EntityId, str], near: Near, names: Names, cap: int, *, hints: bool
+) -> Observation:
+    """Return the neighbours of a node by a relation in both directions, or their number.
+
+    Of the neighbours by `NodeFeature`, only the values are returned, or all if none of them is a value.
+    """
     id, name = pair
     both = [_list(id, Relation(name, direction), near, names) for direction in _DIRECTIONS]
     filled = [listing for listing in both if listing.items]
-    if action.tool == "NodeFeature":
-        values = tuple(item for item in both[0].items if isinstance(item.node, LiteralNode))
-        heading = f"The {name} of {print_id(id)} is:"
-        filled = [Listing(heading, id, name, values, total=len(values))] if values else []
     if not filled:
-        what = "value" if action.tool == "NodeFeature" else "neighbours"
+        hint = " Relations[id] lists what a node has." if hints else ""
         return Observation.failed(
-            action, f"{print_id(id)} has no {what} by {truncate(name)}. Relations[id] lists what it has."
+            action, f"There is no node {print_id(id)}, or it has no relation {truncate(name)}.{hint}"
         )
+    values = tuple(item for item in both[0].items if isinstance(item.node, LiteralNode))
+    if action.tool == "NodeFeature" and values:
+        filled = [Listing(_heading(id, name), id, name, values, total=len(values))]
     if action.tool == "NodeDegree":
         known = all(listing.total is not None for listing in filled)
         count = len({item.node for listing in filled for item in listing.items})
@@ -194,7 +225,6 @@ def _followed(action: Action, pair: tuple[EntityId, str], near: Near, names: Nam
 
 def _list(id: EntityId, relation: Relation, near: Near, names: Names) -> Listing:
     found, (name, direction) = near[id, relation], relation
-    heading = f"The {name} neighbours of {print_id(id)} are:" if direction == "out" else f"{print_id(id)} is {name} of:"
     items = tuple(
         Item(
             node,
@@ -204,55 +234,70 @@ def _list(id: EntityId, relation: Relation, near: Near, names: Names) -> Listing
         )
         for node in found.nodes
     )
-    return Listing(heading, id, name, items, direction, None if found.truncated else len(items))
+    total = None if found.truncated else len(items)
+    return Listing(_heading(id, name, direction), id, name, items, direction, total)
 
 
-def environment(question: Question, tools: Tools) -> Environment:
+def environment(question: Question, tools: Tools, *, error_hints: bool) -> Environment:
     """Build the environment for the graph of a question."""
     if tools.attributes is not None:
-        return AttributedEnvironment(question, tools, tools.attributes)
-    return TripleEnvironment(question, tools)
+        return AttributedEnvironment(question, tools, tools.attributes, hints=error_hints)
+    return TripleEnvironment(question, tools, hints=error_hints)
+
+
+def _heading(id: EntityId, name: str, direction: Direction = "out") -> str:
+    """Return the beginning of `id -> name: [neighbours]`, with the arrow in the direction of the edges."""
+    return f"{print_id(id)} {arrow(direction)} {name}:"
 
 
 def _retrieved(action: Action, keyword: str, items: Sequence[Item], cap: int) -> Observation:
     if not items:
         return Observation.failed(action, f"No node is found for {quoted(truncate(keyword))}. Try another text.")
-    heading = f"The node for {quoted(truncate(keyword))} is:"
-    listing = Listing(heading, keyword, "search", tuple(items), total=len(items), bare=len(items) == 1)
+    listing = Listing("Found:", keyword, "search", tuple(items), total=len(items), bare=len(items) == 1)
     return Observation.of(action, [listing], cap)
 
 
-def _feature(action: Action, id: EntityId, name: str, features: dict[str, Any] | None, cap: int) -> Observation:
+def _feature(
+    action: Action, id: EntityId, name: str, features: dict[str, Any] | None, cap: int, *, hints: bool
+) -> Observation:
     if features is None or name not in features:
-        return _nothing(action, id, name, "feature", features)
+        return _nothing(action, id, name, "feature", features, hints=hints)
     value = features[name]
     values = value if isinstance(value, list) else [value]
     texts = [text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in values]
     bare = not isinstance(value, list)
-    heading = f"The {name} of {print_id(id)} {'is' if bare else 'are'}:"
     items = tuple(
         Item(LiteralNode(text), text if bare else quoted(text), Triple(id, name, LiteralNode(text))) for text in texts
     )
-    return Observation.of(action, [Listing(heading, id, name, items, total=len(items), bare=bare)], cap)
+    return Observation.of(action, [Listing(_heading(id, name), id, name, items, total=len(items), bare=bare)], cap)
 
 
 def _degree(action: Action, id: EntityId, name: str, count: int | None, cap: int) -> Observation:
     text = "more than can be counted" if count is None else str(count)
-    heading = f"The number of {name} neighbours of {print_id(id)} is:"
-    listing = Listing(heading, id, f"degree of {name}", (Item(LiteralNode(text), text),), total=1, bare=True)
+    degree = f"degree of {name}"
+    listing = Listing(_heading(id, degree), id, degree, (Item(LiteralNode(text), text),), total=1, bare=True)
     return Observation.of(action, [listing], cap)
 
 
 def _relations(action: Action, id: str, relations: Sequence[Relation], cap: int) -> Observation:
-    names = _distinct(relation.name for relation in relations)
-    if not names:
+    if not relations:
         return Observation.failed(action, f"There is no node {quoted(truncate(id))}, or it has no relations.")
-    items = tuple(Item(LiteralNode(name), name) for name in names)
-    heading = f"The relations of {print_id(id)} are:"
-    return Observation.of(action, [Listing(heading, id, "relations", items, total=len(items))], cap)
+    both = []
+    for direction in _DIRECTIONS:
+        names = [relation.name for relation in relations if relation.direction == direction]
+        items = tuple(Item(LiteralNode(name), name) for name in names)
+        both.append(Listing(f"{print_id(id)} {arrow(direction)}", id, "relations", items, direction, total=len(items)))
+    return Observation.of(action, [listing for listing in both if listing.items], cap)
 
 
-def _nothing(action: Action, id: str, name: str, what: str, known: Collection[str] | None) -> Observation:
+def _nothing(
+    action: Action, id: str, name: str, what: str, known: Collection[str] | None, *, hints: bool
+) -> Observation:
+    """Say that a lookup found nothing and, as a hint, whether the node or the name is wrong, and what there is."""
+    if not hints:
+        return Observation.failed(
+            action, f"There is no node {quoted(truncate(id))}, or it has no {what} {quoted(truncate(name))}."
+        )
     if known is None:
         return Observation.failed(
             action, f"There is no node {quoted(truncate(id))}. Its id comes from RetrieveNode or a neighbour list."

@@ -14,8 +14,10 @@ NAME_FEATURES = frozenset({"name", "title"})
 """Features that name a node."""
 _MARGIN = 24
 """Characters reserved for the true count."""
-_MAX_NODES = 20
+_MAX_NODES = 100
 """Nodes listed in one entry of the knowledge path. The log lists all."""
+_MAX_OLD_RELATIONS = 10
+"""Relations shown of a list of relations that is not the latest observation."""
 
 
 class Item(NamedTuple):
@@ -59,14 +61,17 @@ class Listing:
                 return replace(self, items=self.items[:index])
         return self
 
+    def first(self, count: int) -> Listing:
+        """Return the listing with at most the first `count` items."""
+        return replace(self, items=self.items[:count])
+
     def __str__(self) -> str:
         texts = ", ".join(item.text for item in self.items)
         if self.bare:
             return f"{self.heading} {texts}."
         if self.total == len(self.items):
             return f"{self.heading} [{texts}]."
-        count = f"more than {len(self.items)}" if self.total is None else str(self.total)
-        return f"{self.heading} [{texts}, …] ({count} in all)."
+        return f"{self.heading} [{texts}, …] ({_count(self.total, len(self.items))} in all)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,12 @@ class Observation:
     ok: bool = True
     listings: tuple[Listing, ...] = ()
     """Exactly what `text` shows."""
+
+    def with_few_relations(self) -> Observation:
+        """Return the observation with only the first of its relations, if it lists a node's relations."""
+        if self.action.tool != "Relations":
+            return self
+        return replace(self, listings=tuple(listing.first(_MAX_OLD_RELATIONS) for listing in self.listings))
 
     @classmethod
     def failed(cls, action: Action, text: str) -> Observation:
@@ -107,7 +118,12 @@ class Step:
     @property
     def observation(self) -> str:
         """All observations of the action line, as the scratchpad shows them."""
-        return " ".join(observation.text for observation in self.observations)
+        return _print_observations(self.observations)
+
+    @property
+    def old_observation(self) -> str:
+        """The same once another step has followed: of a long list of relations, only the first are shown."""
+        return _print_observations(observation.with_few_relations() for observation in self.observations)
 
 
 @dataclass
@@ -134,9 +150,8 @@ class Memory:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The whole knowledge path as lines for a prompt."""
-        path = self.path
-        return tuple(digest(path, len(path)))
+        """The whole knowledge path as lines for a prompt, with the lookups that found nothing."""
+        return tuple(_print_entry(entry) for entry in self.path if entry["via"] != "relations")
 
     @property
     def triples(self) -> list[Triple]:
@@ -166,15 +181,35 @@ class Memory:
         return (item for listing in listings(self.steps) for item in listing.items)
 
 
+def _print_observations(observations: Iterable[Observation]) -> str:
+    """Print observations one after the other. A listing by the same edge as the one before does not repeat the edge."""
+    texts = []
+    edge_before = None
+    for observation in observations:
+        if not observation.listings:
+            texts.append(observation.text)
+            edge_before = None
+        for listing in observation.listings:
+            edge = f" {arrow(listing.direction)} {listing.via}:"
+            is_repeated = edge == edge_before and listing.heading.endswith(edge)
+            shown = replace(listing, heading=f"{listing.heading.removesuffix(edge)}:") if is_repeated else listing
+            texts.append(str(shown))
+            edge_before = edge
+    return " ".join(texts)
+
+
 def listings(steps: Iterable[Step]) -> Iterable[Listing]:
     """Yield all listings of the steps, in order."""
     return (listing for step in steps for observation in step.observations for listing in observation.listings)
 
 
 def digest(path: Iterable[Mapping[str, Any]], lines: int) -> list[str]:
-    """Return the last `lines` entries of the knowledge path as lines for a prompt."""
-    printed = [_print_entry(entry) for entry in path if entry["ok"]]
-    return printed[-lines:] if lines else []
+    """Return the last `lines` facts and search results as lines for a prompt, after the number of those left out."""
+    printed = [_print_entry(entry) for entry in path if entry["ok"] and entry["via"] != "relations"]
+    if not lines:
+        return []
+    left_out = len(printed) - lines
+    return [*([f"({left_out} earlier lookups are left out)"] if left_out > 0 else []), *printed[-lines:]]
 
 
 def elide(lines: Iterable[str], limit: int) -> str:
@@ -205,6 +240,19 @@ def _entries(number: int, observation: Observation) -> Iterable[dict[str, Any]]:
 
 
 def _print_entry(entry: Mapping[str, Any]) -> str:
-    arrow = "<-" if entry.get("direction") == "in" else "->"
+    """Print an entry. A list of relations is no fact, and is never printed: the lookup that followed one is."""
+    if not entry["ok"]:
+        return f"{entry['via'] or 'unknown tool'} {quoted(entry['from'])}: nothing"
     to = entry["to"] if isinstance(entry["to"], str) else ", ".join(entry["to"])
-    return f"{quoted(entry['from'])} {arrow} {entry['via']}: {to}"
+    if "total" in entry:
+        to += f", … ({_count(entry['total'], len(entry['to']))} in all)"
+    return f"{quoted(entry['from'])} {arrow(entry.get('direction', 'out'))} {entry['via']}: {to}"
+
+
+def _count(total: int | None, shown: int) -> str:
+    return f"more than {shown}" if total is None else str(total)
+
+
+def arrow(direction: Direction) -> str:
+    """Return the sign between a node and a relation: `a -> r: [b]` and `b <- r: [a]` are the same fact."""
+    return "->" if direction == "out" else "<-"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
 from math import ceil
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar, get_args
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from pydantic.dataclasses import dataclass
@@ -15,7 +15,7 @@ from pipeline.errors import BudgetExhausted, ContextOverflow
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.answer_linking import entity_names, link, majority
 from pipeline.methods.answering import Answers
-from pipeline.methods.interface import Tools
+from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.r3.actions import ActionLine, read_finish
 from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.environment import Environment, environment
@@ -30,6 +30,12 @@ T = TypeVar("T")
 
 _CHARACTERS_PER_TOKEN = 4
 """Estimates the length of a prompt in tokens."""
+_COUNTDOWN = 3
+"""The last steps before the limit, whose prompts say how many are left. Earlier prompts are equal for every limit, so a
+sweep of the limit shares their calls."""
+_STOP_THOUGHT = ("\nAction", "\nObservation")
+_STOP_ACTION = ("\nObservation", "\nThought")
+"""Where a reply ends. A line break is no stop: some models begin with one. Of more lines, the first one counts."""
 _MIN_OBSERVATION_CAP = 100
 """Characters that an observation may have, however often the cap is halved."""
 
@@ -55,6 +61,7 @@ class R3:
     calls_per_step: Literal[1, 2]
     context_limit: PositiveInt
     observation_cap: PositiveInt
+    error_hints: bool
     memory_digest_lines: NonNegativeInt
     temperature: NonNegativeFloat
     sample_temperature: NonNegativeFloat
@@ -74,9 +81,17 @@ class R3:
         """Whether the failure signal is one bit of gold."""
         return self.failure_signal == "gold"
 
+    def most_llm_calls(self, question: Question, caps: Caps) -> int:
+        """Bound the calls (§6.12): the steps of all attempts, a check and a reflection after each, and a guess."""
+        limits = [self.step_limit]
+        for _ in range(self.max_retries):
+            limits.append(max(self._next_limit(limits[-1], failure) for failure in get_args(Failure)))
+        checks = (1 + self.parse_retries) * (2 * len(limits) + 1)
+        return self.samples * (self.calls_per_step * sum(limits) + checks)
+
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Run the cycle once per sample, one after the other, and return the majority answer."""
-        state = QuestionState(question, tools, environment(question, tools))
+        state = QuestionState(question, tools, environment(question, tools, error_hints=self.error_hints))
         cycles = []
         for _ in range(self.samples):
             cycles.append(await self._cycle(state))
@@ -133,7 +148,7 @@ class R3:
                 if len(steps) == limit:
                     attempt.halted = "steps"
                 else:
-                    await self._step(state, attempt, cap, guidance)
+                    await self._step(state, attempt, limit - len(steps), cap, guidance)
         except ContextOverflow:
             attempt.halted = "context"
         except BudgetExhausted:
@@ -149,11 +164,14 @@ class R3:
         )
         return attempt
 
-    async def _step(self, state: QuestionState, attempt: _Attempt, cap: int, guidance: Guidance | None) -> None:
-        """Make one step of an attempt. Raises ContextOverflow, BudgetExhausted."""
+    async def _step(
+        self, state: QuestionState, attempt: _Attempt, left: int, cap: int, guidance: Guidance | None
+    ) -> None:
+        """Make one of the `left` steps of an attempt. Raises ContextOverflow, BudgetExhausted."""
         memory = attempt.memory
         shown = digest(memory.path, self.memory_digest_lines) if self.memory and not self.reflection else ()
-        turn = Turn(state.question, state.graph.domain, tuple(memory.steps), guidance, tuple(shown))
+        countdown = left if left <= _COUNTDOWN else None
+        turn = Turn(state.question, state.graph.domain, tuple(memory.steps), guidance, tuple(shown), countdown)
         thought, line = await self._decide(state, turn)
         lookups = [action for action in line.actions if action.tool != "Finish"]
         finish = next((action for action in line.actions if action.tool == "Finish"), None)
@@ -172,8 +190,8 @@ class R3:
             return await self._call(state, both, ("\nObservation",))
         first = Thought(turn)
         self._check_length(first)
-        thought = await self._call(state, first, ("\n",))
-        return thought, await self._call(state, NextAction(turn, thought), ("\n",))
+        thought = await self._call(state, first, _STOP_THOUGHT)
+        return thought, await self._call(state, NextAction(turn, thought), _STOP_ACTION)
 
     @property
     def _max_characters(self) -> int:
@@ -260,6 +278,7 @@ class R3:
             names=entity_names(evidence, memory.names),
             status=status,
             initial=initial if self.max_retries else None,
+            first_attempt=_first_attempt(cycles) if self.max_retries else None,
         )
 
     def _vote(self, attempts: Iterable[_Attempt | None]) -> tuple[tuple[Prediction, ...], _Attempt | None]:
@@ -312,6 +331,12 @@ class _Cycle:
     def best(self) -> _Attempt | None:
         """The last attempt that finished (specification §6.9). An accepted attempt is always the last one."""
         return next((attempt for attempt in reversed(self.attempts) if attempt.answers is not None), None)
+
+
+def _first_attempt(cycles: Iterable[_Cycle]) -> Literal["finished", "halted"]:
+    """Return how the first attempts ended: finished, if one of them did."""
+    finished = any(attempt.answers is not None for cycle in cycles for attempt in cycle.attempts[:1])
+    return "finished" if finished else "halted"
 
 
 def _linked(texts: tuple[str, ...], memory: Memory) -> tuple[Prediction, ...]:

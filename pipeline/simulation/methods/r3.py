@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pipeline.methods.parsing import truncate
 from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
+from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import listings
 from pipeline.methods.r3.reflect import MAX_TEXT, Guidance, Reflect
@@ -19,6 +20,7 @@ from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.methods.answering import UNKNOWN, write_answers
 from pipeline.simulation.r3_policy import (
     gold_relations,
+    neighbour_types,
     plan,
     plan_by_similarity,
     plan_wrongly,
@@ -29,9 +31,9 @@ from pipeline.simulation.registry import P, Simulator, simulates
 
 
 class AgentSimulator(Simulator[P]):
-    """The base of the simulators of the agent's prompts. They ignore the memory that an ablation shows."""
+    """The base of the simulators of the agent's prompts. They ignore the memory that an ablation shows, and limits."""
 
-    seed_excluded_inputs: ClassVar[frozenset[str]] = frozenset({"memory"})
+    seed_excluded_inputs: ClassVar[frozenset[str]] = frozenset({"memory", "turns"})
 
 
 @simulates(Thought)
@@ -77,7 +79,8 @@ def _oracle_actions(turn: Turn, gold_context: GoldContext, error_rng: Random | N
 
 
 def _similarity_actions(turn: Turn, encoder: LexicalEncoder) -> str:
-    return plan_by_similarity(turn.question, turn.steps, encoder, described=turn.domain == "triples")
+    types = None if turn.domain == "triples" else neighbour_types(describe(turn.domain).schema)
+    return plan_by_similarity(turn.question, turn.steps, encoder, types)
 
 
 def _after_a_thought(turn: Turn, actions: str) -> str:

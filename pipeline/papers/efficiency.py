@@ -1,0 +1,169 @@
+"""The efficiency of R3-Cycle and Graph-CoT (specification §11.5), and how often a retry recovered (§9.5)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import polars as pl
+
+from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.papers.reproduction import PlannedFigure, dataset_key
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+
+PAPER = "R3-Cycle"
+HEADINGS = ("row", "dataset", "calls", "tokens", "seconds of a retry", "halted, recovered", "incorrect, recovered")
+_STAT = Path("/proc/stat")
+_EVERY_S = 2.0
+"""Seconds between two readings of the GPUs."""
+_GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """The cost of one row of the paper on one dataset, per question, and what its retries achieved."""
+
+    row: str
+    dataset: str
+    calls: float
+    tokens: float
+    """Prompt and completion tokens."""
+    retry_s: float | None
+    """Mean seconds from the end of the first attempt to the end of the last, over the questions with a retry."""
+    retried: int
+    recovered: Mapping[str, tuple[float, int]]
+    """By `halted` and `incorrect`: the share with a better score after the retry, and the number of questions."""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the texts of the table row, in the order of `HEADINGS`."""
+        retry = "–" if self.retry_s is None else f"{self.retry_s:.2f} (of {self.retried:,})"
+        shares = (self.recovered.get(failure) for failure in ("halted", "incorrect"))
+        recovered = ("–" if each is None else f"{100 * each[0]:.1f} % of {each[1]:,}" for each in shares)
+        return (self.row, self.dataset, f"{self.calls:.1f}", f"{self.tokens:,.0f}", retry, *recovered)
+
+
+@dataclass(slots=True)
+class MachineLoad:
+    """The mean use of this machine, by all processes, in percent; None where it cannot be read."""
+
+    cpu: float | None = None
+    gpu: float | None = None
+    """Over all GPUs."""
+    gpu_readings: list[float] = field(default_factory=list)
+    """Each reading of each GPU."""
+
+    def __str__(self) -> str:
+        texts = (f"{name} {'not known' if use is None else f'{use:.0f} %'}" for name, use in self.by_device().items())
+        return f"mean use of this machine in this run: {', '.join(texts)}"
+
+    def by_device(self) -> dict[str, float | None]:
+        """Return the use by `CPU` and `GPU`."""
+        return {"CPU": self.cpu, "GPU": self.gpu}
+
+
+@contextmanager
+def machine_load() -> Iterator[MachineLoad]:
+    """Measure the use of the machine while the context is open; it is filled in at the end."""
+    load, stop, before = MachineLoad(), Event(), _cpu_seconds()
+    sampler = Thread(target=_read_gpus, args=(load, stop), daemon=True)
+    sampler.start()
+    try:
+        yield load
+    finally:
+        stop.set()
+        sampler.join()
+        after = _cpu_seconds()
+        if before and after and after[1] > before[1]:
+            load.cpu = 100 * (after[0] - before[0]) / (after[1] - before[1])
+        if load.gpu_readings:
+            load.gpu = sum(load.gpu_readings) / len(load.gpu_readings)
+
+
+def efficiency(
+    planned: Sequence[PlannedFigure],
+    folder: RunFolder,
+    summaries: Sequence[ConfigurationSummary],
+    configurations: Sequence[tuple[str, ...]],
+) -> list[Efficiency]:
+    """Return the cost of each row of the paper that was run, on each dataset, with its first seed."""
+    numbers = {overrides: number for number, overrides in enumerate(configurations)}
+    retries = _retries(folder)
+    found: dict[int, Efficiency] = {}
+    for each in planned:
+        if each.figure.paper != PAPER or not each.configurations:
+            continue
+        number = numbers[each.configurations[0]]
+        seconds = retries.get(number, [])
+        summary = summaries[number]
+        scores = {name.removeprefix("recovered_"): score for name, score in summary.scores.items()}
+        dataset = f"{dataset_key(each.figure)}{' (run on another dataset)' if each.substituted else ''}"
+        row = Efficiency(
+            row=summary.method,
+            dataset=dataset,
+            calls=summary.counters["llm_calls"] / summary.questions,
+            tokens=summary.counters["tokens"] / summary.questions,
+            retry_s=sum(seconds) / len(seconds) if seconds else None,
+            retried=len(seconds),
+            recovered={
+                failure: (scores[failure].mean, scores[failure].questions)
+                for failure in ("halted", "incorrect")
+                if failure in scores
+            },
+        )
+        found.setdefault(number, row)
+    return [row for row in found.values() if row.row != "cot"]
+
+
+def to_dict(row: Efficiency) -> dict[str, Any]:
+    """Return the entry of `reproduction.json`."""
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
+def _retries(folder: RunFolder) -> dict[int, list[float]]:
+    """Return, by configuration, the seconds of the retries of each question that has one."""
+    step = pl.col("steps").struct
+    ends = (
+        rows.with_row_index("question")
+        .explode("steps")
+        .select("point", "question", role=step.field("role"), start_s=step.field("start_s"))
+        .filter(role="attempt_end")
+        .group_by("point", "question")
+        .agg(attempts=pl.len(), seconds=pl.col("start_s").max() - pl.col("start_s").min())
+        .filter(pl.col("attempts") > 1)
+        for rows in read_shards(folder, ["point", "steps"])
+    )
+    found: dict[int, list[float]] = {}
+    for point, _, _, seconds in pl.concat(ends).iter_rows():
+        found.setdefault(point, []).append(seconds)
+    return found
+
+
+def _cpu_seconds() -> tuple[float, float] | None:
+    """Return the busy time and all time of the CPUs since the machine started, in the same unit."""
+    try:
+        times = [float(text) for text in _STAT.read_text().splitlines()[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return None
+    idle = times[3] + times[4]
+    return sum(times) - idle, sum(times)
+
+
+def _read_gpus(load: MachineLoad, stop: Event) -> None:
+    """Read the use of the GPUs until told to stop."""
+    if shutil.which(_GPU_QUERY[0]) is None:
+        return
+    while True:
+        try:
+            printed = subprocess.run(_GPU_QUERY, capture_output=True, text=True, timeout=30, check=True).stdout  # noqa: S603
+            load.gpu_readings += map(float, printed.split())
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return
+        if stop.wait(_EVERY_S):
+            return
