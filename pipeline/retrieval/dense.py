@@ -40,6 +40,8 @@ class DenseEncoder:
     """A name on the Hugging Face Hub, or a folder."""
     device: Annotated[str | None, RUNTIME_ONLY]
     """`cpu`, `cuda:1`, …; None takes a GPU if there is one."""
+    unnormalised: bool
+    """Whether vectors keep the length that the model gives them: some models are trained for the inner product."""
 
     def __post_init__(self) -> None:
         require("dense", f"the encoder {self.model}")
@@ -47,10 +49,10 @@ class DenseEncoder:
     @property
     def name(self) -> str:
         """The key of stored vectors."""
-        return f"dense:{self.model}"
+        return f"dense:{self.model}{':unnormalised' if self.unnormalised else ''}"
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape (texts, dimensions). Raises UserError if the model cannot be loaded."""
+        """Return a vector per text, shape (texts, dimensions). Raises UserError if the model cannot be loaded."""
         if not texts:
             return np.empty((0, 0), np.float32)
         rows = await self._loader(texts)
@@ -84,7 +86,7 @@ class DenseEncoder:
         return Fetched(dict(zip(texts, rows, strict=True)), queries=1, endpoint=None)
 
     def _compute(self, texts: Sequence[str]) -> Vectors:
-        return np.asarray(
-            self._loaded.encode(list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False),
-            np.float32,
+        vectors = self._loaded.encode(
+            list(texts), batch_size=64, normalize_embeddings=not self.unnormalised, show_progress_bar=False
         )
+        return np.asarray(vectors, np.float32)

@@ -17,7 +17,7 @@ Vectors = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Encodes texts as unit vectors."""
+    """Encodes texts as vectors, whose inner products are the similarities of the texts."""
 
     @property
     def name(self) -> str:
@@ -25,7 +25,7 @@ class Encoder(Protocol):
         ...
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape (texts, dimensions)."""
+        """Return a vector per text, shape (texts, dimensions); of length 1 where similarity is the cosine."""
         ...
 
 

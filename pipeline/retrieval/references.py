@@ -54,12 +54,12 @@ class ReferenceBase:
         temporary.replace(path)
 
     async def nearest(self, question: Question, k: int, encoder: Encoder) -> list[Reference]:
-        """Return the k references nearest to the masked question (L2 on unit vectors), never the question itself."""
+        """Return the k references nearest to the masked question (inner product), never the question itself."""
         await self.prepare(encoder)
         if not self.references or self._vectors is None:
             return []
         query = (await encoder.encode([mask(question.text, question.topic_entities)]))[0]
-        nearest_first = best(self._vectors @ query, len(self.references))  # the order of L2 distances, for unit vectors
+        nearest_first = best(self._vectors @ query, len(self.references))  # for unit vectors, the order of L2 distances
         return list(islice(self._others(question, nearest_first), k))
 
     def sample(self, question: Question, k: int) -> list[Reference]:

@@ -49,6 +49,8 @@ class Generator:
     def __call__(self, prompt: Prompt[Any]) -> str:
         shown: Any = prompt
         match prompt.role:
+            case "arg.retrieval":
+                return ON
             case "arg.hypo":
                 return self.hypo
             case "arg.relations":
@@ -74,8 +76,9 @@ async def run(
 # The worked example: two hops, in the layout of specification §4.3
 
 
-async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
+async def test_the_worked_example_takes_eight_calls_and_six_lookups() -> None:
     replies = {
+        "arg.retrieval": ON,
         "arg.hypo": [f"{NATIONALITY}{FULLY}[Retrieve Entity]", f"{CAPITAL}{FULLY}[Retrieve Entity]"],
         "arg.relations": [
             f"{NATIONALITY}{FULLY}{BORN}{NOT}[Retrieve Entity]",
@@ -89,7 +92,8 @@ async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
     }
     script = ScriptedTools(DictionaryGraph(FACTS), replies)
     answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
-    assert script.model.roles == ["arg.hypo", "arg.relations", "arg.entities"] * 2 + ["arg.entities"]
+    level = ["arg.hypo", "arg.relations", "arg.entities"]
+    assert script.model.roles == ["arg.retrieval", *level, *level, "arg.entities"]
     assert script.graph.lookups == {"relations": 2, "neighbours": 2, "labels": 2}
     assert texts(answer) == ["Ann City", "Annish"]
     assert [prediction.id for prediction in answer.predictions] == ["Ann City", "Annish"]
@@ -98,7 +102,7 @@ async def test_the_worked_example_takes_seven_calls_and_six_lookups() -> None:
     assert worse == pytest.approx((1 + 0.5 * 0.5 * 0.5) / 2 + 1 + 0.5 * 0.5)
     assert answer.evidence[0] == (Triple("Ann", NATIONALITY, "Annland"), Triple("Annland", CAPITAL, "Ann City"))
     assert (answer.status, answer.raw) == ("ok", "Answer: Ann City[Fully Useful][Utility:5]")
-    text = script.model.prompts[4].messages()[-1].content
+    text = script.model.prompts[5].messages()[-1].content
     assert text == (
         f"[Retrieve Relation]<paragraph>{NATIONALITY};{BORN}</paragraph>{NATIONALITY}{FULLY}{BORN}{NOT}"
         f"[Retrieve Entity]<paragraph>(Ann, {NATIONALITY}, Annland)</paragraph>Annland{FULLY}{REASONABLE}"
@@ -130,6 +134,7 @@ async def test_calls_and_lookups_follow_from_the_beam_width(beam: int) -> None:
     script, _ = await run(default(ArG, beam=beam, max_hops=2), everything, facts=wide(relations, tails))
     nodes = min(beam or relations, relations)
     assert Counter(script.model.roles) == {
+        "arg.retrieval": 1,
         "arg.hypo": 1 + nodes,
         "arg.relations": 1 + nodes,
         "arg.entities": relations + nodes * tails * relations,
@@ -208,12 +213,60 @@ async def test_an_unnamed_node_is_not_left_by_the_inverse_of_the_last_relation()
     assert script.payloads("relations_listed")[1]["retrieved"] == [["movie"]]
 
 
+# Retrieval on demand (specification §4.5)
+
+
+async def test_a_root_that_declines_retrieval_answers_at_once() -> None:
+    replies = {"arg.retrieval": "[No Retrieval]Answer: Paris", "arg.answer": " Paris[Partially Useful][Utility:3]"}
+    script = ScriptedTools(DictionaryGraph(FACTS), replies)
+    answer = await default(ArG, force_answer=False).answer(question("which capital?", "Ann"), script.tools)
+    assert script.model.roles == ["arg.retrieval", "arg.answer"]
+    asked, answered = script.model.prompts
+    assert [message.role for message in asked.messages()] == ["user"], "the model begins its own turn"
+    assert script.model.samplings[0].max_tokens == 16
+    assert answered.messages()[-1].content == "[No Retrieval]Answer:"
+    assert (texts(answer), answer.predictions[0].score) == (["Paris"], pytest.approx(1 + 0.5 * 1))
+    assert (answer.status, script.graph.lookups.total()) == ("no_evidence", 0)
+    assert script.payloads("retrieval_declined") == [{"hop": 0, "nodes": 1}]
+
+
+async def test_a_declined_root_without_a_readable_answer_is_asked_once() -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), {"arg.retrieval": "[No Retrieval]", "arg.answer": "[Utility:1]"})
+    answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
+    assert (script.model.roles, answer.predictions) == (["arg.retrieval", "arg.answer"], ())
+
+
+@pytest.mark.parametrize("reply", ["", "[Retrieve Entity]", "[Retrieve Relation][No Retrieval]", "I would say Paris"])
+async def test_every_other_reply_at_the_root_retrieves(reply: str) -> None:
+    script = ScriptedTools(DictionaryGraph(FACTS), {"arg.retrieval": reply}, write=TWO_HOPS)
+    assert texts(await default(ArG).answer(question("which capital?", "Ann"), script.tools)) == ["Ann City"]
+    assert script.payloads("retrieval_declined") == []
+
+
+@pytest.mark.parametrize(("retrieval", "given"), [("model", ["Annland"]), ("always", ["Ann City"])])
+async def test_a_branch_that_declines_after_its_relations_is_answered_unless_each_branch_retrieves(
+    retrieval: Any, given: list[str]
+) -> None:
+    def write(prompt: Any) -> str:
+        if prompt.role == "arg.relations" and prompt.walks[0].length:
+            return f"{CAPITAL}{FULLY}{answers('Annland')}"
+        return " Annland[Fully Useful][Utility:5]" if prompt.role == "arg.answer" else TWO_HOPS(prompt)
+
+    script, answer = await run(default(ArG, retrieval=retrieval), write)
+    assert texts(answer) == given
+    assert ("arg.retrieval" in script.model.roles) == (retrieval == "model")
+    if retrieval == "model":
+        assert script.model.last("arg.answer").messages()[-1].content.endswith(f"{CAPITAL}{FULLY}[No Retrieval]Answer:")
+        assert script.payloads("retrieval_declined") == [{"hop": 2, "nodes": 1}]
+        assert answer.predictions[0].score == pytest.approx(1 + 1 + 0.5 * 2), "with the score of the first hop"
+
+
 # Parsing, filters and leaves
 
 
 async def test_unrelevant_relations_are_not_followed() -> None:
     script, answer = await run(default(ArG), Generator([], {}))
-    assert script.model.roles == ["arg.hypo", "arg.relations", "arg.answer"]
+    assert script.model.roles == ["arg.retrieval", "arg.hypo", "arg.relations", "arg.answer"]
     assert (texts(answer), answer.status) == (["forced"], "no_evidence")
 
 
@@ -226,6 +279,31 @@ async def test_without_relevant_tails_the_next_hop_starts_from_the_same_entities
     script, answer = await run(default(ArG, beam=1, max_hops=2), write)
     assert script.payloads("relations_listed")[1]["retrieved"] == [[BORN]]
     assert texts(answer) == ["Mirra"]
+
+
+async def test_a_branch_whose_tails_are_all_unrelevant_ends_by_choice() -> None:
+    ends = {NATIONALITY: f"{REASONABLE}{ON}", BORN: f"{REASONABLE}{answers('Mirra')}"}
+
+    def write(prompt: Any) -> str:
+        if prompt.role == "arg.entities" and prompt.relation == NATIONALITY:
+            return f"Annland{NOT}{REASONABLE}{ON}"
+        return Generator([NATIONALITY, BORN], ends)(prompt)
+
+    script, answer = await run(default(ArG, on_all_unrelevant="end"), write)
+    assert script.payloads("expanded")[0]["grown"] == []
+    assert (script.model.roles.count("arg.relations"), texts(answer)) == (1, ["Mirra"])
+
+
+async def test_an_answer_beside_unrelevant_tails_is_kept() -> None:
+    _, answer = await run(
+        default(ArG, on_all_unrelevant="end"),
+        lambda prompt: (
+            f"Annland{NOT}{REASONABLE}{answers('guess')}"
+            if prompt.role == "arg.entities"
+            else Generator([NATIONALITY], {})(prompt)
+        ),
+    )
+    assert texts(answer) == ["guess"]
 
 
 @pytest.mark.parametrize(("choice", "given"), [("leaf", ["guess"]), ("drop", ["forced"])])
@@ -376,15 +454,15 @@ async def test_without_a_topic_entity_the_model_answers_alone(generator: Any) ->
     assert script.graph.lookups.total() == 0
 
 
-@pytest.mark.parametrize("calls", range(7))
+@pytest.mark.parametrize("calls", range(8))
 async def test_a_cap_on_calls_forces_one_answer(calls: int) -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_HOPS)
     script.model.max_calls = calls
     answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
-    assert texts(answer) == (["Ann City"] if calls == 6 else ["forced"])
-    assert len(script.model.roles) == (6 if calls == 6 else calls + 1)
-    assert answer.status == ("ok" if calls == 6 else "budget_exhausted")
-    assert bool(answer.evidence) == (calls >= 3)
+    assert texts(answer) == (["Ann City"] if calls == 7 else ["forced"])
+    assert len(script.model.roles) == (7 if calls == 7 else calls + 1)
+    assert answer.status == ("ok" if calls == 7 else "budget_exhausted")
+    assert bool(answer.evidence) == (calls >= 4)
 
 
 @pytest.mark.parametrize("lookups", range(6))
@@ -397,7 +475,7 @@ async def test_a_cap_on_lookups_forces_one_answer(lookups: int) -> None:
 
 async def test_segments_written_before_a_cap_still_count() -> None:
     script = ScriptedTools(DictionaryGraph(FACTS), write=TWO_LEAVES)
-    script.model.max_calls = 3
+    script.model.max_calls = 4
     answer = await default(ArG).answer(question("which capital?", "Ann"), script.tools)
     assert len(answer.predictions) == 2
     assert answer.status == "budget_exhausted"

@@ -80,6 +80,7 @@ def test_no_question_fails_whatever_the_model_writes(words: tuple[str, ...], tmp
     assert rows["status"].is_in(["ok", "no_evidence", "budget_exhausted"]).all(), rows["error"].drop_nulls().to_list()
 
 
+@pytest.mark.exhaustive
 def test_both_retrievers_and_the_beam_improve_an_erring_model(tmp_path: Path) -> None:
     erring = ("llm.error_rate=0.15", "run.limit=360", "dataset.types=[1-hop,2-hop]")
     scores = {

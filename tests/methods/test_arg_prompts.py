@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import ParseError
 from pipeline.methods.arg.answers import AnswerSegment, read_answers
-from pipeline.methods.arg.relations import HypotheticalRelations
+from pipeline.methods.arg.relations import HypotheticalRelations, RelationJudgement
 from pipeline.methods.arg.transcript import find_name
 from tests.methods.arg_prompts import ANN, ASKED, entities, relations
 from tests.methods.support import literal
@@ -47,11 +47,11 @@ def test_the_complaint_of_a_retry_is_not_part_of_the_transcript() -> None:
 )
 def test_relation_segments_are_parsed(text: str, read: str) -> None:
     sign = {"[Fully Relevant]": "+", "[Partially Relevant]": "~", "[Unrelevant]": "-"}
-    assert " ".join(pair.name + sign[pair.token.text] for pair in relations().parse(text)) == read
+    assert " ".join(pair.name + sign[pair.token.text] for pair in relations().parse(text).labelled) == read
 
 
 def test_the_index_of_a_token_counts_those_of_dropped_names() -> None:
-    (pair,) = relations().parse("film.other[Unrelevant]film.year[Partially Relevant]")
+    (pair,) = relations().parse("film.other[Unrelevant]film.year[Partially Relevant]").labelled
     assert pair.token.index == 1
 
 
@@ -59,7 +59,13 @@ def test_the_index_of_a_token_counts_those_of_dropped_names() -> None:
 def test_a_segment_without_a_labelled_relation_cannot_be_parsed(text: str) -> None:
     with pytest.raises(ParseError, match="no relation of the paragraph"):
         relations().parse(text)
-    assert relations().fallback(text) == ()
+    assert relations().fallback(text) == RelationJudgement()
+
+
+@pytest.mark.parametrize("text", ["[No Retrieval]Answer: Bo", "film.year[Relevant][No Retrieval][Retrieve Entity]"])
+def test_a_segment_of_relations_may_decline_to_retrieve(text: str) -> None:
+    assert relations().parse(text).declines
+    assert not relations().parse(f"film.year[Relevant][Retrieve Entity]{text}").declines
 
 
 def test_hypothetical_relations_may_start_with_a_paragraph() -> None:

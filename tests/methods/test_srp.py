@@ -288,12 +288,17 @@ async def test_the_initial_paths_of_an_entity_share_its_edits() -> None:
         edit=edited("a.b.d"),
     )
     assert [payload["path"] for payload in script.payloads("instantiated")] == [(NATIONALITY,), ("a.b.d",), (LEADER,)]
-    assert [chain[0].tail for chain in answer.evidence] == ["Zed"], "the edit of the first path found nothing"
+    assert [chain[0].tail for chain in answer.evidence] == ["Annland", "Zed"], (
+        "the edit of the first path found nothing"
+    )
     narrow, _ = await run(
         default(SRP, max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d")
     )
-    calls = [prompt.messages() for prompt in narrow.model.prompts[:-1]]
-    assert [prompt.messages() for prompt in script.model.prompts[: len(calls)]] == calls, "a wider beam makes them too"
+    calls, wider = (
+        [prompt.messages() for prompt in each.model.prompts if prompt.role != "srp.path_generation"]
+        for each in (narrow, script)
+    )
+    assert wider[: len(calls) - 1] == calls[:-1], "a wider beam makes them too"
 
 
 async def test_an_initial_path_that_an_edit_has_already_tried_is_not_tried_again() -> None:
@@ -419,14 +424,18 @@ async def test_an_editor_without_a_new_path_ends_the_search_of_its_entity() -> N
 
 async def test_after_the_budget_the_longest_instances_follow_what_was_retained() -> None:
     facts = [*country("Ann"), ("Annland", "a.b.role", "m.1"), ("Ann", NATIONALITY, "Elsewhere")]
-    script, answer = await run(
-        default(SRP, max_edits=1),
-        "Ann",
-        facts=facts,
-        judge=no(f'1. [("Ann", "{NATIONALITY}", "Annland"), ("Annland", "{CAPITAL}", "Ann City")]'),
-        edit=edited(f"Ann -> {NATIONALITY} -> a.b.role"),
-    )
-    assert [[triple.tail for triple in chain] for chain in answer.evidence] == [["Annland", "Ann City"], ["Annland"]]
+    facts += [("Ann", "a.b.friend", "m.2"), ("Ann", "a.b.friend", "Zoe")]
+    replies = {
+        "facts": facts,
+        "path_generation": plan(Ann=NATIONALITY),
+        "judge": [no(f'1. [("Ann", "{NATIONALITY}", "Annland")]'), no()],
+        "edit": [edited("Ann -> a.b.friend"), edited(f"Ann -> {NATIONALITY} -> a.b.role")],
+    }
+    script, answer = await run(default(SRP, max_edits=2), "Ann", **replies)
+    assert [chain[0].tail for chain in answer.evidence] == ["Annland", "Zoe", "Elsewhere"]
+    _, last = await run(default(SRP, max_edits=1, answer_evidence="instances"), "Ann", **replies)
+    assert [chain[0].tail for chain in last.evidence] == ["Annland", "Zoe"], "the longest instances of the last path"
+    script, _ = await run(default(SRP, max_edits=1), "Ann", **(replies | {"edit": replies["edit"][1]}))
     assert script.payloads("judged")[1]["shown"] == 0, "the edited path ends in an unnamed node"
 
 
@@ -444,8 +453,8 @@ async def test_the_editor_is_offered_relations_by_prefix_up_to_its_limits() -> N
         edit=edited("Ann -> geo.land.r00"),
     )
     edit = script.model.last("srp.edit")
-    assert [(prefix, len(relations)) for prefix, relations in edit.candidates] == [((NATIONALITY,), 5)]
-    assert len(edit.grounded) == 2
+    assert [(prefix, len(relations)) for prefix, relations in edit.candidates] == [((), 1), ((NATIONALITY,), 5)]
+    assert "\n1 more\n" in edit.messages()[-1].content
     offered = {relation for _, relations in edit.candidates for relation in relations}
     assert not any(relation.startswith("geo.land.r2") for relation in offered), "only the ends of what is shown"
 
@@ -473,6 +482,65 @@ async def test_the_total_of_offered_relations_is_shared_by_the_prefixes_in_order
     await srp.answer(question("which land?", "Ann"), script.tools)
     sizes = [(prefix, len(relations)) for prefix, relations in script.model.last("srp.edit").candidates]
     assert sizes == [((NATIONALITY,), 5), ((ACTOR,), 2)]
+
+
+WRONG = [*country("Ann"), ("Ann", "people.person.children", "Edda"), ("Annland", "a.b.c", "x")]
+
+
+@pytest.mark.parametrize(
+    ("kept", "offered"),
+    [
+        (f'1. [("Ann", "{NATIONALITY}", "Annland")]', [(NATIONALITY,), (NATIONALITY, CAPITAL)]),
+        ("1. []", [(), (NATIONALITY, CAPITAL)]),
+    ],
+)
+async def test_candidates_are_the_relations_at_the_tails_of_the_pruned_sequences_first(
+    kept: str, offered: list[Any]
+) -> None:
+    """The topic entity is the tail of a sequence of which nothing is kept."""
+    changed = edited(f"Ann -> {NATIONALITY}")
+    script, _ = await run(default(SRP, max_edits=1), "Ann", facts=WRONG, judge=no(kept), edit=changed)
+    candidates = dict(script.model.last("srp.edit").candidates)
+    assert list(candidates) == offered
+    assert set(candidates[offered[0]]) == (
+        {NATIONALITY, CAPITAL, "a.b.c"} if offered[0] else {NATIONALITY, "people.person.children"}
+    )
+
+
+async def test_without_a_sequence_to_judge_the_topic_entity_offers_its_relations_last() -> None:
+    broken = plan(Ann=f"{NATIONALITY} -> {LEADER}")
+    changed = edited(f"Ann -> {NATIONALITY} -> {CAPITAL}")
+    script, _ = await run(default(SRP), "Ann", facts=WRONG, path_generation=broken, edit=changed)
+    assert [prefix for prefix, _ in script.model.last("srp.edit").candidates] == [(NATIONALITY,), ()]
+    readi = default(SRP, judge="structural")
+    script, _ = await run(readi, "Ann", facts=WRONG, path_generation=broken, edit=changed)
+    assert [prefix for prefix, _ in script.model.last("srp.edit").candidates] == [(NATIONALITY,)], "nobody judges"
+
+
+async def test_the_editor_sees_the_sequences_of_which_most_was_kept_first() -> None:
+    facts = [("Ann", NATIONALITY, f"land {n}") for n in range(3)]
+    verdict = no(f'3. [("Ann", "{NATIONALITY}", "land 2")]')
+    srp = default(SRP, max_edits=1, shown_grounded=1)
+    script, _ = await run(srp, "Ann", facts=facts, path_generation=plan(Ann=NATIONALITY), judge=verdict)
+    assert f'whole path:\n3. [("Ann", "{NATIONALITY}", "land 2")]\n2 more\n' in (
+        script.model.last("srp.edit").messages()[-1].content
+    )
+
+
+async def test_what_the_judge_kept_of_an_earlier_path_comes_back_after_have() -> None:
+    facts = [*(("Ann", NATIONALITY, f"land {n}") for n in range(3)), ("land 2", CAPITAL, "City")]
+    kept = no(*(f'{n + 1}. [("Ann", "{NATIONALITY}", "land {n}")]' for n in (0, 2)))
+    found = yes(f'1. [("Ann", "{NATIONALITY}", "land 2"), ("land 2", "{CAPITAL}", "City")]')
+    _, answer = await run(
+        default(SRP),
+        "Ann",
+        facts=facts,
+        path_generation=plan(Ann=NATIONALITY),
+        judge=[kept, found],
+        edit=edited(f"Ann -> {NATIONALITY} -> {CAPITAL}"),
+    )
+    tails = [[triple.tail for triple in chain] for chain in answer.evidence]
+    assert tails == [["land 2", "City"], ["land 0"]], "a chain that another one begins with is not repeated"
 
 
 def ring(people: tuple[str, ...]) -> list[Any]:

@@ -50,7 +50,7 @@ def test_the_examples_of_the_editor_contain_the_structural_findings() -> None:
 def test_the_parsers_accept_the_examples_of_their_prompts() -> None:
     checks = RelationCheck.template.system.partition("Picked:")[2]
     offered = re.findall(r"Relations: (.*)", RelationCheck.template.system)[0].split("; ")
-    assert len(RelationCheck(ASKED, ANN, tuple(offered), 3).parse(checks)) == 3
+    assert len(RelationCheck(ASKED, ANN, tuple(offered), 3).parse(checks)) == 2
     for template in PATH_GENERATION.values():
         for example in template.system.split("\n\nQuestion:")[1:]:
             names = re.findall(r'Topic entities: \["(.*?)"', example)
@@ -61,9 +61,10 @@ def test_the_parsers_accept_the_examples_of_their_prompts() -> None:
         assert JUDGED.parse(example).message
 
 
-def test_only_the_relation_check_shows_the_value_of_a_sweep_axis() -> None:
-    wide = replace(PLAN, paths_per_entity=7, max_path_len=9)
-    assert wide.messages() == PLAN.messages()
+def test_only_planning_shows_the_value_of_a_sweep_axis() -> None:
+    assert replace(PLAN, max_path_len=9).messages() == PLAN.messages()
+    assert "Paths for each entity: up to 7\nThought:" in shown(replace(PLAN, paths_per_entity=7))
+    assert "Paths for each entity" not in shown(replace(PLAN, paths_per_entity=1))
     assert replace(EDITED, max_path_len=9).messages() == EDITED.messages()
     assert "Number of relations to pick: 2" in shown(CHECK)
 
@@ -77,7 +78,7 @@ def test_the_user_message_of_each_prompt() -> None:
     assert r'2. [("Ann", "role", "<cvt 2>"), ("<cvt 2>", "film", "Say \"Hi\"")]' in shown(JUDGED)
     text = shown(EDITED)
     assert "Path: Ann -> role\nTried before: Ann -> born_in\nCheck: Not yet. <cvt></cvt> in the end\n" in text
-    assert 'Facts of the whole path:\n[("Ann", "role", "<cvt></cvt>")]\nFacts of a part of the path:\nnone\n' in text
+    assert 'Facts of the whole path:\n- [("Ann", "role", "<cvt></cvt>")]\nFacts of a part of the path:\nnone\n' in text
     assert text.endswith("Relations offered:\nAnn -> role: film; character\nGoal:")
 
 
@@ -155,7 +156,8 @@ def test_path_generation_without_a_path_is_a_parse_error_and_falls_back_to_nothi
     ],
 )
 def test_the_judge_reads_its_verdict(text: str, have: bool) -> None:
-    assert JUDGED.parse(text) == Verdict(have=have, message="x")
+    nothing_kept = dict.fromkeys(JUDGED.sequences, GroundedPath("Ann"))
+    assert JUDGED.parse(text) == Verdict(have=have, pruned=nothing_kept, message="x")
 
 
 def test_a_judgement_without_a_verdict_is_a_parse_error_and_falls_back_to_no() -> None:
@@ -172,7 +174,9 @@ Retained sequences:
 2. [("Ann", "role", "<cvt 2>"), ("<cvt 2>", "film", "say \"hi\"")]
 3. []
 """
-    assert JUDGED.parse(text) == Verdict(True, (TO_FILM.first(1), TO_HI), "two help.", ())
+    pruned = {TO_FILM: TO_FILM.first(1), TO_HI: TO_HI, TO_OSLO: GroundedPath("Ann")}
+    assert JUDGED.parse(text) == Verdict(True, pruned, "two help.", ())
+    assert JUDGED.parse(text).retained == (TO_FILM.first(1), TO_HI)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +205,29 @@ def test_retained_items_may_have_curly_quotes_and_unquoted_numbers() -> None:
 
 
 # Edit
+
+
+def test_the_editor_sees_what_the_judge_kept_and_cut_away_and_how_much_was_left_out() -> None:
+    judged = {TO_OSLO: GroundedPath("Ann"), TO_FILM: TO_FILM.first(1), TO_HI: TO_HI}
+    edit = replace(EDITED, grounded=(TO_HI, TO_FILM, TO_OSLO), pruned=judged, shown_grounded=4)
+    film, hi = '[("<cvt></cvt>", "film", "Film")]', '("<cvt></cvt>", "film", "Say \\"Hi\\"")'
+    assert shown(edit).partition("whole path:\n")[2].splitlines()[:4] == [
+        f'3. [("Ann", "role", "<cvt></cvt>"), {hi}]',
+        f'2. [("Ann", "role", "<cvt></cvt>")] cut away: {film}',
+        '1. [] cut away: [("Ann", "born_in", "Oslo")]',
+        "Facts of a part of the path:",
+    ]
+    few = shown(replace(edit, shown_grounded=1, partial=(TO_FILM.first(1),) * 3, shown_partial=2))
+    assert f'{hi}]\n2 more\nFacts of a part of the path:\n- [("Ann"' in few
+    assert few.count('\n- [("Ann", "role", "<cvt></cvt>")]') == 2
+    assert "\n1 more\nRelations offered:" in few
+
+
+def test_relations_that_several_paths_offer_are_shown_once() -> None:
+    offers = ((("role",), ("film", "year")), (("part",), ("film", "year")), ((), ("role",)))
+    assert shown(replace(EDITED, candidates=offers)).endswith(
+        "Relations offered:\nAnn -> role or Ann -> part: film; year\nAnn: role\nGoal:"
+    )
 
 
 @pytest.mark.parametrize(

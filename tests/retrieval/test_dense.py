@@ -43,6 +43,26 @@ async def test_similar_meanings_are_close_without_common_words(minilm: DenseEnco
     assert np.array_equal(author, again)
 
 
+@pytest.fixture(scope="module")
+def without_pooling(minilm: DenseEncoder, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model like Contriever's: it names no pooling and no normalisation."""
+    folder = tmp_path_factory.mktemp("encoder")
+    for file in Path(minilm.model).iterdir():
+        if file.is_file() and file.name != "modules.json":
+            (folder / file.name).symlink_to(file)
+    return str(folder)
+
+
+async def test_unnormalised_vectors_keep_their_length(without_pooling: str) -> None:
+    texts = ["who wrote this book", "author"]
+    raw = default(DenseEncoder, model=without_pooling, device="cpu", unnormalised=True)
+    unit = default(DenseEncoder, model=without_pooling, device="cpu")
+    vectors, lengths = await raw.encode(texts), np.linalg.norm(await raw.encode(texts), axis=1, keepdims=True)
+    assert lengths.min() > 1.5
+    assert np.allclose(vectors / lengths, await unit.encode(texts), atol=1e-5)
+    assert raw.name != unit.name  # stored vectors are not mistaken for each other
+
+
 async def test_hybrid_search_finds_relations_without_common_words(minilm: DenseEncoder, shared_data: Path) -> None:
     with gzip.open(shared_data / "freebase-slice" / "relations.tsv.gz", "rt", encoding="utf-8") as file:
         relations = sorted({line.split("\t")[0] for line in file if line.startswith("people.")})

@@ -99,7 +99,7 @@ async def test_the_lexical_defaults_build_pickle_and_search() -> None:
 def test_the_dense_defaults_are_the_models_of_the_papers() -> None:
     search = pickle.loads(pickle.dumps(config.build("retrieval", configured("dense"))))
     assert search.encoder == default(DenseEncoder, model="all-MiniLM-L6-v2")
-    assert search.relation_encoder == default(DenseEncoder, model="facebook/contriever")
+    assert search.relation_encoder == default(DenseEncoder, model="facebook/contriever", unnormalised=True)
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,7 @@ class TestGraph:
 
 class TestStreams:
     @pytest.mark.parametrize("stream", ["triples", "examples"])
+    @pytest.mark.exhaustive
     def test_memory_does_not_grow_with_the_world(self, stream: str) -> None:
         def peak(size: int) -> int:
             world = default(SyntheticWorld, triples=size, questions=size // 50)

@@ -47,6 +47,11 @@ class TailJudgement:
     def is_unreasonable(self) -> bool:
         return self.rationality is not None and self.rationality.text == UNREASONABLE
 
+    @property
+    def is_all_unrelevant(self) -> bool:
+        """Whether there are relevance tokens, and all are `[Unrelevant]`."""
+        return bool(self.relevance) and all(token.text == UNRELEVANT for token in self.relevance)
+
 
 @dataclass(frozen=True)
 class EntitySegment(Segment[TailJudgement]):

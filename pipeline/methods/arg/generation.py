@@ -10,6 +10,7 @@ from pipeline.errors import BudgetExhausted, UserError
 from pipeline.llm.interface import LanguageModel
 from pipeline.llm.prompt import Completion, Sampling
 from pipeline.methods.arg.relations import HypotheticalRelations
+from pipeline.methods.arg.retrieval import MAX_TOKENS, RetrievalToken
 from pipeline.methods.arg.tokens import (
     CLASSES,
     OPEN,
@@ -97,7 +98,10 @@ class Generator:
         """Stop where a paragraph begins; hypothetical relations, which may come in a paragraph, stop after it."""
         stop = RETRIEVE_ENTITY if isinstance(segment, HypotheticalRelations) else OPEN
         logprobs = None if self.probabilities == "hard" else self.sampling.logprobs
-        return replace(self.sampling, stop=(stop,), logprobs=logprobs)
+        limit = self.sampling.max_tokens
+        if isinstance(segment, RetrievalToken):
+            limit = min(limit, MAX_TOKENS)
+        return replace(self.sampling, max_tokens=limit, stop=(stop,), logprobs=logprobs)
 
     def _logprobs(self, completion: Completion) -> Logprobs | None:
         if self.probabilities == "hard":

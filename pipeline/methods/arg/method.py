@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
+from math import ceil
 from typing import ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -25,7 +26,8 @@ from pipeline.methods.answer_linking import entity_names, link, search_status
 from pipeline.methods.arg.answers import AnswerSegment, ParsedAnswers
 from pipeline.methods.arg.entities import EntitySegment, TailJudgement
 from pipeline.methods.arg.generation import GeneratedSegment, Generator, Probabilities
-from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
+from pipeline.methods.arg.relations import HypotheticalRelations, RelationJudgement, RelationSegment
+from pipeline.methods.arg.retrieval import RetrievalToken
 from pipeline.methods.arg.scores import (
     Aggregate,
     SeqScore,
@@ -37,7 +39,7 @@ from pipeline.methods.arg.scores import (
     utility,
 )
 from pipeline.methods.arg.tokens import RETRIEVE_ENTITY, RETRIEVE_RELATION, UNRELEVANT, ReflectionToken
-from pipeline.methods.arg.transcript import Labelled, Segment, TokenChoice
+from pipeline.methods.arg.transcript import Segment, TokenChoice
 from pipeline.methods.arg.tree import (
     Expansion,
     Leaf,
@@ -49,7 +51,7 @@ from pipeline.methods.arg.tree import (
 )
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath, within
-from pipeline.methods.interface import Tools
+from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rendering import node_name
 from pipeline.retrieval.relations import as_text
 from pipeline.types import Answer, EntityId, Question, Relation
@@ -62,13 +64,21 @@ T = TypeVar("T")
 class ArG:
     """Active self-Reflection over knowledge Graph. Its hyper-parameters are described in `conf/method/arg.yaml`."""
 
-    prompts: ClassVar = (HypotheticalRelations, RelationSegment, EntitySegment, AnswerSegment, TokenChoice)
+    prompts: ClassVar = (
+        RetrievalToken,
+        HypotheticalRelations,
+        RelationSegment,
+        EntitySegment,
+        AnswerSegment,
+        TokenChoice,
+    )
     generator: Literal["finetuned", "prompted"]
     probabilities: Probabilities
     name: str
     beam: NonNegativeInt | Literal["exhaustive"]
     max_hops: PositiveInt
     max_regenerate: NonNegativeInt
+    retrieval: Literal["model", "always"]
     retrieve_k: PositiveInt
     hypo: bool
     naive_retriever: bool
@@ -84,6 +94,7 @@ class ArG:
     utility_weights: UtilityWeights
     aggregate: Aggregate
     on_unreasonable: Literal["leaf", "drop"]
+    on_all_unrelevant: Literal["inherit", "end"]
     force_answer: bool
     answer_leaves: PositiveInt
     temperature: NonNegativeFloat
@@ -107,6 +118,17 @@ class ArG:
             raise ValueError("ArG needs a relation retriever: set hypo=true or naive_retriever=true")
         return self
 
+    def most_llm_calls(self, question: Question, caps: Caps) -> int:
+        """Bound the calls (§4.9): at each hop for every node, group of relations, and relation of an entity.
+
+        A group after which the model declines to retrieve takes one more call, and so does the root.
+        """
+        nodes = self._width or caps.max_frontier
+        entities = max(len(question.topic_entities), self.max_tails_shown * self.cvt_fanout)
+        groups = ceil(2 * self.retrieve_k / self.group_size)
+        of_hop = nodes * (1 + 2 * groups + entities * self.group_size)
+        return (1 + self.max_regenerate) * (1 + self.max_hops * of_hop + nodes)
+
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Grow the tree hop by hop, force an answer at open nodes, and rank the leaves (specification §4.5)."""
         state = QuestionState(question, tools, self._generator(tools))
@@ -117,19 +139,40 @@ class ArG:
 
     async def _grow(self, state: QuestionState) -> None:
         try:
+            await self._begin(state)
             for depth in range(1, self.max_hops + 1):
+                if state.exhausted or not state.frontier:
+                    break
                 nodes = await self._judge_relations(state, depth)
                 if not state.exhausted:
                     await self._judge_entities(state, nodes, depth)
-                if state.exhausted or not state.frontier:
-                    break
         except BudgetExhausted:
             state.exhausted = True
+
+    # Retrieval on demand (specification §4.5)
+
+    async def _begin(self, state: QuestionState) -> None:
+        """Ask the model whether to retrieve. A root that declines becomes a leaf, and the search is over."""
+        if self.retrieval == "always":
+            return
+        (token,) = await state.generate([RetrievalToken(state.question, self._prompted)])
+        if token is not None and token.value:
+            root, state.frontier, state.deepest = state.frontier, (), ()
+            await self._answer_without_retrieval(state, root, hop=0)
+
+    async def _answer_without_retrieval(self, state: QuestionState, nodes: Sequence[Node], hop: int) -> None:
+        """Make leaves of the nodes at which the model declined to retrieve."""
+        if nodes:
+            state.tools.record("retrieval_declined", hop=hop, nodes=len(nodes))
+            state.leaves += await self._forced_leaves(state, nodes, last=False)
 
     # Relation level (specification §4.5.1, §4.5.2)
 
     async def _judge_relations(self, state: QuestionState, depth: int) -> list[Node]:
-        """Offer each node its retrieved relations, in groups; return the beam of nodes with a relevant relation."""
+        """Offer each node its retrieved relations, in groups; return the beam of nodes with a relevant relation.
+
+        A group after which the model declines to retrieve is not followed: the model answers there.
+        """
         await state.look_up_relations(entity for node in state.frontier for entity in node.walk_to)
         retrieved = await self._retrieve(state, depth)
         offers = [
@@ -138,9 +181,9 @@ class ArG:
             for group in _chunks(relations, self.group_size)
         ]
         segments = await state.generate([segment for _, segment in offers])
-        nodes = [
-            self._relation_node(node, segment) for (node, _), segment in zip(offers, segments, strict=True) if segment
-        ]
+        judged = [(node, segment) for (node, _), segment in zip(offers, segments, strict=True) if segment]
+        declined = [self._declined(node, segment) for node, segment in judged if self._declines(segment)]
+        nodes = [self._relation_node(node, segment) for node, segment in judged if not self._declines(segment)]
         beam = relation_beam((node for node in nodes if node.relations), self._width)
         state.tools.record(
             "relations_selected",
@@ -149,6 +192,7 @@ class ArG:
             relevant=[dict(node.relations) for node in nodes],
             kept=[list(node.relations) for node in beam],
         )
+        await self._answer_without_retrieval(state, declined, depth)
         return beam
 
     async def _retrieve(self, state: QuestionState, depth: int) -> list[list[str]]:
@@ -188,10 +232,16 @@ class ArG:
         ranking = await state.tools.retrieval.rank(query, list(map(as_text, candidates)))
         return [candidates[index] for index in ranking[: self.retrieve_k]]
 
-    def _relation_node(self, node: Node, segment: GeneratedSegment[tuple[Labelled, ...]]) -> Node:
+    def _declines(self, segment: GeneratedSegment[RelationJudgement]) -> bool:
+        return self.retrieval == "model" and segment.value.declines
+
+    def _declined(self, node: Node, segment: GeneratedSegment[RelationJudgement]) -> Node:
+        return replace(node, transcript=segment.transcript_ending_with(RETRIEVE_RELATION))
+
+    def _relation_node(self, node: Node, segment: GeneratedSegment[RelationJudgement]) -> Node:
         relevant = {
             pair.name: graded_score(segment.weights(pair.token))
-            for pair in segment.value
+            for pair in segment.value.labelled
             if pair.token.text != UNRELEVANT
         }
         return replace(node, transcript=segment.transcript_ending_with(RETRIEVE_ENTITY), relations=relevant)
@@ -292,7 +342,7 @@ class ArG:
             return Leaf(judgement.answers, walks, score + self._leaf_terms(segment, judgement.answers.utility))
         if judgement.ends:
             return Leaf(ParsedAnswers(), walks, 0.0)
-        if judgement.is_unreasonable:
+        if judgement.is_unreasonable or (self.on_all_unrelevant == "end" and judgement.is_all_unrelevant):
             return None
         return Node(
             transcript=segment.transcript_ending_with(RETRIEVE_RELATION),

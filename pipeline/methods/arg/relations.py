@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
+from pipeline.methods.arg.retrieval import declines
 from pipeline.methods.arg.tokens import RETRIEVE_ENTITY, UNRELEVANT
 from pipeline.methods.arg.transcript import Labelled, Segment, find_name, paragraph, read_labelled, write_labelled
 from pipeline.methods.grounded_path import GroundedPath
@@ -44,9 +45,19 @@ class HypotheticalRelations(Segment[tuple[str, ...]]):
         raise ParseError(f"no relation is followed by its relevance: {truncate(text)}")
 
 
+@dataclass(frozen=True, slots=True)
+class RelationJudgement:
+    """The generator's judgement of the relations of a group."""
+
+    labelled: tuple[Labelled, ...] = ()
+    """The relations with their relevance, in the order written."""
+    declines: bool = False
+    """Whether the generator ends the segment by `[No Retrieval]`: it will answer without the relations."""
+
+
 @dataclass(frozen=True)
-class RelationSegment(Segment[tuple[Labelled, ...]]):
-    """The relevance of each relation of a group, in the order written."""
+class RelationSegment(Segment[RelationJudgement]):
+    """The relevance of each relation of a group, and whether to follow them."""
 
     role: ClassVar[str] = "arg.relations"
 
@@ -63,19 +74,20 @@ class RelationSegment(Segment[tuple[Labelled, ...]]):
         """Render the segment that labels each relation of the group."""
         return write_relations((relation, labels[relation]) for relation in self.group)
 
-    def fallback(self, text: str) -> tuple[Labelled, ...]:
+    def fallback(self, text: str) -> RelationJudgement:
         """Return no relation: the node is dropped."""
-        return ()
+        return RelationJudgement()
 
-    def read(self, text: str) -> tuple[Labelled, ...]:
+    def read(self, text: str) -> RelationJudgement:
         offered = {match_key(relation): relation for relation in self.group}
         labelled: dict[str, Labelled] = {}
         for pair in read_labelled(text):
             if (relation := find_name(pair.name, offered)) is not None:
                 labelled.setdefault(relation, Labelled(relation, pair.token))
-        if not labelled:
+        declined = declines(text)
+        if not labelled and not declined:
             raise ParseError(f"no relation of the paragraph is followed by its relevance: {truncate(text)}")
-        return tuple(labelled.values())
+        return RelationJudgement(tuple(labelled.values()), declined)
 
 
 def write_relations(labelled: Iterable[tuple[str, str]]) -> str:

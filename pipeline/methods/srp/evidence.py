@@ -66,6 +66,17 @@ def longest_chains(instances: Instantiation) -> tuple[GroundedPath, ...]:
     return tuple(dict.fromkeys(chain for chain in trimmed if chain.length))
 
 
+def without_beginnings(chains: Collection[GroundedPath]) -> tuple[GroundedPath, ...]:
+    """Return the distinct chains in their order, without those that another one begins with."""
+    beginnings = {chain.first(length) for chain in chains for length in range(chain.length)}
+    return tuple(chain for chain in dict.fromkeys(chains) if chain not in beginnings)
+
+
+def kept_first(chains: Sequence[GroundedPath], pruned: Mapping[GroundedPath, GroundedPath]) -> tuple[GroundedPath, ...]:
+    """Return the chains in the order in which the editor sees them: those of which the judge kept most come first."""
+    return tuple(sorted(chains, key=lambda chain: -pruned[chain].length if chain in pruned else 0))
+
+
 def candidate_relations(
     offered: Mapping[Path, Collection[str]], ranking: Sequence[str], per_prefix: int, total: int
 ) -> tuple[tuple[Path, tuple[str, ...]], ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -31,12 +31,18 @@ class Verdict:
 
     have: bool
     """Whether the sequences contain the answer."""
-    retained: tuple[GroundedPath, ...] = ()
-    """The parts to keep, each a prefix of its sequence."""
+    pruned: Mapping[GroundedPath, GroundedPath] = field(default_factory=dict)
+    """Each sequence in the order shown → its first facts, those that the judge keeps, if any. Empty if
+    no sequence was judged."""
     message: str = ""
     """The reasoning, without the verdict."""
     invalid_items: tuple[int, ...] = ()
     """Numbers of the items that the judge retained although they do not begin the sequence with that number."""
+
+    @property
+    def retained(self) -> tuple[GroundedPath, ...]:
+        """The distinct parts to keep."""
+        return tuple(dict.fromkeys(kept for kept in self.pruned.values() if kept.length))
 
 
 @dataclass(frozen=True)
@@ -68,27 +74,28 @@ class Judge(Prompt[Verdict]):
         tokens = list(_VERDICT.finditer(text))
         if not tokens:
             raise ParseError(f"there is neither {HAVE_ANSWER} nor {NO_ANSWER}")
-        retained, invalid_items = self._read_retained(text)
+        lengths, invalid_items = self._read_retained(text)
         return Verdict(
             have=all(token[1].upper() == "HAVE" for token in tokens),
-            retained=retained,
+            pruned={each: each.first(lengths.get(number, 0)) for number, each in enumerate(self.sequences, 1)},
             message=_THINKING.sub("", text[: tokens[0].start()]).strip(),
-            invalid_items=invalid_items,
+            invalid_items=tuple(invalid_items),
         )
 
     def fallback(self, text: str) -> Verdict:
         return Verdict(have=False)
 
-    def _read_retained(self, text: str) -> tuple[tuple[GroundedPath, ...], tuple[int, ...]]:
-        retained: dict[GroundedPath, None] = {}
+    def _read_retained(self, text: str) -> tuple[dict[int, int], list[int]]:
+        """Return the number of facts to keep of each retained sequence, and the numbers of the invalid items."""
+        lengths: dict[int, int] = {}
         invalid_items: list[int] = []
         for number, item in numbered(_after_retained(text)):
             facts = _read_facts(item)
             if facts and 1 <= number <= len(self.facts) and _begins_with(self.facts[number - 1], facts):
-                retained[self.sequences[number - 1].first(len(facts))] = None
+                lengths[number] = max(len(facts), lengths.get(number, 0))
             elif facts != ():
                 invalid_items.append(number)
-        return tuple(retained), tuple(invalid_items)
+        return lengths, invalid_items
 
 
 def print_sequences(sequences: Iterable[Iterable[Fact]]) -> str:

@@ -15,17 +15,19 @@ from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.answer_linking import answer_from_chains
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath, Path
-from pipeline.methods.interface import Tools
+from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.srp.answer import AnswerFromEvidence, AnswerWithoutEvidence
 from pipeline.methods.srp.evidence import (
     Evidence,
     all_chains,
     candidate_relations,
     join,
+    kept_first,
     longest_chains,
     merge,
     sequences_to_judge,
     structural_findings,
+    without_beginnings,
 )
 from pipeline.methods.srp.instantiation import Instantiation, instantiate
 from pipeline.methods.srp.judge import Judge, Verdict
@@ -73,6 +75,12 @@ class SRP:
     max_tokens_plan: PositiveInt
     max_tokens_judge: PositiveInt
     max_tokens_other: PositiveInt
+
+    def most_llm_calls(self, question: Question, caps: Caps) -> int:
+        """Bound the calls (§3.11): each path is judged once and may be edited in vain, and each edit is judged."""
+        edits = 2 * self._new_budget().limit
+        of_entity = int(self.relation_check) + 2 * self.paths_per_entity + edits
+        return (1 + self.parse_retries) * (len(question.topic_entities) * of_entity + 2)
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Search for evidence from every topic entity, and answer from it (§3.4)."""
@@ -169,18 +177,20 @@ class SRP:
 
         Adds every path that it retrieves to `tried`.
         """
-        instances, exhausted = Instantiation(), False
-        retained: tuple[GroundedPath, ...] = ()
+        searched: list[Instantiation] = []
+        kept: tuple[GroundedPath, ...] = ()
+        exhausted = False
         names: dict[EntityId, str | None] = {}
         try:
             while True:
                 tried.append(path)
                 instances = await self._instantiate(state, entity, path)
+                searched.append(instances)
                 names.update(instances.names)
                 verdict = await self._judge(state, entity, instances)
                 if verdict.have:
-                    return Evidence(self._supporting(instances, verdict), names)
-                retained = verdict.retained or retained
+                    return Evidence(self._supporting(instances, verdict, kept), names)
+                kept = (*verdict.retained, *kept)
                 if not budget.may_edit:
                     break
                 edited = await self._edit(state, entity, tried, instances, verdict)
@@ -189,7 +199,7 @@ class SRP:
                 path = edited
         except BudgetExhausted:
             exhausted = True
-        return Evidence((*retained, *longest_chains(instances)), names, exhausted)
+        return Evidence(self._unsatisfying(searched, kept), names, exhausted)
 
     async def _instantiate(self, state: QuestionState, entity: Entity, path: Path) -> Instantiation:
         """Bind each relation of the path to the most similar ones of the graph, and walk along them (§3.6)."""
@@ -232,7 +242,8 @@ class SRP:
         self, state: QuestionState, entity: Entity, tried: Sequence[Path], instances: Instantiation, verdict: Verdict
     ) -> Path | None:
         """Return a path that was not tried, or None when the editor proposes none (§3.8)."""
-        grounded, partial = instances.complete[: self.shown_grounded], instances.partial[: self.shown_partial]
+        grounded = kept_first(instances.complete, verdict.pruned)
+        shown = (*grounded[: self.shown_grounded], *instances.partial[: self.shown_partial])
         prompt = Edit(
             question=state.question,
             entity=entity,
@@ -240,16 +251,29 @@ class SRP:
             tried=tuple(path for path in tried if path != instances.path),
             message=verdict.message,
             grounded=grounded,
-            partial=partial,
+            partial=instances.partial,
             names=instances.names,
-            candidates=await self._candidates(state, (*verdict.retained, *partial, *grounded)),
+            candidates=await self._candidates(state, self._extensible(entity, verdict, shown)),
+            pruned=verdict.pruned,
             known=instances.known,
             references=self._references_for("edit", state),
             max_path_len=self.max_path_len,
+            shown_grounded=self.shown_grounded,
+            shown_partial=self.shown_partial,
         )
         edited = await self._ask(state, prompt, self.max_tokens_other)
         state.tools.record("edited", entity=entity.id, path=edited)
         return edited
+
+    def _extensible(self, entity: Entity, verdict: Verdict, shown: Sequence[GroundedPath]) -> tuple[GroundedPath, ...]:
+        """Return the chains whose ends offer relations: what the judge kept, the longest first, and the chains shown.
+
+        When a model judges and keeps nothing, the topic entity is among them, so that a wrong first relation can be
+        replaced (§3.8).
+        """
+        pruned = sorted(verdict.pruned.values(), key=lambda chain: -chain.length)
+        first = (GroundedPath(entity.id),) if self.judge is True and not verdict.retained else ()
+        return (*pruned, *shown, *first)
 
     async def _candidates(
         self, state: QuestionState, chains: Sequence[GroundedPath]
@@ -267,11 +291,26 @@ class SRP:
         """Return the chains that can answer: for a model a sample of each path, for the structural check all."""
         return sequences_to_judge(instances, self.judge_samples_per_path if self.judge is True else None)
 
-    def _supporting(self, instances: Instantiation, verdict: Verdict) -> tuple[GroundedPath, ...]:
-        """Return the evidence after a HAVE verdict (§3.9); without a judge, everything that was retrieved."""
+    def _supporting(
+        self, instances: Instantiation, verdict: Verdict, kept: Sequence[GroundedPath]
+    ) -> tuple[GroundedPath, ...]:
+        """Return the evidence after a HAVE verdict (§3.9), with what the judge kept of earlier paths.
+
+        Without a judge, return everything that was retrieved.
+        """
         if self.judge is False or self.answer_evidence == "instances":
             return all_chains(instances)
-        return verdict.retained or self._sequences(instances)
+        return without_beginnings((*(verdict.retained or self._sequences(instances)), *kept))
+
+    def _unsatisfying(
+        self, searched: Sequence[Instantiation], kept: Sequence[GroundedPath]
+    ) -> tuple[GroundedPath, ...]:
+        """Return the evidence when no verdict was HAVE (§3.9): what the judge kept, then the longest instances.
+
+        The last path comes first. The paths before it are left out if the evidence is not pruned.
+        """
+        paths = searched[-1:] if self.answer_evidence == "instances" else searched[::-1]
+        return without_beginnings((*kept, *(chain for instances in paths for chain in longest_chains(instances))))
 
     def _new_budget(self) -> _EditBudget:
         return _EditBudget(5, discard_from=4) if self.compat_readi_budget else _EditBudget(self.max_edits)

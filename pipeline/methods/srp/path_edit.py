@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
@@ -52,30 +52,35 @@ class Edit(LenientPrompt[Path | None]):
     message: str
     """The judge's reasoning and the structural findings."""
     grounded: tuple[GroundedPath, ...]
+    """Instances of the whole path, of which the first `shown_grounded` are shown."""
     partial: tuple[GroundedPath, ...]
+    """Instances of a part of the path, of which the first `shown_partial` are shown."""
     names: Names
     candidates: tuple[tuple[Path, tuple[str, ...]], ...]
-    """The relations with which each path of the facts shown can be extended."""
+    """The relations with which each path of the facts shown can be extended, or a part of it that the judge kept."""
+    pruned: Mapping[GroundedPath, GroundedPath] = field(default_factory=dict)
+    """The judge's sequences in their order → what it kept of each. The rest is shown as cut away."""
     known: frozenset[str] = frozenset()
     """Relation names that exist in the graph. Any other name counts as a relation only when it is dotted."""
     references: tuple[Reference, ...] = ()
     max_path_len: int = 4
+    shown_grounded: int = 5
+    shown_partial: int = 15
 
     @property
     def template(self) -> Template:
         return EDIT[_EXAMPLES_SHOWN.get(self.question.dataset, len(_TEXTS["examples"]))]
 
     def inputs(self) -> dict[str, str]:
-        offers = (f"{self._print(prefix)}: {'; '.join(relations)}" for prefix, relations in self.candidates)
         return {
             "references": print_references(self.references),
             "question": as_question(self.question.text),
             "path": self._print(self.path),
             "tried": "; ".join(map(self._print, self.tried)) or "none",
             "message": one_line(self.message) or "none",
-            "grounded": self._print_chains(self.grounded),
-            "partial": self._print_chains(self.partial),
-            "candidates": "\n".join(offers) or "none",
+            "grounded": self._print_chains(self.grounded, self.shown_grounded),
+            "partial": self._print_chains(self.partial, self.shown_partial),
+            "candidates": "\n".join(self._print_offers()) or "none",
         }
 
     def fallback(self, text: str) -> Path | None:
@@ -105,9 +110,29 @@ class Edit(LenientPrompt[Path | None]):
     def _print(self, path: Path) -> str:
         return print_path(self.entity.name, path)
 
-    def _print_chains(self, chains: Sequence[GroundedPath]) -> str:
+    def _print_offers(self) -> Iterator[str]:
+        """Yield a line for each list of relations: paths that lead to the same node offer the same list."""
+        prefixes: dict[tuple[str, ...], list[str]] = {}
+        for prefix, relations in self.candidates:
+            prefixes.setdefault(relations, []).append(self._print(prefix))
+        return (f"{' or '.join(paths)}: {'; '.join(relations)}" for relations, paths in prefixes.items())
+
+    def _print_chains(self, chains: Sequence[GroundedPath], shown: int) -> str:
+        """Render the first `shown` chains that have a fact, and say how many were left out."""
+        chains = [chain for chain in chains if chain.length]
+        numbers = {sequence: number for number, sequence in enumerate(self.pruned, 1)}
         printer = Printer(self.names, unnamed="<cvt></cvt>")
-        return "\n".join(printer.chain(chain.triples) for chain in chains if chain.length) or "none"
+        lines = [self._print_chain(printer, chain, numbers.get(chain)) for chain in chains[:shown]]
+        left_out = [f"{len(chains) - shown} more"] if len(chains) > shown else []
+        return "\n".join(lines + left_out) or "none"
+
+    def _print_chain(self, printer: Printer, chain: GroundedPath, number: int | None) -> str:
+        """Render a chain; one that was judged with the number to which the message refers, and cut as the judge did."""
+        if number is None:
+            return f"- {printer.chain(chain.triples)}"
+        kept = self.pruned[chain].length
+        cut = f" cut away: {printer.chain(chain.triples[kept:])}" if kept < chain.length else ""
+        return f"{number}. {printer.chain(chain.triples[:kept])}{cut}"
 
 
 def repeats_relation(path: Path) -> bool:

@@ -45,7 +45,7 @@ def _template(examples: int, *, with_relations: bool) -> Template:
     offer = "Valuable relations: {{relations}}\n" * with_relations
     return Template(
         system="\n\n".join([instruction, "Examples", *shown]),
-        user="{{references}}Question: {{question}}\nTopic entities: {{entities}}\n" + offer + "Thought:",
+        user="{{references}}Question: {{question}}\nTopic entities: {{entities}}\n" + offer + "{{number}}Thought:",
     )
 
 
@@ -80,6 +80,7 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
             "references": print_references(self.references),
             "question": as_question(self.question.text),
             "entities": json.dumps(names, ensure_ascii=False),
+            "number": f"Paths for each entity: up to {self.paths_per_entity}\n" if self.paths_per_entity > 1 else "",
         }
         if self.relations is not None:
             offered = zip(names, self.offered_relations, strict=True)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from pipeline.methods.arg.answers import AnswerSegment, write_answers
 from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment, write_relations
+from pipeline.methods.arg.retrieval import RetrievalToken
 from pipeline.methods.arg.tokens import (
     CLASSES,
     FULLY_REASONABLE,
@@ -17,6 +18,7 @@ from pipeline.methods.arg.tokens import (
     NOT_USEFUL,
     PARTIALLY_REASONABLE,
     PARTIALLY_RELEVANT,
+    RETRIEVE_RELATION,
     UNREASONABLE,
     UNRELEVANT,
     find_tokens,
@@ -39,6 +41,19 @@ class SegmentSimulator(Simulator[P]):
     """The base of the simulators of all segments: the model decides among the tokens of a class."""
 
     alternatives: ClassVar[Sequence[Sequence[str]]] = tuple(CLASSES.values())
+
+
+@simulates(RetrievalToken)
+class RetrievalTokenSimulator(SegmentSimulator[RetrievalToken]):
+    """Always retrieves. No published training text declines, so this is not among the oracle's errors."""
+
+    def write_as_oracle(self, prompt: RetrievalToken, gold_context: GoldContext, error_rng: Random | None) -> str:
+        """Write `[Retrieve Relation]`."""
+        return RETRIEVE_RELATION
+
+    def write_by_similarity(self, prompt: RetrievalToken, encoder: LexicalEncoder) -> str:
+        """Write `[Retrieve Relation]`."""
+        return RETRIEVE_RELATION
 
 
 @simulates(HypotheticalRelations)

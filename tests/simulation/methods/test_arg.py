@@ -6,6 +6,7 @@ from random import Random
 
 from pipeline.methods.arg.answers import AnswerSegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
+from pipeline.methods.arg.retrieval import RetrievalToken
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.registry import write_as_oracle, write_by_similarity
 from tests.methods.arg_prompts import ANN, ASKED, GROUP, entities, relations
@@ -50,10 +51,18 @@ def test_an_error_of_the_oracle_is_well_formed_and_wrong() -> None:
         assert judgement.answers is None or judgement.answers.texts == ("Cy",)
 
 
+def test_the_simulated_models_always_retrieve() -> None:
+    token = RetrievalToken(question("which genre?", "Ann"), False)
+    texts = [write_as_oracle(token, KNOWN, None), write_as_oracle(token, KNOWN, Random(1))]
+    texts.append(write_by_similarity(token, LexicalEncoder()))
+    assert [token.parse(text) for text in texts] == [False] * 3
+    assert set(texts) == {"[Retrieve Relation]"}
+
+
 def test_the_similarity_policy_takes_the_most_similar_relation_and_all_its_tails() -> None:
     asked = question("which genre?", "Ann")
     segment = RelationSegment(asked, False, "", GROUP, ANN)
-    read = segment.parse(write_by_similarity(segment, LexicalEncoder()))
+    read = segment.parse(write_by_similarity(segment, LexicalEncoder())).labelled
     assert [pair.name for pair in read if pair.token.text == "[Fully Relevant]"] == ["film.genre"]
     judgement = entities("Bo", "Cy").parse(write_by_similarity(entities("Bo", "Cy"), LexicalEncoder()))
     assert judgement.answers is not None

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from pipeline.errors import ParseError
-from pipeline.methods.srp.judge import Verdict
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.registry import write_as_oracle, write_by_similarity
 from tests.methods.srp_prompts import ASKED, CHECK, EDITED, JUDGED, PLAN, TO_FILM, TO_HI
@@ -46,9 +45,8 @@ def test_an_error_in_path_generation_is_another_path_of_known_relations() -> Non
 
 
 def test_the_judge_retains_prefixes_that_lead_to_gold_or_follow_a_gold_path() -> None:
-    assert JUDGED.parse(write_as_oracle(JUDGED, KNOWN, None)) == Verdict(
-        True, (TO_FILM,), "These sequences lead to what is asked for."
-    )
+    right = JUDGED.parse(write_as_oracle(JUDGED, KNOWN, None))
+    assert (right.have, right.retained) == (True, (TO_FILM,))
     elsewhere = gold_context(ASKED, ["Atlantis"], {"Ann": ["role -> director"]})
     verdict = JUDGED.parse(write_as_oracle(JUDGED, elsewhere, None))
     assert (verdict.have, verdict.retained) == (False, (TO_FILM.first(1), TO_HI.first(1)))
