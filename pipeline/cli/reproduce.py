@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import ConfigDict, Field
@@ -12,10 +12,12 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.cli import build_references
-from pipeline.cli.common import Arguments, Output, run_notes
+from pipeline.cli.common import Arguments, Output, exit_code, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
+from pipeline.papers.efficiency import HEADINGS as COST_HEADINGS
+from pipeline.papers.efficiency import Efficiency, efficiency, machine_load, to_dict
 from pipeline.papers.reproduction import (
     HEADINGS,
     ReproducedFigure,
@@ -40,7 +42,7 @@ class Plan:
     """The `reproduce` section of the configuration."""
 
     scale: Literal["smoke", "full"]
-    seeds: tuple[int, ...] = Field(min_length=1)
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] | None
     datasets: Mapping[str, tuple[str, ...] | None]
     stand_in: tuple[str, ...]
 
@@ -62,20 +64,29 @@ def run(arguments: Arguments) -> Output:
         raise UserError("no dataset is available: name one in reproduce.datasets, or use scale=smoke")
     progress = Console(stderr=True)
     configurations = compose_configurations(overrides, progress)
-    summaries = execute(configurations, progress)
+    with machine_load() as load:
+        summaries = execute(configurations, progress)
     folder = RunFolder(run_dir(configurations))
     found = reproduce(planned, folder, overrides, config.build("evaluation", configurations[0].config))
     differing = circumstances(planned, summaries, folder.read_run() or {}, overrides)
     labels = labels_of(summaries)
-    figures = {"circumstances": differing, "figures": [line.to_dict() for line in found]}
+    costs = efficiency(planned, folder, summaries, overrides)
+    figures = {
+        "circumstances": [*differing, str(load)],
+        "figures": [line.to_dict() for line in found],
+        "efficiency": [to_dict(row) for row in costs],
+        "machine": load.by_device(),
+    }
     sections = list(by_table(found, labels))
-    _write(folder, sections, figures)
+    _write(folder, sections, costs, figures)
     written = (
         f"{folder.path / 'reproduction.md'} has all {len(sections)} tables, with every row and its gap to the paper; "
         "reproduction.json has the same figures for scripts"
     )
     notes = [*run_notes(folder, summaries), *differing, count_line(found), written]
-    return Output({"run": str(folder.path), **figures}, [summary_table(found, labels)], notes)
+    return Output(
+        {"run": str(folder.path), **figures}, [summary_table(found, labels)], notes, exit_code=exit_code(folder)
+    )
 
 
 def _section(override: str) -> str:
@@ -95,13 +106,19 @@ def _with_references(plan: Plan, stood_in: Sequence[str], common: Sequence[str])
 
 
 def _write(
-    folder: RunFolder, sections: Sequence[tuple[str, Sequence[ReproducedFigure]]], figures: Mapping[str, Any]
+    folder: RunFolder,
+    sections: Sequence[tuple[str, Sequence[ReproducedFigure]]],
+    costs: Sequence[Efficiency],
+    figures: Mapping[str, Any],
 ) -> None:
     """Write `reproduction.md` for readers and `reproduction.json` for scripts."""
     text = ["# The papers' tables, reproduced\n", *(f"- {line}" for line in figures["circumstances"]), ""]
     for title, lines in sections:
         text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
         text += [*(_line(cells(line)) for line in lines), ""]
+    if costs:
+        text += ["## R3-Cycle: efficiency and recovery, per question\n", _line(COST_HEADINGS)]
+        text += [_line(["---"] * len(COST_HEADINGS)), *(_line(row.cells()) for row in costs), ""]
     write_whole(folder.path / "reproduction.md", "\n".join(text).encode())
     document = orjson.dumps(figures, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     write_whole(folder.path / "reproduction.json", document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
@@ -48,13 +48,16 @@ class Figure:
     """The `experiment=` that reproduces this row; None if there is none."""
     overrides: tuple[str, ...] = ()
     """Overrides that the paper's method needs on this dataset, in addition to the preset."""
+    reading: str | None = None
+    """What the preset assumes where the paper does not say it, if several presets run the row; None for one."""
+    seeds: int = 1
+    """The number of runs whose mean the paper prints."""
 
     @property
     def row(self) -> str:
         """The name of its table row, such as `SRP w/o reference (GPT-3.5)`."""
-        return " ".join(
-            [self.method, *([self.variant] if self.variant else []), *([f"({self.model})"] if self.model else [])]
-        )
+        words = [self.method, self.variant, f"({self.model})" if self.model else None]
+        return ", ".join(filter(None, [" ".join(filter(None, words)), self.reading]))
 
     def __str__(self) -> str:
         """Return the number as the paper prints it: `78.6`, `≈65`, `≈55–57`, `>95`."""
@@ -90,6 +93,7 @@ class _Row(_Part):
     variant: str | None = None
     model: str | None = None
     preset: str | None = None
+    readings: dict[str, str] = {}
     values: list[float | _About | _Above | None]
 
 
@@ -99,6 +103,7 @@ class _Table(_Part):
     section: str
     metric: str | None = None
     score: str | None = None
+    seeds: int = 1
     columns: Annotated[list[_Column], Field(min_length=1)]
     rows: Annotated[list[_Row], Field(min_length=1)]
 
@@ -113,9 +118,10 @@ class _Table(_Part):
 
     def figures(self) -> Iterator[Figure]:
         for row in self.rows:
-            for column, value in zip(self.columns, row.values, strict=True):
-                if value is not None:
-                    yield self._figure(row, column, value)
+            for preset, reading in row.readings.items() or [(row.preset, None)]:
+                for column, value in zip(self.columns, row.values, strict=True):
+                    if value is not None:
+                        yield replace(self._figure(row, column, value), preset=preset, reading=reading)
 
     def _figure(self, row: _Row, column: _Column, value: float | _About | _Above) -> Figure:
         match value:
@@ -141,6 +147,7 @@ class _Table(_Part):
             score=column.score or self.score,
             preset=row.preset,
             overrides=column.overrides if row.method == self.paper else (),
+            seeds=self.seeds,
         )
 
 

@@ -15,6 +15,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
+from pipeline.papers.comparison_systems import comparison_systems
 from pipeline.papers.published import Figure, published_figures
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -69,7 +70,7 @@ class ReproducedFigure:
 
 def plan_figures(
     datasets: Mapping[str, Sequence[str] | None],
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None,
     common: Sequence[str],
     *,
     substituted: Collection[str] = (),
@@ -77,7 +78,8 @@ def plan_figures(
     """Return every published figure with the overrides that run it.
 
     `datasets` are the overrides that select each dataset, None to leave it out. `substituted` are the datasets that
-    another one takes the place of. The overrides in `common` come last, so they take precedence.
+    another one takes the place of. Without `seeds`, as many are run as the paper ran. The overrides in `common` come
+    last, so they take precedence.
     """
     planned = [_plan(figure, datasets, seeds, common) for figure in published_figures()]
     return [
@@ -108,7 +110,7 @@ def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple
 
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
-    caption = "percent, with intervals; 70.0–80.0 under `paper`: from its weakest to its best model"
+    caption = "percent, with intervals; 70.0–80.0 under `paper`: its weakest to its best model"
     table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
     for number, heading in enumerate(("method", *HEADINGS[1:-1])):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
@@ -117,7 +119,9 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
         figure = first.figure
         ends = [str(each.figure) for each in sorted(group, key=lambda each: each.figure.value)]
         paper = ends[0] if len(ends) == 1 else f"{ends[0]}–{ends[-1]}"
-        texts = (figure.paper, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
+        # `R3 oracle` and not `R3-Cycle oracle`: a line fits in 80 columns
+        method = f"{figure.paper.partition('-')[0]} {figure.reading}" if figure.reading else figure.paper
+        texts = (method, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
         table.add_row(*texts, _estimate(first.strict), _estimate(first.ours))
     return table
 
@@ -177,30 +181,31 @@ def dataset_key(figure: Figure) -> str | None:
 
 
 def _main_results(figures: Sequence[ReproducedFigure]) -> list[list[ReproducedFigure]]:
-    """Return the figures of each paper's own method in its first table, one group per whole dataset and metric."""
+    """Return the figures of each paper's own method in its first table, by reading, whole dataset and metric."""
     own = [each for each in figures if each.figure.method == each.figure.paper and each.figure.variant is None]
     first_tables = {each.figure.paper: each.figure.table for each in reversed(own)}
-    groups: dict[tuple[str, str | None, str], list[ReproducedFigure]] = {}
+    groups: dict[tuple[str | None, ...], list[ReproducedFigure]] = {}
     for each in own:
         figure = each.figure
         whole = figure.subset is None or figure.dataset == "grbench"
         if each.strict and whole and figure.table == first_tables[figure.paper]:
-            groups.setdefault((figure.paper, dataset_key(figure), figure.metric), []).append(each)
+            groups.setdefault((figure.paper, figure.reading, dataset_key(figure), figure.metric), []).append(each)
     return list(groups.values())
 
 
 def _plan(
-    figure: Figure, datasets: Mapping[str, Sequence[str] | None], seeds: Sequence[int], common: Sequence[str]
+    figure: Figure, datasets: Mapping[str, Sequence[str] | None], seeds: Sequence[int] | None, common: Sequence[str]
 ) -> PlannedFigure:
     dataset = datasets.get(dataset_key(figure) or "")
     if figure.preset is None:
-        return PlannedFigure(figure, (), "no preset")
+        return PlannedFigure(figure, (), comparison_systems()[figure.method].reason)
     if figure.score is None:
         return PlannedFigure(figure, (), "no equivalent score")
     if dataset is None:
         return PlannedFigure(figure, (), "no dataset")
     overrides = (*dataset, f"experiment={figure.preset}", *figure.overrides, *common)
-    return PlannedFigure(figure, tuple((*overrides, f"run.seed={seed}") for seed in seeds), "")
+    each_seed = range(figure.seeds) if seeds is None else seeds
+    return PlannedFigure(figure, tuple((*overrides, f"run.seed={seed}") for seed in each_seed), "")
 
 
 def _reproduce(
