@@ -23,7 +23,7 @@ _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parent.parent
 _QUESTIONS = 16
 
-_METHODS = ("srp", "arg", "parog", "r3", "tog", "cot")
+_METHODS = ("srp", "arg", "parog", "r3", "tog", "cot", "rag")
 _MODELS = {
     "oracle": ["llm=oracle"],
     "erring_oracle": ["llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1"],
@@ -56,6 +56,7 @@ def golden_runs() -> list[GoldenRun]:
             "dataset=custom",
             f"dataset.triples={freebase / 'triples.tsv.gz'}",
             f"dataset.questions={freebase / 'cwq.test.jsonl.gz'}",
+            f"dataset.inverses={freebase / 'relations.tsv.gz'}",
             "dataset.filter={gold_pattern_in_slice: true}",
         ],
     }
