@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import mkdocs_gen_files
 
 from pipeline.cli.commands import SECTIONS
 from pipeline.config.key_docs import ConfigFile, KeyDoc, read_file, read_group
+from pipeline.papers.comparison_systems import comparison_systems
+from pipeline.papers.published import Figure, published_figures
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -29,6 +32,14 @@ FLAGS = """\
 `kgqa --shell-completion install=bash` prints a script by which the Tab key completes commands, keys and choices.
 `eval "$(kgqa --shell-completion install=bash)"` runs it; add this line to `~/.bashrc` to run it in every shell. There
 are scripts for `fish` and `zsh`, too: Hydra's documentation says how these shells load them.
+"""
+
+
+PUBLISHED = """\
+Every numbered table and figure of the four papers whose numbers we have, row by row, with the preset that runs the row,
+or the reason why none does. `kgqa evaluate experiment=PRESET` with a dataset and a model runs one row;
+[`kgqa reproduce`](../how-to/reproduce-the-papers.md) runs all rows with a preset. ≈ marks numbers that were read off a
+plot. [The specification](../specification.md) (§11) tells where the numbers come from.
 """
 
 
@@ -59,6 +70,39 @@ def configuration_page() -> Iterator[str]:
             yield from _section(f"{folder.name}={choice}", file)
 
 
+def published_page() -> Iterator[str]:
+    """Yield the lines of the page that lists every row of the papers' tables, and how to run it."""
+    yield "# Published tables\n"
+    yield PUBLISHED
+    for (paper, table), figures in groupby(published_figures(), key=lambda each: (each.paper, each.table)):
+        yield f"\n## {paper}: {table}\n"
+        yield "| row | published | run with |\n| --- | --- | --- |"
+        for row, of_row in groupby(figures, key=lambda each: each.row):
+            shown = list(of_row)
+            yield f"| {row} | {', '.join(map(_published, shown))} | {_run_with(shown)} |"
+    yield "\n## Systems that no preset runs\n"
+    yield "| system | what it is | why no preset runs it |\n| --- | --- | --- |"
+    for name, system in comparison_systems().items():
+        yield f"| {name} | {system.what} | {system.reason} |"
+
+
+def _published(figure: Figure) -> str:
+    where = " ".join(part for part in (figure.dataset, figure.subset) if part)
+    return f"{where} {figure.metric} {figure}".strip()
+
+
+def _run_with(row: Sequence[Figure]) -> str:
+    first = row[0]
+    if first.preset is None:
+        return comparison_systems()[first.method].reason
+    on_dataset = {
+        figure.dataset: f"`{' '.join(figure.overrides)}` on {figure.dataset}" for figure in row if figure.overrides
+    }
+    unscored = dict.fromkeys(figure.metric for figure in row if figure.score is None)
+    notes = [*on_dataset.values(), *([f"no score of ours equals {', '.join(unscored)}"] if unscored else [])]
+    return "; ".join([f"`experiment={first.preset}`", *notes])
+
+
 def _section(title: str, file: ConfigFile) -> Iterator[str]:
     yield f"\n### {title}\n"
     yield f"{file.summary}\n"
@@ -77,6 +121,11 @@ def _table(keys: Sequence[KeyDoc]) -> Iterator[str]:
     yield ""
 
 
-for name, lines in (("commands", commands_page()), ("configuration", configuration_page())):
+PAGES = {
+    "commands": commands_page(),
+    "configuration": configuration_page(),
+    "published": published_page(),
+}
+for name, lines in PAGES.items():
     with mkdocs_gen_files.open(f"reference/{name}.md", "w") as page:
         page.write("\n".join(lines))

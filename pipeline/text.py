@@ -26,6 +26,11 @@ def printable_json(document: str) -> str:
     return document.translate(_ESCAPED)
 
 
+def valid_unicode(text: str) -> str:
+    """Return a text that can be stored: two surrogates are joined into one character, a lone one becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def error_kind(error: str) -> str:
     """Return the first line of an error without its variable parts: equal for errors with one cause."""
     return re.sub(VARIABLE_PARTS, "…", error.partition("\n")[0])

@@ -139,6 +139,8 @@ class Answer:
     status: Status = "ok"
     initial: tuple[Prediction, ...] | None = None
     """Ranked: the answers before self-reflection; None for methods without self-reflection (§9.5)."""
+    first_attempt: Literal["finished", "halted"] | None = None
+    """How the first of several attempts ended; None for methods with one attempt (§9.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +178,22 @@ class Scores:
     """The correct first answer is among the nodes of the evidence ("reliable answering"); None if it is wrong."""
     faithfulness: float | None = None
     """Share of the answers, correct or not, among the nodes of the evidence; None without answers."""
+    relation_recall: float | None = None
+    """Share of the relations of the gold query that the method followed; None without a gold query."""
     initial_hits_at_1: float | None = None
     """The first of the initial answers is a gold answer; None, like the next two, without initial answers."""
     corrected: float | None = None
     """`hits_at_1` where the initial answer was wrong, else None: its mean is the error-correction or recovery rate."""
     damaged: float | None = None
     """1 - `hits_at_1` where the initial answer was right, else None: its mean is the damage rate."""
+    recovered_halted: float | None = None
+    """Where the first attempt halted: a better final answer, by ROUGE-L on GRBench, else by hits_at_1."""
+    recovered_incorrect: float | None = None
+    """Where the first attempt finished with a wrong answer: a better final answer, by the same score."""
+    corrected_tog_em: float | None = None
+    """As `corrected`, by `compat_tog_em`: PARoG's error-correction rate."""
+    damaged_tog_em: float | None = None
+    """As `damaged`, by `compat_tog_em`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tests.support import refuse
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("quick", max_examples=20)  # for `make test`; a property is tested with 100 values otherwise
+settings.register_profile("quick", max_examples=8)  # for `make test`; a property is tested with 100 values otherwise
 
 _MARKER_OF_FIXTURE = {
     "browser": "needs_browser",
@@ -28,23 +28,36 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-class TestsOfRayInOneProcess(LoadScopeScheduling):
-    """Distributes unit tests one by one, and tests of commands and of servers by module: a module's runs are made once.
+_LONGEST_FIRST = ("integration/ray", "integration", "docs", "golden", "cli", "engine", "methods", "simulation", "llm")
+"""Folders of tests whose modules take longest. A long module that started last would leave the other process idle."""
 
-    All tests of Ray run in one process, which starts with them: they share model servers, and some of them stop every
-    Ray process of the machine.
+
+class ModulesInOneProcess(LoadScopeScheduling):
+    """Gives all tests of a module to one process, so that its fixtures are made once.
+
+    All tests of Ray are one group: they share model servers, and some of them stop every Ray process of the machine.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if "/integration/ray/" in nodeid:
-            return "ray"
-        by_module = "/integration/" in nodeid or "/cli/" in nodeid
-        return nodeid.partition("::")[0] if by_module else nodeid
+        return "ray" if "/integration/ray/" in nodeid else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Distribute the tests of `pytest -n 2`."""
-    return TestsOfRayInOneProcess(config, log)
+    """Distribute the tests of `pytest -n 2`, in the order in which they were collected."""
+    config.option.loadscopereorder = False
+    return ModulesInOneProcess(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the processes of `pytest -n 2` start with the longest modules."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folders = (place for place, folder in enumerate(_LONGEST_FIRST) if f"tests/{folder}/" in item.nodeid)
+    return next(folders, len(_LONGEST_FIRST))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

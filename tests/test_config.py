@@ -134,6 +134,7 @@ COMPUTED = [
             "keep_literals": False,
             "keep_user": True,
             "keep_notable_types": True,
+            "keep_inverses": True,
         }.items()
     ),
     ("llm=endpoint", "llm.model", "other"),
@@ -228,8 +229,6 @@ def test_drift_names_old_and_new_values_and_keys_of_only_one() -> None:
     old, new = config.compose(["llm=similarity"]), config.compose(["llm=oracle", "method.retries=1"])
     assert config.drift(old, new) == [
         "llm._target_: pipeline.simulation.similarity.Similarity → pipeline.simulation.oracle.Oracle",
-        "llm.error_rate: None → 0.0",
-        "llm.malformed_rate: None → 0.0",
         "method.max_edits: 3 → 1",
         "method.retries: 3 → 1",
     ]

@@ -25,6 +25,8 @@ FIRST_EDITION_RUN = Path(__file__).parent / "first_edition_run"
 WORLD = ("dataset.triples=2000", "run.limit=6", "engine.shard_size=3", "evaluation.bootstrap_resamples=100")
 THEN = "llm=oracle", "kg.memo_entries=1000", "llm.roles={srp.judge:{prompts:compact}}"
 """Other words of the command that wrote `first_edition_run`."""
+LIMITS = "budget.max_llm_calls=60", "budget.max_evidence_triples=300"
+"""Its defaults that have changed since."""
 
 
 @pytest.fixture
@@ -156,7 +158,7 @@ class TestRunsOfTheFirstEdition:
         config.check(config.complete(point["config"]))
         assert point["config"]["dataset"]["name"] == point["config"]["choices"]["dataset"] == "synthetic"
         assert point["config"]["llm"]["roles"] == {"srp.judge": {"prompt_style": "inputs_only"}}
-        assert not config.drift(point["config"], config.compose([*WORLD, *THEN, "dataset=sample"]))
+        assert not config.drift(point["config"], config.compose([*WORLD, *THEN, *LIMITS, "dataset=sample"]))
 
     @pytest.mark.parametrize("words", ["runs/first/run.yaml", "dataset=sample run.dir=runs/first"])
     def test_it_resumes(self, words: str, first: Path, kgqa: Callable[..., tuple[str, str]]) -> None:
@@ -164,7 +166,7 @@ class TestRunsOfTheFirstEdition:
         before = pl.read_parquet(first / "traces/*.parquet", columns=columns)
         (first / "traces/shard-00001.parquet").unlink()
         (first / "summary.json").unlink()
-        kgqa("evaluate", *([words] if words.endswith(".yaml") else [*words.split(), *WORLD, *THEN]))
+        kgqa("evaluate", *([words] if words.endswith(".yaml") else [*words.split(), *WORLD, *THEN, *LIMITS]))
         resumed = pipeline.open_run(first)
         assert resumed.questions.select(columns).collect().equals(before)
         assert resumed.calls.collect()["own_s"].null_count() < resumed.calls.collect().height
@@ -172,8 +174,11 @@ class TestRunsOfTheFirstEdition:
         assert json.loads((first / "summary.json").read_text())["complete"] is True
 
     def test_its_calls_are_reused(self, first: Path, kgqa: Callable[..., tuple[str, str]]) -> None:
+        """Only the prompts that have changed since are asked again: those that plan, judge and edit."""
         kgqa("evaluate", *WORLD, *THEN, "run.dir=runs/again", "run.reuse=[runs/first]")
-        assert json.loads(Path("runs/again/summary.json").read_text())["physical_llm_calls"] == 0
+        calls = pipeline.open_run("runs/again").calls.select("role", "shared").collect()
+        assert calls.filter(role="srp.answer")["shared"].all()
+        assert json.loads(Path("runs/again/summary.json").read_text())["physical_llm_calls"] < calls.height
 
     def test_it_is_scored_again(self, first: Path, kgqa: Callable[..., tuple[str, str]]) -> None:
         before = json.loads((first / "summary.json").read_text())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.cli.common import Arguments, Output, exit_code, run_figures, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> Output:
             "SRP ran without references in every row: set retrieval.reference_base to a file of kgqa build-references"
         )
     figures = {**run_figures(folder), "effects": [_effect_figures(effect, numbers) for effect in found]}
-    return Output(figures, [effect_table(found, summaries, numbers)], notes)
+    return Output(figures, [effect_table(found, summaries, numbers)], notes, exit_code=exit_code(folder))
 
 
 def _effect_figures(effect: Effect, numbers: Mapping[str, int]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
+from pipeline.datasets.selection import Selection
 from pipeline.errors import UserError
 from pipeline.retrieval.reference_builder import BuildReport, build_references
 from pipeline.retrieval.references import ReferenceBase
@@ -59,7 +59,7 @@ async def _build(plan: Plan, composed: Mapping[str, Any], dataset: Dataset) -> t
         task = progress.add_task("references", total=plan.clusters * plan.per_cluster)
         async with config.build("kg", composed) as graph:
             return await build_references(
-                islice(_examples(composed, dataset), composed["run"]["limit"]),
+                Selection.of_run(composed["run"]).select(_examples(composed, dataset)),
                 graph,
                 encoder,
                 held_out=_held_out(plan, composed),

@@ -14,12 +14,15 @@ from pipeline import config
 from pipeline.analysis.cache_misses import explain_misses
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
+from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.text import printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_errors
 
+FAILED_RUN = 3
+"""Exit code of a run in which more questions failed than `run.max_failed` allows."""
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
@@ -80,7 +83,13 @@ def run_figures(folder: RunFolder) -> dict[str, Any]:
 
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
-    return Output(run_figures(folder), score_tables(summaries), run_notes(folder, summaries))
+    figures, notes = run_figures(folder), run_notes(folder, summaries)
+    return Output(figures, score_tables(summaries), notes, exit_code=exit_code(folder))
+
+
+def exit_code(*folders: RunFolder) -> int:
+    """Return `FAILED_RUN` if too many questions of a finished run failed, else 0."""
+    return FAILED_RUN if any(map(_failed_share, folders)) else 0
 
 
 def score_tables(summaries: Sequence[ConfigurationSummary]) -> list[RenderableType]:
@@ -100,11 +109,11 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
     """Say how many questions failed or hit a budget, and which rows could not be read. No other folder is read."""
     summary = folder.read_summary() or {}
     failed = sum(point.failed for point in summaries)
-    capped = sum(point.statuses.get("budget_exhausted", 0) for point in summaries)
     return [
         *(_failure_notes(folder, failed) if failed else []),
-        *([f"{capped:,} answers were cut short by a cap of budget (`status` budget_exhausted)"] if capped else []),
-        *remarks(summary["rejected"], folder.rejected),
+        limits_line(summaries),
+        *filter(None, [without_plan_line(summaries)]),
+        *remarks(summary.get("rejected", 0), folder.rejected),
     ]
 
 
@@ -113,7 +122,17 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     errors = count_errors(folder)
     shown = [f"  {count:,} × {error} (kgqa show {folder.path} {id})" for error, count, id in errors[:_REASONS]]
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
-    return [f"{failed:,} questions failed; run.retry_failed=true runs them again:", *shown, *more]
+    share = _failed_share(folder)
+    much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
+    return [f"{failed:,} questions failed; run.retry_failed=true runs them again:", *shown, *more, *much]
+
+
+def _failed_share(folder: RunFolder) -> float:
+    """Return the share of failed questions of the worst configuration if it is above the run's limit, else 0."""
+    summary = folder.read_summary() or {"points": []}
+    shares = (point["failed"] / max(1, point["questions"]) for point in summary["points"])
+    worst = max(shares, default=0)
+    return worst if worst > summary.get("max_failed", 1) else 0
 
 
 def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:

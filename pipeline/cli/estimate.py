@@ -19,6 +19,7 @@ from pipeline.analysis.estimate import MEASURES, Projection, add_projections, me
 from pipeline.cli.common import Arguments, Output
 from pipeline.cli.sweep import run_configurations
 from pipeline.console import Console
+from pipeline.datasets.selection import Selection
 from pipeline.engine.run import Configuration
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
@@ -74,11 +75,11 @@ class Sampling(Sweep):
             "_target_": _SAMPLED,
             "dataset": dataset,
             "questions": self._questions,
-            "limit": run["limit"],
+            **asdict(Selection.of_run(run)),
             "strict": dataset.get("strict", False),
         }
         folder = f"{run['dir']}-sample" if run["dir"] else None
-        sampled_run = {**run, "dir": folder, "limit": None, "early_stopping": None}
+        sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
         return super().prepare(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
 
 
@@ -166,7 +167,7 @@ def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
         groups: defaultdict[str, list[int]] = defaultdict(list)
         of_batch = list(islice(wholes, len(summaries)))
         for number, whole in enumerate(of_batch):
-            groups[config.canonical([whole["dataset"], whole["run"]["limit"]])].append(number)
+            groups[config.canonical([whole["dataset"], asdict(Selection.of_run(whole["run"]))])].append(number)
         for numbers in groups.values():
             whole = of_batch[numbers[0]]
             sample = measure(folder, numbers, token_prices=plan.token_prices)
@@ -175,8 +176,7 @@ def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
 
 def _questions(whole: Mapping[str, Any]) -> int:
     """Count the questions of the whole run."""
-    examples = config.build("dataset", whole).examples(lambda _: None)
-    return sum(1 for _ in islice(examples, whole["run"]["limit"]))
+    return Selection.of_run(whole["run"]).count(config.build("dataset", whole))
 
 
 def _label(sampling: Sampling) -> str | None:

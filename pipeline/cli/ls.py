@@ -1,4 +1,4 @@
-"""`kgqa ls`: list runs with their scores and costs. It reads `run.yaml` and `summary.json`, and never the traces."""
+"""`kgqa ls`: list runs with their scores and costs. It reads `run.yaml` and `summary.json`, and opens no trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
@@ -33,10 +35,12 @@ class ListedRun:
     """The simulated models that answered; empty for language models."""
     configurations: int
     complete: bool
+    finished_shards: int | None = None
+    """The number of finished shards while there is no summary."""
     questions: int | None = None
     hits_at_1: float | None = None
     """The share of correct first answers: that of the best configuration if there are several."""
-    interval: Sequence[float] | None = None
+    interval: Annotated[Sequence[float], Field(min_length=2, max_length=2)] | None = None
     """The lower and the upper end for `hits_at_1`."""
     confidence: float | None = None
     best_configuration: int | None = None
@@ -48,6 +52,9 @@ class ListedRun:
     tokens: int | None = None
     tags: Sequence[str]
     note: str | None
+
+
+_LISTED_RUN = TypeAdapter(ListedRun)
 
 
 def run(arguments: Arguments) -> Output:
@@ -101,7 +108,7 @@ def _read(folder: RunFolder) -> ListedRun:
         raise UserError(f"{folder.path} has no run.yaml: its run has not begun, or the file is lost")
     summary = folder.read_summary()
     points = summary["points"] if summary else _unfinished(folder.read_run() or {})
-    return ListedRun(
+    listed = ListedRun(
         run=str(folder.path),
         started=datetime.fromisoformat(head["started"]).astimezone(),
         methods=list(dict.fromkeys(point["method"] for point in points)),
@@ -111,8 +118,9 @@ def _read(folder: RunFolder) -> ListedRun:
         complete=bool(summary and summary["complete"]),
         tags=head.get("tags") or [],
         note=head.get("note"),
-        **(_figures(summary) if summary else {}),
+        **(_figures(summary) if summary else {"finished_shards": len(folder.finished())}),
     )
+    return _LISTED_RUN.validate_python(asdict(listed))
 
 
 def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -161,10 +169,17 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
         _score(run),
         _count(run.logical_llm_calls),
         _count(run.tokens),
-        "complete" if run.complete else "not complete",
+        _state(run),
         ",".join(run.tags),
         " ".join((run.note or "").split()),
     )
+
+
+def _state(run: ListedRun) -> str:
+    if run.complete:
+        return "complete"
+    shards = run.finished_shards
+    return "not complete" if shards is None else f"not complete, {shards:,} {'shard' if shards == 1 else 'shards'}"
 
 
 def _score(run: ListedRun) -> str:

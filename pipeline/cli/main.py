@@ -217,6 +217,8 @@ def _user_message(error: Exception) -> str | None:
         return f"{error.strerror}: {_RESOURCES[error.errno]}"
     if isinstance(error, MemoryError):
         return "out of memory: run fewer questions at once (engine.concurrency), or fewer workers"
+    if isinstance(error, ImportError) and "failed to map segment" in str(error):
+        return f"out of memory: a library cannot be loaded ({error})"
     return str(error) if isinstance(error, (UserError, ServiceError)) else None
 
 

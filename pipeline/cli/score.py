@@ -25,8 +25,7 @@ def run(arguments: Arguments) -> Output:
         if len(arguments.words) > 1:
             raise UserError(f"{' and '.join(arguments.words)}: name one run folder")
         folder = RunFolder(storage_path(arguments.words[0]))
-        summaries = rescore(folder, arguments.overrides)
-        return Output(run_figures(folder), score_tables(summaries), result_notes(folder, summaries))
+        return _score_run(folder, arguments.overrides)
     composed = _compose(arguments.overrides)
     if not composed["predictions"]:
         raise UserError("name a run folder or a file of predictions: kgqa score RUN, or kgqa score predictions=FILE")
@@ -46,6 +45,19 @@ def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSu
     kept = {key: value for key, value in saved.items() if f"evaluation.{key}" not in changed}
     evaluation = {**_compose(overrides)["evaluation"], **kept}
     return rescore_run(folder, config.build("evaluation", {"evaluation": evaluation}))
+
+
+def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
+    summaries = rescore(folder, overrides)
+    figures, notes = run_figures(folder), result_notes(folder, summaries)
+    if "points" not in figures:
+        figures |= {"points": [summary.to_dict() for summary in summaries], "complete": False}
+        answered = max(summary.questions for summary in summaries)
+        notes.append(
+            f"{folder.path} is not complete: these are the scores of the {answered:,} questions in its finished "
+            f"shards. kgqa evaluate {folder.path / 'run.yaml'} answers the others"
+        )
+    return Output(figures, score_tables(summaries), notes)
 
 
 def _score_predictions(composed: dict[str, Any]) -> Output:

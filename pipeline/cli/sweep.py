@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output, run_figures, run_notes
+from pipeline.cli.common import Arguments, Output, exit_code, run_figures, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
@@ -31,7 +31,8 @@ def run(arguments: Arguments) -> Output:
     notes += [_best(summaries)] if len(summaries) > 1 else []
     notes.append(f"{len(summaries)} configurations: {logical:,} calls if each had run alone, {physical:,} made")
     figures = {"runs": runs, "logical_llm_calls": logical, "physical_llm_calls": physical}
-    return Output(figures, [sweep_table(summaries)], notes)
+    code = exit_code(*(folder for folder, _ in sweep.batches))
+    return Output(figures, [sweep_table(summaries)], notes, exit_code=code)
 
 
 def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
@@ -55,6 +56,8 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
         words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
         try:
             running.multirun("config", sweep, words, with_log_configuration=False)
+        except OverrideParseException as error:
+            raise UserError(f"'{error.override}' is not of the form key=value or key=value,value") from None
         except (HydraException, OmegaConfBaseException) as error:
             raise _wrong_override(overrides) or UserError(str(error).splitlines()[0]) from None
 
@@ -97,7 +100,9 @@ def _read_file(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read as a file of configurations: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read as a file of configurations: {error}") from None
     try:
         configurations = [words for line in lines if (words := shlex.split(line, comments=True))]
@@ -114,4 +119,5 @@ def _best(summaries: Sequence[ConfigurationSummary]) -> str:
     hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
     best = hits.index(max(hits))
     words = [word for word in own[best] if not word.startswith("run.")]
-    return f"highest Hits@1: configuration {summaries[best].number}, {summaries[best].method} {' '.join(words)}"
+    rest = [word for word in words if word != f"method={summaries[best].method}"]
+    return f"highest Hits@1: configuration {summaries[best].number}, {' '.join([summaries[best].method, *rest])}"

@@ -35,7 +35,8 @@ def key_without_name(config: Mapping[str, Any]) -> str:
     axes = {"name", *MethodKeys.model_fields}  # a method's own keys interpolate from the axes
     method = {key: value for key, value in config["method"].items() if key not in axes}
     others = (config[section] for section in SECTIONS if section not in ("run", "engine", "method"))
-    return canonical([method, *others, config["run"]["seed"], config["run"]["limit"]])
+    run = config["run"]
+    return canonical([method, *others, *(run.get(key) for key in ("seed", "limit", "sample", "sample_seed"))])
 
 
 def deciding_keys(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +52,8 @@ def deciding_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return `key: old → new` for each key that makes the results of two configurations differ.
 
-    A key that only one of them has is no drift if it is null or empty: the key is newer than the other configuration.
+    A key that only one of them has is no drift if it is null, zero, false or empty: the key is newer than the
+    other configuration.
     """
     before, after = deciding_keys(old), deciding_keys(new)
     pairs = {key: (before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())}
@@ -74,7 +76,7 @@ def _without_runtime_only(section: Mapping[str, Any], kind: str, target: str = "
 
 
 def _is_empty(value: object) -> bool:
-    return value in (None, [], {})
+    return not value
 
 
 def _runtime_only(target: str) -> frozenset[str]:

@@ -24,6 +24,8 @@ class RunKeys(RunnerKeys):
 
     dir: Annotated[str | None, RUNTIME_ONLY]
     limit: PositiveInt | None
+    sample: PositiveInt | None
+    sample_seed: int
     seed: int
     reuse: Annotated[list[str], RUNTIME_ONLY]
     retry_failed: Annotated[bool, RUNTIME_ONLY]
@@ -31,6 +33,7 @@ class RunKeys(RunnerKeys):
     restart: Annotated[bool, RUNTIME_ONLY]
     trust: Annotated[bool, RUNTIME_ONLY]
     max_equal_failures: Annotated[PositiveInt | None, RUNTIME_ONLY]
+    max_failed: Annotated[Annotated[float, Field(ge=0, le=1)], RUNTIME_ONLY]
     early_stopping: PositiveInt | None
     tags: Annotated[list[str] | None, RUNTIME_ONLY]
     note: Annotated[str | None, RUNTIME_ONLY]

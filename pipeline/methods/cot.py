@@ -13,7 +13,7 @@ from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import majority
 from pipeline.methods.answering import Answers, AnswerWithoutFacts
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.interface import Tools
+from pipeline.methods.interface import Caps, Tools
 from pipeline.types import Answer, Question
 
 
@@ -42,6 +42,10 @@ class CoT:
         if self.samples > 1 and self.temperature == 0:
             raise ValueError("samples > 1 needs temperature > 0: at temperature 0 all samples are equal")
         return self
+
+    def most_llm_calls(self, question: Question, caps: Caps) -> int:
+        """Return how many samples are drawn, each with all retries."""
+        return self.samples * (1 + self.parse_retries)
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Draw the samples and return the majority's answers. After a cap was hit, only the first one is drawn."""

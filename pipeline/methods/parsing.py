@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
+from pipeline.text import valid_unicode
 
 T = TypeVar("T")
 
@@ -208,8 +209,7 @@ def read_string(quoted: str) -> str:
     inner = quoted[1:-1]
     if "\\" not in inner:
         return inner
-    plain = _ESCAPE.sub(_unescape, inner)
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return valid_unicode(_ESCAPE.sub(_unescape, inner))
 
 
 class _Reader:

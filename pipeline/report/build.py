@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.errors import UserError
+from pipeline.evaluation.limits import much_limited
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.curves import find_curves
@@ -146,7 +147,7 @@ def _completeness(block: Block) -> str:
     """Return whether all questions are answered, with the number of failed and unanswered ones."""
     failed = f"{sum(each.summary.failed for each in block.configurations):,} failed"
     if any(each.run.totals is None for each in block.configurations):
-        return f"no · {failed} · the run is in progress"
+        return f"no · {failed} · the run is in progress or was stopped"
     not_run = sum(each.summary.not_run for each in block.configurations)
     return f"{'no' if not_run else 'yes'} · {failed} · {not_run:,} not run"
 
@@ -159,12 +160,15 @@ def _warnings(block: Block) -> list[str]:
     failed = sum(each.summary.failed for each in configurations)
     graphs = [each.served["graph"] for each in configurations]
     same_graph = all(may_be_same_graph(graphs[0], other) for other in graphs)
+    limited = much_limited([each.summary for each in configurations])
     warnings = {
         f"{', '.join(unfinished)}: the run is not complete, and the page shows the questions answered so far. "
         "Run the same command again to complete it.": unfinished,
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
         f"{failed:,} questions failed and count as wrong. Run again with run.retry_failed=true to retry them.": failed,
+        f"In {len(limited):,} configurations, more than 1 % of the questions met a limit of budget, which may decide "
+        "their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,

@@ -15,7 +15,9 @@ from tests.cli.conftest import WORLD, Kgqa
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
 
 
-@pytest.mark.parametrize("method", ABLATIONS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(each, marks=[] if each == "r3" else pytest.mark.exhaustive) for each in ABLATIONS]
+)
 def test_prints_every_ablation_with_its_paired_difference(method: str, kgqa: Kgqa, tmp_path: Path) -> None:
     shown = kgqa("ablations", f"method={method}", *ERRING)
     assert shown.code == 0, shown.err
@@ -31,6 +33,7 @@ def test_prints_every_ablation_with_its_paired_difference(method: str, kgqa: Kgq
         assert re.search(rf"hits_at_1 +{100 * base:.1f} → {100 * first:.1f}", shown.out)  # type: ignore[operator]
 
 
+@pytest.mark.exhaustive
 def test_an_override_does_not_undo_an_ablation(kgqa: Kgqa, tmp_path: Path) -> None:
     assert kgqa("ablations", "method=arg", "method.depth=3", *ERRING).code == 0
     points = yaml.safe_load((tmp_path / "run/run.yaml").read_text(encoding="utf-8"))["points"]
@@ -39,6 +42,7 @@ def test_an_override_does_not_undo_an_ablation(kgqa: Kgqa, tmp_path: Path) -> No
     assert depths == dict.fromkeys(depths, 3) | of_depth
 
 
+@pytest.mark.exhaustive
 def test_the_second_time_there_is_nothing_to_run(kgqa: Kgqa) -> None:
     first, second = (kgqa("ablations", "method=r3", *ERRING) for _ in range(2))
     assert "nothing to run" in second.err

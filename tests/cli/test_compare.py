@@ -104,14 +104,14 @@ def test_all_configurations_of_a_run_are_compared_and_their_p_values_corrected(k
         p_values = [point["p_value"] for point in points]
         assert 0 < min(p_values) < 0.01, "else there is nothing to correct"
         assert [point["corrected_p"] for point in points] == pytest.approx(corrected(p_values).tolist())
-        assert {point["verdict"] for point in points if point["corrected_p"] > 0.05} <= {"same", "not shown"}
+        assert {point["verdict"] for point in points if point["corrected_p"] > 0.05} <= {"same", "inconclusive"}
 
 
 def test_a_narrow_terminal_shows_fewer_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     *table, note, _ = kgqa("compare", runs / "good", runs / "bad").out.splitlines()
     assert max(map(len, table)) <= 60
-    assert note.rstrip() == "too wide for this terminal: tokens, p, flips"
+    assert note.rstrip() == "too wide for this terminal: tokens, calls, flips"
 
 
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_the_base_best_has_the_highest_score_and_the_fewest_calls(sweep: Path, k
     found = figures(kgqa, sweep, "base=best")
     assert found["base"]["point"] == best["point"]
     assert len(found["points"]) == 23
-    assert {point["verdict"] for point in found["points"]} <= {"same", "not shown", "worse"}
+    assert {point["verdict"] for point in found["points"]} <= {"same", "inconclusive", "worse"}
     assert any("part of its lead may be chance" in note for note in found["notes"])
     by_f1 = max(points, key=lambda point: (point["f1"], -point["llm_calls"]))
     assert figures(kgqa, sweep, "base=best", "score=f1")["base"]["point"] == by_f1["point"]
@@ -207,7 +207,7 @@ def test_a_sweep_fits_a_screen_with_one_line_for_each_configuration(
         assert float(row[5]) == pytest.approx(100 * point["hits_at_1"])
     scores = [float(row[5]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    assert "13 more configurations not printed, with the verdicts " in " ".join(" ".join(shown).split())
+    assert "13 more configurations left out of the table, with the verdicts " in " ".join(" ".join(shown).split())
     assert any("too wide for this terminal: tokens" in line for line in shown) is (columns == 80)
     (headings,) = (line for line in shown if "Hits@1" in line)
     assert ("tokens" in headings.split()) is (columns == 120)
@@ -378,6 +378,7 @@ class Shaky(FixedReply):
         return [turns[after] - turns[before] for turns in right if len(turns) > after]
 
 
+@pytest.mark.exhaustive
 def test_differences_within_what_a_second_run_changes_are_noise(kgqa: Kgqa) -> None:
     model = Shaky(default(SyntheticWorld, triples=2000, questions=100))
     world = ("dataset.questions=100",)
@@ -443,3 +444,28 @@ def test_noise_is_not_measured_on_another_model(runs: Path, kgqa: Kgqa) -> None:
     said = kgqa("compare", "good", "bad", "noise.questions=15").sentence
     assert "began with the model oracle(error_rate=0.2,malformed_rate=0), but now it is oracle(error_rate=0.1" in said
     assert not list(Path("good/noise").rglob("*.parquet"))
+
+
+def test_the_gain_is_printed_for_each_type_of_question(kgqa: Kgqa, runs: Path) -> None:
+    """The types are read from gold SPARQL, and each gain is that of the traces."""
+    words = ("compare", str(runs / "good"), str(runs / "bad"))
+    shown = kgqa(*words, "by=query_type")
+    assert "gain" in shown.out
+    groups = json.loads(kgqa(*words, "by=query_type", "json=true").out)["groups"]
+    assert {each["group"] for each in groups} == {"linear", "composition", "conjunction", "comparative", "superlative"}
+    base, other = (
+        pl.read_parquet(runs / name / "traces/*.parquet", columns=["question_id", "query_type", "hits_at_1"])
+        for name in ("good", "bad")
+    )
+    both = base.join(other, on="question_id")
+    for each in groups:
+        rows = both.filter(query_type=each["group"])
+        gain = (rows["hits_at_1_right"] - rows["hits_at_1"]).mean()
+        assert (each["questions"], each["difference"]) == (rows.height, pytest.approx(gain))
+    assert sum(each["questions"] for each in groups) == 40
+
+
+def test_an_unknown_property_is_named_with_those_that_there_are(kgqa: Kgqa, runs: Path) -> None:
+    refused = kgqa("compare", str(runs / "good"), str(runs / "bad"), "by=query_typ")
+    assert "Did you mean" in refused.err
+    assert "query_type, type, level, hops" in refused.err

@@ -47,7 +47,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3"])
+@pytest.mark.parametrize(
+    "method", ["srp", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("arg", "parog", "r3"))]
+)
 def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here: Path) -> None:
     found = lines_of((f"method={method}", *WORLD))
     assert kgqa("evaluate", f"method={method}", *WORLD).code == 0

@@ -45,7 +45,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_user_defined_method(outside: list[str], evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = evaluate(*outside, "method.word=Bob")
+    ran = evaluate(*outside, "method.word=Bob", "run.max_failed=0.25")
     assert ran.code == 0
     assert "mine" in ran.out
     rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
@@ -58,7 +58,7 @@ def test_a_method_that_fails_on_some_questions_does_not_end_the_run(
     outside: list[str], evaluate: Kgqa, tmp_path: Path
 ) -> None:
     ran = evaluate(*outside)
-    assert ran.code == 0
+    assert ran.code == 3
     assert "5 failed" in ran.out
     rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
     assert rows["status"].value_counts().sort("status").rows() == [("failed", 5), ("ok", 15)]
@@ -83,9 +83,9 @@ def test_choices_in_a_folder_of_the_users_need_no_search_path(
     if folder != "conf":
         (tmp_path / "conf").rename(tmp_path / folder)
         monkeypatch.setenv("KGQA_CONF", folder)
-    assert evaluate("method=mine").code == 0
+    assert evaluate("method=mine", "run.max_failed=0.25").code == 0
     assert "mine" in kgqa("evaluate", "method=mine", "--help").out
-    assert kgqa("sweep", "method=mine", "method.word=a,b", "run.limit=2", "run.dir=sweep").code == 0
+    assert kgqa("sweep", "method=mine", "method.word=a,b", "run.limit=2", "run.dir=sweep", "run.max_failed=1").code == 0
     assert evaluate("method=mien").sentence.startswith("there is no method=mien. Did you mean 'mine'?")
 
 
@@ -138,7 +138,7 @@ def test_an_api_key_stays_in_the_environment(
     key = "sk-this-must-not-be-seen"
     monkeypatch.setenv("MY_KEY", key)
     model, words = model_server(refuses_every=4)
-    ran = evaluate("method=cot", "llm.api_key_env=MY_KEY", *words)
+    ran = evaluate("method=cot", "llm.api_key_env=MY_KEY", "run.max_failed=0.25", *words)
     assert ran.code == 0
     assert model.keys == {f"Bearer {key}"}
     rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")

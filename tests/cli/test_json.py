@@ -29,6 +29,7 @@ def document(kgqa: Kgqa, *words: str | Path) -> dict[str, Any]:
 
 def saved(folder: str) -> dict[str, Any]:
     summary: dict[str, Any] = json.loads(Path(folder, "summary.json").read_text())
+    del summary["digest"]
     return summary
 
 
@@ -39,8 +40,18 @@ def test_the_commands_that_print_figures() -> None:
 
 def test_evaluate_and_score_print_the_summary(kgqa: Kgqa) -> None:
     found = document(kgqa, "evaluate", *RUN)
-    assert found == {"run": str(Path("run").absolute()), **saved("run"), "notes": []}
-    assert document(kgqa, "score", "run") == {"run": "run", **saved("run"), "notes": []}
+    notes = ["0.0 % of the questions met a limit of budget"]
+    assert found == {"run": str(Path("run").absolute()), **saved("run"), "notes": notes}
+    assert document(kgqa, "score", "run") == {"run": "run", **saved("run"), "notes": notes}
+
+
+def test_show_prints_the_messages_of_each_call(kgqa: Kgqa) -> None:
+    assert kgqa("evaluate", *RUN).code == 0
+    found = document(kgqa, "show", "run", "sample-test-000000")
+    prompts = [step["prompt"] for step in found["steps"] if step["kind"] == "llm"]
+    assert prompts
+    assert all({message["role"] for message in prompt} >= {"user"} for prompt in prompts)
+    assert found["text"] in prompts[-1][-1]["content"]
 
 
 def test_json_false_prints_tables(kgqa: Kgqa) -> None:
@@ -63,6 +74,7 @@ def test_sweep_prints_the_summary_of_each_run_folder(kgqa: Kgqa) -> None:
     assert found["physical_llm_calls"] == run["physical_llm_calls"]
 
 
+@pytest.mark.exhaustive
 def test_ablations_print_each_effect(kgqa: Kgqa) -> None:
     found = document(kgqa, "ablations", "method=r3", *RUN)
     points = {point["point"]: point for point in found["points"]}
@@ -72,6 +84,7 @@ def test_ablations_print_each_effect(kgqa: Kgqa) -> None:
             assert effect["difference"] == pytest.approx(effect["score"] - effect["base_score"])
 
 
+@pytest.mark.exhaustive
 def test_reproduce_prints_every_published_figure(kgqa: Kgqa) -> None:
     stand_in = "reproduce.stand_in=['dataset=synthetic','dataset.triples=2000','run.limit=2']"
     small = ("llm=oracle", "run.dir=run", "evaluation.bootstrap_resamples=100", stand_in)

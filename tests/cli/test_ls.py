@@ -69,6 +69,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "labels": ["oracle"],
         "configurations": 1,
         "complete": True,
+        "finished_shards": None,
         "questions": 20,
         "hits_at_1": point["hits_at_1"],
         "interval": point["intervals"]["hits_at_1"],
@@ -102,13 +103,18 @@ def test_a_sweep_has_the_number_of_its_configurations_and_its_best_score(kgqa: K
 
 
 def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path, kgqa: Kgqa) -> None:
-    (copy(finished, "broken-off") / "summary.json").unlink()
+    broken_off = copy(finished, "broken-off")
+    (broken_off / "summary.json").unlink()
+    shutil.copytree(finished / "traces", broken_off / "traces")
     shutil.copytree(FIRST_EDITION, "runs/group/first")
     first, second = sorted(listed(kgqa), key=lambda run: str(run["run"]))
     assert (first["run"], first["complete"], first["hits_at_1"]) == ("runs/broken-off", False, None)
     assert (first["methods"], first["datasets"], first["labels"]) == (["srp"], ["synthetic"], ["oracle"])
     assert (second["run"], second["complete"], second["questions"]) == ("runs/group/first", True, 6)
-    assert "  –  " in kgqa("ls", "runs/broken-off").out.splitlines()[1]
+    assert first["finished_shards"] == len(list((broken_off / "traces").iterdir()))
+    line = kgqa("ls", "runs/broken-off").out.splitlines()[1]
+    assert "  –  " in line
+    assert f"not complete, {first['finished_shards']} shard" in line
 
 
 def test_damaged_folders_are_named_and_the_others_listed(finished: Path, kgqa: Kgqa) -> None:

@@ -161,8 +161,8 @@ def test_a_graph_server_that_is_down(evaluate: Kgqa, closed_port: int) -> None:
 def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) -> None:
     words = ("llm=oracle", "llm.error_rate=0.4", f"run.dir={finished}")
     said = evaluate(*words, "method.retries=1", "dataset.seed=8").sentence
-    assert said.startswith(f"{finished} holds another run; name another run.dir. What differs: ")
-    differing = re.findall(r"([\w.]+): (\S+) → (\S+?)(?:;|$)", said)
+    assert said.startswith(f"{finished} holds another run. What differs: ")
+    differing = re.findall(r"([\w.]+): (\S+) → (\S+?)(?:;|\. |$)", said)
     assert set(differing) >= {("dataset.seed", "7", "8"), ("method.retries", "3", "1"), ("method.max_edits", "3", "1")}
     assert evaluate(*words).code == 0
 
@@ -223,7 +223,8 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     assert kgqa("score", "nowhere").sentence == "nowhere is not a run folder: it has no run.yaml"
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
-    assert "run its command again (kgqa evaluate half/run.yaml)" in kgqa("score", "half").sentence
+    shutil.rmtree(tmp_path / "half" / "traces")
+    assert kgqa("score", "half").sentence.startswith("half holds no finished shard")
     assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
     assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
 

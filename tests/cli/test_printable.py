@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from rich.table import Table
 
+from pipeline.cli.commands import COMMANDS
 from pipeline.console import Console
 from pipeline.text import printable, printable_json
 from tests.cli.support import Kgqa
@@ -53,6 +54,9 @@ def hostile(finished: Path, kgqa: Kgqa) -> str:
     "command",
     [
         "compare one two flips=3",
+        "ls .",
+        "report one",
+        "collect calls one output=calls.jsonl",
         "show one ID",
         "score one",
         "capacity one +questions.a=10",
@@ -72,6 +76,16 @@ def test_no_command_controls_the_terminal(command: str, json: list[str], hostile
     done = kgqa(*command.replace("ID", hostile).split(" "), *json)
     assert not FORBIDDEN & set(done.out + done.err)
     assert done.out or done.err
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_repeats_what_controls_the_terminal(name: str, kgqa: Kgqa) -> None:
+    for word in ("no.key\x1b[31m=1", "\x1b[31m\u202e", "--\x9bflag"):
+        done = kgqa(*name.split(), word)
+        assert done.code == 2
+        assert not FORBIDDEN & set(done.out + done.err), word
+        assert "Exception" not in done.err, word
 
 
 def test_a_table_keeps_its_styles_and_loses_the_commands_in_its_cells(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ SMALL = (
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small reproduction."""
     folder = tmp_path_factory.mktemp("reproduced") / "run"
-    assert main(["reproduce", "scale=smoke", *SMALL, f"run.dir={folder}"]) == 0
+    assert main(["reproduce", "scale=smoke", "reproduce.seeds=[0]", *SMALL, f"run.dir={folder}"]) == 0
     return folder
 
 
@@ -43,8 +43,17 @@ def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_pa
         {(f.paper, f.table) for f in published_figures()}
     )
     assert text.index("| Hits@1 | as its paper counts |") > 0
+    efficiency = text.partition("## R3-Cycle: efficiency and recovery, per question")[2]
+    assert (
+        "| row | dataset | calls | tokens | seconds of a retry | halted, recovered | incorrect, recovered |"
+        in efficiency
+    )
+    assert "| graph-cot (re-implementation) | grbench_amazon (run on another dataset) |" in efficiency
+    assert "| r3 (oracle) |" in efficiency
+    assert {row["row"] for row in written["efficiency"]} >= {"r3", "r3 (oracle)", "graph-cot (re-implementation)"}
+    assert "mean use of this machine in this run: CPU " in text
     assert "webqsp, cwq, grailqa, grbench_amazon, grbench_biomedical, grbench_goodreads: run on synthetic " in shown.out
-    assert len(shown.out.splitlines()) <= 30
+    assert len(shown.out.splitlines()) <= 33
     assert f"{len(published_figures())} published figures: " in shown.out
     assert "run/reproduction.md has all " in shown.out
 

@@ -53,6 +53,21 @@ def test_scoring_a_run_in_another_way(finished: Path, kgqa: Kgqa, tmp_path: Path
     assert before["intervals"]["hits_at_1"][0] <= low < high <= before["intervals"]["hits_at_1"][1]
 
 
+def test_a_run_in_progress_is_scored_as_far_as_it_is(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    (tmp_path / "copy" / "summary.json").unlink()
+    first, *others = sorted((tmp_path / "copy" / "traces").iterdir())
+    for shard in others:
+        shard.unlink()
+    found = json.loads(kgqa("score", "copy", "json=true").out)
+    answers = pl.read_parquet(first)
+    assert found["complete"] is False
+    assert found["points"][0]["questions"] == answers.height
+    assert found["points"][0]["hits_at_1"] == pytest.approx(answers["hits_at_1"].mean())
+    assert f"copy is not complete: these are the scores of the {answers.height:,} questions" in found["notes"][-1]
+    assert not (tmp_path / "copy" / "summary.json").exists()
+
+
 def test_a_run_with_reflection_reports_its_effect(evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:
     ran = evaluate("method=r3", "llm=oracle", "llm.error_rate=0.3")
     before = json.loads((tmp_path / "run" / "summary.json").read_text())

@@ -26,16 +26,18 @@ GROUPS = {
     "experiment": (
         "arg arg_depth_1 arg_depth_2 arg_depth_3 arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever "
         "arg_prompted arg_released arg_token_no_rationality arg_token_no_relevance "
-        "arg_token_no_relevance_rationality arg_token_no_sequence arg_token_no_utility arg_token_utility arg_top_3 "
-        "arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog parog_always_refined "
+        "arg_token_no_relevance_rationality arg_token_no_sequence arg_token_no_utility arg_token_sequence "
+        "arg_token_utility arg_top_3 arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog "
+        "parog_always_refined parog_error_correction "
         "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
-        "parog_split_refine parog_topic_starts r3 r3_gold r3_memory r3_memory_reflection r3_reflection readi srp "
+        "parog_split_refine parog_topic_starts r3 r3_gold r3_memory r3_memory_reflection r3_reflection "
+        "rag_1_hop rag_2_hop rag_2_hop_compat rag_no_graph rag_text readi srp "
         "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
         "srp_structural tog tog_bm25 tog_compat tog_encoder tog_wide"
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "embedded endpoint oracle replay serve similarity",
-    "method": "arg cot parog r3 srp tog",
+    "method": "arg cot parog r3 rag srp tog",
     "retrieval": "dense lexical",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

@@ -67,6 +67,7 @@ def test_a_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
     assert [point["method"] for point in summary(tmp_path / "run")["points"]] == ["srp", "my name"]
 
 
+@pytest.mark.exhaustive
 def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa, tmp_path: Path) -> None:
     sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
     size = ("hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=3")
@@ -93,7 +94,7 @@ def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa,
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("method=srp,ag", "there is no method=ag. Did you mean 'arg'?"),
+        ("method=srp,tg", "there is no method=tg. Did you mean 'tog'?"),
         ("method=srp,arg method.dpth=1,2", "unknown key 'method.dpth'. Did you mean 'method.depth'?"),
         ("method.depth=1,two", "method.depth='two' is wrong: input should be a valid integer"),
         ("method=srp,cot engine.shard_size=4,8", "engine.shard_size has one value for the whole run"),
@@ -155,6 +156,7 @@ def rows(folder: Path, point: int) -> pl.DataFrame:
     )
 
 
+@pytest.mark.exhaustive
 def test_sampled_answers_equal_those_of_each_configuration_alone(kgqa: Kgqa, tmp_path: Path) -> None:
     points = [
         "method=cot method.temperature=0.7 method.samples=3",
@@ -196,7 +198,21 @@ def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
 
 def test_answers_cut_short_by_a_budget_are_reported(kgqa: Kgqa) -> None:
     shown = kgqa("sweep", "method=r3", "method.depth=4,8", "budget.max_llm_calls=5", *ERRING)
-    assert "answers were cut short by a cap of budget" in shown.out
+    said = " ".join(shown.out.split())
+    first, second = summary(Path("run"))["points"]
+    assert first["at_limit"] == second["at_limit"] > 0.01 * first["questions"]
+    share = f"{100 * first['at_limit'] / first['questions']:.1f} %"
+    assert f"met a limit of budget, which may decide their scores: {share} in 0, {share} in 1" in said
+
+
+def test_one_command_swaps_the_planner_of_a_preset(kgqa: Kgqa) -> None:
+    """Each configuration has its own planner; the table says how often it wrote no plan that could be read."""
+    planners = "llm.roles={parog.plan: {malformed_rate: 0}},{parog.plan: {malformed_rate: 1}}"
+    shown = kgqa("sweep", "experiment=parog_prompted_planner", planners, *ERRING)
+    first, second = summary(Path("run"))["points"]
+    assert first["without_plan"] == 0 < second["without_plan"]
+    share = f"{100 * second['without_plan'] / second['questions']:.1f} %"
+    assert f"so that the question itself was the plan: {share} in 1" in " ".join(shown.out.split())
 
 
 def test_composing_and_checking_many_configurations_show_how_many_are_left() -> None:

@@ -46,6 +46,7 @@ def metaqa(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_texts_are_collected_and_an_untrained_llama_is_created(
     metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

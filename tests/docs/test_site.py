@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from pipeline.papers.comparison_systems import comparison_systems
+from pipeline.papers.published import published_figures
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,3 +52,12 @@ def test_every_command_and_key_has_a_reference(site: Path) -> None:
 def test_the_python_reference_shows_the_public_names(site: Path) -> None:
     page = (site / "reference" / "python" / "index.html").read_text("utf-8")
     assert all(name in page for name in ("evaluate", "sweep", "score", "open_run", "Prompt", "Tools", "Question"))
+
+
+def test_every_published_row_is_on_its_page(site: Path) -> None:
+    page = html.unescape((site / "reference" / "published" / "index.html").read_text(encoding="utf-8"))
+    for figure in published_figures():
+        assert f"<td>{figure.row}</td>" in page
+        how = f"experiment={figure.preset}" if figure.preset else comparison_systems()[figure.method].reason
+        assert how in page
+        assert f"{figure.metric} {figure}" in page

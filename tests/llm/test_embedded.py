@@ -90,7 +90,10 @@ class TestAnswers:
         for place, position in enumerate(greedy.logprobs or ()):
             best = reference.logprobs_after([*ids, *expected[:place]]).topk(5)
             assert best.indices[0] == expected[place]
-            assert list(position.values()) == pytest.approx(best.values[: len(position)].tolist(), abs=1e-3)
+            # Tokens that are parts of characters share a name, and only the most probable of them is listed.
+            others = iter(best.values.tolist())
+            assert len(position) >= 3
+            assert all(any(value == pytest.approx(other, abs=1e-3) for other in others) for value in position.values())
 
     async def test_results_do_not_depend_on_the_batch(self, llama: Path) -> None:
         calls = [
@@ -136,8 +139,18 @@ class TestEnds:
         assert (stopped.text, stopped.finish_reason) == (whole.text.partition(stop)[0], "stop")
         assert stopped.completion_tokens == len(stopped.logprobs or ()) < whole.completion_tokens
         written = [next(iter(position)) for position in stopped.logprobs or ()]
-        assert stop in "".join(written), "the tokens that hold it are counted"
+        if "\N{REPLACEMENT CHARACTER}" not in stop:  # tokens that are parts of characters have no name of their own
+            assert stop in "".join(written), "the tokens that hold it are counted"
         assert stop not in "".join(written[:-1])
+
+    async def test_of_stop_strings_that_are_complete_together_the_first_counts(self, llama: Path) -> None:
+        async with embedded(llama) as model:
+            whole = (await model.complete(call(CHAT, LONG))).text
+            end = next(end for end in range(6, len(whole)) if whole.find(whole[end - 2 : end]) == end - 2)
+            stops = (whole[end - 2 : end], whole[:end])
+            one = await model.complete(call(CHAT, Sampling(max_tokens=40, stop=stops)))
+            other = await model.complete(call(CHAT, Sampling(max_tokens=40, stop=stops[::-1])))
+        assert (one.text, other.text) == (whole[: end - 2], "")
 
     async def test_a_token_that_is_a_stop_string_ends_its_reply(self, copied: Path) -> None:
         force(copied, OPEN)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, TypeVar
 
+from pipeline.datasets.inverses import Inverses
 from pipeline.errors import BudgetExhausted, ParseError
 from pipeline.kg.interface import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
 from pipeline.llm.prompt import Completion, Prompt, Sampling
@@ -69,6 +70,9 @@ class DictionaryGraph:
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         self._count("types", ids)
         return batch({id: [] for id in ids})
+
+    async def inverses(self) -> Inverses:
+        return {}
 
     def vocabulary(self) -> list[str]:
         return sorted({relation.name for edges in self._edges.values() for relation in edges})
@@ -179,7 +183,7 @@ class VocabularyRetrieval(PlainRetrieval):
 
 @dataclass(frozen=True)
 class FixedCaps:
-    max_evidence_triples: int = 300
+    max_evidence_triples: int = 1000
     max_frontier: int = 2000
 
 

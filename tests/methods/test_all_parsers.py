@@ -24,12 +24,14 @@ from hypothesis import settings
 
 import pipeline.methods
 from pipeline.config import build, compose, conf_dir, default
+from pipeline.datasets.grbench import GRBench
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.engine.question_record import Budget
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.grbench import GRBenchGraph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model
 from pipeline.llm.prompt import Call, Completion, Prompt
@@ -38,6 +40,7 @@ from pipeline.simulation.similarity import Similarity
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
+from tests.methods.grbench_world import write_grbench
 from tests.methods.hostile import read
 from tests.support import refuse
 
@@ -210,10 +213,12 @@ def _composed(choice: str) -> Any:
         return compose([choice, *(f"{key}=/data" for key in missing.split(", "))])
 
 
-async def answer_all(backend: Any, budget: Budget, examples: list[Example]) -> tuple[RecordingBackend, list[TraceRow]]:
+async def answer_all(
+    backend: Any, budget: Budget, examples: list[Example], graph: Any = None
+) -> tuple[RecordingBackend, list[TraceRow]]:
     """Let every method and preset answer the examples. Return the recorded calls and the rows."""
     recording, rows = RecordingBackend(backend), []
-    graph = default(EmbeddedGraph, dataset=default(SyntheticWorld, triples=2000))
+    graph = graph or default(EmbeddedGraph, dataset=default(SyntheticWorld, triples=2000))
     retrieval = build("retrieval", _composed("retrieval=lexical"))
     async with graph, retrieval:
         for method in configured_methods():
@@ -233,14 +238,19 @@ def sample() -> list[Example]:
 
 
 @pytest.fixture(scope="module")
-def recorded() -> dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]:
     """The prompts of each class that were asked, each with the reply of a simulated model."""
     erring = default(Oracle, error_rate=0.3, malformed_rate=0.1)
     runs = [(erring, default(Budget), sample()), (default(Similarity), default(Budget), sample()[:3])]
     runs += [(default(Oracle), default(Budget, max_kg_queries=few), sample()[:2]) for few in (0, 1, 3)]
+    books = tmp_path_factory.mktemp("grbench")
+    write_grbench(books, books=60)
+    asked = list(islice(default(GRBench, path=books, domain="goodreads").examples(refuse), 8))
+    graphs = [*[None] * len(runs), default(GRBenchGraph, path=books, domain="goodreads")]
+    runs.append((erring, default(Budget), asked))
     everything: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = defaultdict(list)
-    for backend, budget, examples in runs:
-        recording, _ = asyncio.run(answer_all(backend, budget, examples))
+    for (backend, budget, examples), graph in zip(runs, graphs, strict=True):
+        recording, _ = asyncio.run(answer_all(backend, budget, examples, graph))
         for cls, pairs in recording.recorded.items():
             everything[cls] += pairs
     return everything

@@ -53,8 +53,9 @@ PIECES = [
 ]
 TEXTS = texts(PIECES)
 
+# test_all_parsers.py reads many more texts, made from replies of runs; Hypothesis adds texts that no rule there makes.
 EXAMPLES = settings(
-    max_examples=25 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=4 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -74,7 +75,7 @@ def test_damaged_replies_are_read_or_refused(prompt: Prompt[Any], data: st.DataO
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
-@pytest.mark.parametrize("piece", PIECES)
-def test_a_piece_that_is_repeated_many_times_is_read_or_refused(prompt: Prompt[Any], piece: str) -> None:
+def test_a_piece_that_is_repeated_many_times_is_read_or_refused(prompt: Prompt[Any]) -> None:
     opening = "Final Path: Retained sequences:\n1. [<NO_ANSWER> answer is {"
-    read(prompt, opening + piece * (100_000 // len(piece)))
+    for piece in PIECES:
+        read(prompt, opening + piece * (100_000 // len(piece)))

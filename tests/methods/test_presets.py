@@ -151,6 +151,7 @@ def test_the_sweep_axes_drive_args_own_keys() -> None:
         ("arg_token_no_relevance_rationality", {"beam": 1, "score": score_without("relevance", "rationality")}),
         ("arg_token_no_sequence", {"beam": 1, "score": score_without("sequence")}),
         ("arg_token_no_utility", {"beam": 1, "score": score_without("utility")}),
+        ("arg_token_sequence", {"beam": 1, "score": score_without("relevance", "rationality", "utility")}),
         ("arg_token_utility", {"beam": 1, "score": score_without("relevance", "rationality", "sequence")}),
     ],
 )
@@ -161,7 +162,7 @@ def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide", "tog_wide"])
-def test_presets_without_a_beam_raise_the_cap_on_calls(preset: str) -> None:
+def test_presets_without_a_beam_cap_the_calls(preset: str) -> None:
     assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
     assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7
 
@@ -193,6 +194,7 @@ def test_the_sweep_axes_drive_parogs_own_keys() -> None:
         ("parog_topic_starts", {"seed_entities": "topic"}),
         ("parog_split_refine", {"split_refine": True}),
         ("parog_per_entity", {"per_entity": True}),
+        ("parog_error_correction", {"initial_answer": True}),
     ],
 )
 def test_parog_presets(preset: str, changed: dict[str, Any]) -> None:

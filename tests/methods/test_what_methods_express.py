@@ -13,6 +13,8 @@ from pipeline.engine.run import Configuration, execute
 
 BUT_COUNT = ("1-hop", "2-hop", "3-hop", "4-hop", "conjunction", "comparison", "superlative")
 ALL = (*BUT_COUNT, "count")
+UNCUT = "method.context_tokens=1000000 method.neighbours_per_edge=1000 budget.max_evidence_triples=1000000"
+"""RAG with everything that lies within its hops."""
 PER_TYPE = pytest.mark.parametrize("per_type", [20, pytest.param(100, marks=pytest.mark.exhaustive)])
 """Questions of each type."""
 
@@ -42,6 +44,8 @@ def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
         ("method=r3", ALL),
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),
+        (f"experiment=rag_1_hop {UNCUT}", ("1-hop",)),
+        (f"experiment=rag_2_hop {UNCUT}", ("1-hop", "2-hop")),
     ],
 )
 def test_a_perfect_model_answers_every_type_correctly(

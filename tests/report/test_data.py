@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.report.data import read_blocks
+from pipeline.traces.folder import RunFolder
 from tests.report.conftest import Sweep
 
 OLD_SUMMARY = '{"points": [{"questions": 1}], "rejected": 0, "physical_llm_calls": 0}'
@@ -77,9 +78,10 @@ def test_configurations_that_were_stopped_early_are_not_compared(sweep: Sweep) -
 def test_a_rescored_run_is_detected(grid: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(grid, copy)
-    summary = json.loads((copy / "summary.json").read_text())
+    summary = RunFolder(copy).read_summary()
+    assert summary
     summary["points"][2]["hits_at_1"] += 0.1
-    (copy / "summary.json").write_text(json.dumps(summary))
+    RunFolder(copy).write_summary(summary)
     (block,) = read_blocks([copy])
     assert block.rescored
 

@@ -20,7 +20,7 @@ from pipeline.methods.answer_linking import answer_from_chains
 from pipeline.methods.answering import Answers
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.interface import Tools
+from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rendering import node_name
 from pipeline.methods.tog.answer import AnswerFromChains, AnswerWithoutChains
 from pipeline.methods.tog.entities import EntityScores
@@ -49,6 +49,11 @@ class ToG:
     max_tokens: PositiveInt
     parse_retries: NonNegativeInt
     compat: bool
+
+    def most_llm_calls(self, question: Question, caps: Caps) -> int:
+        """Bound the calls (§6.13): at each depth one for every chain, one for every relation, and one to reason."""
+        of_depth = max(len(question.topic_entities), self.width) + self.width + 1
+        return (1 + self.parse_retries) * (self.max_depth * of_depth + 1)
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Extend the chains until they suffice to answer, the depth is reached or no chain can be extended."""

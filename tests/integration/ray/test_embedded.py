@@ -55,7 +55,9 @@ def assert_alike(ours: Completion, theirs: Completion) -> None:
     assert (ours.logprobs is None) == (theirs.logprobs is None)
     for mine, other in zip(ours.logprobs or (), theirs.logprobs or (), strict=True):
         assert next(iter(mine)) == next(iter(other))
-        assert dict(mine) == pytest.approx(dict(other), abs=1e-3)
+        # Of two tokens whose probabilities differ by less than the noise, each model may list another one.
+        assert list(mine.values()) == pytest.approx(list(other.values()), abs=1e-3)
+        assert all(mine[token] == pytest.approx(other[token], abs=1e-3) for token in mine.keys() & other.keys())
 
 
 async def assert_chosen_alike(ours: EmbeddedModel, theirs: EndpointModel, messages: Sequence[Message]) -> None:

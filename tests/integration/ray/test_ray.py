@@ -40,6 +40,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
     return table(run)
 
 
+@pytest.mark.exhaustive
 def test_two_workers_give_the_rows_of_the_local_engine(local: pl.DataFrame, tmp_path: Path) -> None:
     subprocess.run(evaluate(tmp_path / "run", *RAY), check=True)
     assert table(tmp_path / "run").equals(local)

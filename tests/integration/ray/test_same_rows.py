@@ -26,7 +26,14 @@ VirtuosoFactory = Callable[..., list[VirtuosoServer]]
 
 QUESTIONS = 64
 # It errs, so that runs take every branch: with this seed they do within the questions that are asked.
-ORACLE = ("llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.05", "run.seed=3")
+ORACLE = (
+    "llm=oracle",
+    "llm.error_rate=0.2",
+    "llm.malformed_rate=0.05",
+    "run.seed=3",
+    "budget.max_llm_calls=10",
+    "budget.max_frontier=10",
+)
 # It chooses among what it is shown, so that another order of candidates makes another answer.
 SIMILARITY = ("llm=similarity",)
 SMALL_SHARDS = ("engine.concurrency=8", "engine.shard_size=4")
