@@ -15,7 +15,7 @@ from pipeline.datasets.gold_paths import gold_relations
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
 from pipeline.engine.tools import QuestionGraph, QuestionModel
-from pipeline.errors import BudgetExhausted, UserError
+from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.kg.interface import KnowledgeGraph
@@ -142,6 +142,8 @@ async def _answer(
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"
     except (UserError, MemoryError):  # the user must fix the configuration, the storage or the machine: the run stops
         raise
+    except ServiceError as error:  # a traceback names no server
+        return _failed(record, f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - a bug of the method fails one question
         text = "".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES))
         return _failed(record, f"{type(error).__name__}: {error}", traceback=text)

@@ -148,3 +148,16 @@ def test_an_api_key_stays_in_the_environment(
     files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert len(files) > 3
     assert not [file for file in files if key.encode() in file.read_bytes()]
+
+
+def test_a_server_that_refuses_every_call_stops_the_run_with_a_sentence_that_names_it(
+    model_server: Callable[..., tuple], evaluate: Kgqa
+) -> None:
+    """A traceback belongs to a bug of the method. The refusal of a server is no bug."""
+    model, words = model_server(refuses_every=1)
+    ran = evaluate("method=srp", "run.limit=200", *words)
+    assert ran.code == 2
+    assert "the first 20 questions all failed with the same error" in ran.err
+    assert "answered 400: no such thing for" in ran.err
+    assert "Traceback" not in ran.err
+    assert model.requests < 200
