@@ -25,6 +25,7 @@ from pipeline.traces.storage import (
     make_folder,
     matching,
     read_whole,
+    refuse_special,
     remove_all,
     write_whole,
 )
@@ -238,6 +239,7 @@ class RunFolder:
 
 
 def _open_lock(path: Path) -> TextIO:
+    refuse_special(path)
     try:
         return path.open("a")  # a link to another file must not empty that file
     except OSError as error:

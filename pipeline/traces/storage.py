@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,7 @@ def storage_path(name: str | StoragePath) -> StoragePath:
 def read_whole(path: StoragePath) -> bytes:
     """Return the contents of a file or object. Raises FileNotFoundError, or StorageError if it cannot be read."""
     if isinstance(path, Path):
+        refuse_special(path)
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -77,9 +79,22 @@ def read_all(paths: Sequence[StoragePath]) -> Iterator[Path | bytes]:
 def matching(folder: StoragePath, pattern: str) -> list[StoragePath]:
     """Return the paths in a folder that match a pattern, sorted. Raises StorageError."""
     if isinstance(folder, Path):
-        return sorted(folder.glob(pattern))
+        found = sorted(folder.glob(pattern))
+        for path in found:
+            refuse_special(path)
+        return found
     with _reaching(folder):
         return sorted(folder.glob(pattern), key=str)
+
+
+def refuse_special(path: Path) -> None:
+    """Raise StorageError for a pipe, a socket or a device, or a link to one: reading it would never end."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # who opens it says why
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise StorageError(f"{path} is no regular file: remove it, or restore it from a copy")
 
 
 def names_in(folder: StoragePath) -> tuple[set[str], set[str]]:

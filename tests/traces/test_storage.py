@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import StorageError, UserError
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, matching, read_all, read_whole, storage_path, write_whole
 
 
@@ -77,3 +78,27 @@ def test_a_repeated_rename_of_nfs_is_no_error(renamed: bool, tmp_path: Path, mon
         with pytest.raises(StorageError, match="cannot be written"):
             write_whole(path, b"new")
     assert path.read_bytes() == (b"new" if renamed else b"old")
+
+
+@pytest.mark.parametrize(
+    "name", ["run.yaml", "summary.json", "lock", "traces/shard-00000.parquet", "drafts/shard-1.jsonl"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_in_place_of_a_file_is_refused(name: str, kind: str, tmp_path: Path) -> None:
+    """To read one never ends: a pipe has no data, and a device has no end."""
+    folder = RunFolder(tmp_path)
+    folder.create()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises(StorageError, match=f"{name} is no regular file"):
+        _read_and_hold(folder)
+
+
+def _read_and_hold(folder: RunFolder) -> None:
+    folder.read_run()
+    folder.read_summary()
+    folder.finished()
+    with folder.held():
+        pass
