@@ -17,6 +17,7 @@ from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import canonical
 from pipeline.evaluation.table import STANDARD_SCORES, key_columns, percent, plain_table
+from pipeline.text import counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
@@ -52,12 +53,12 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
     """Describe what each run folder contributes: configurations, questions, dataset, and what answered."""
     for folder in dict.fromkeys(each.folder for each in configurations):
         own = [each for each in configurations if each.folder == folder]
-        questions = _range([each.rows.height for each in own])
+        questions = _range([each.rows.height for each in own], "answered question")
         datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
         answering = sorted({each.answered_by for each in own})
-        answered_by = answering[0] if len(answering) == 1 else f"{len(answering)} models"
+        answered_by = answering[0] if len(answering) == 1 else counted(len(answering), "model")
         yield (
-            f"{folder.path}: {_count(len(own), 'configuration')}, {questions} answered questions"
+            f"{folder.path}: {counted(len(own), 'configuration')}, {questions}"
             f"{' each' if len(own) > 1 else ''}, {datasets}, answered by {answered_by}"
         )
 
@@ -76,9 +77,9 @@ def comparison_table(
     columns = _columns(selection, shown, score)
     base = selection.base
     label = f"{base.method} ({base.label})" if base.label else base.method
-    counts = _range([each.questions for each in comparisons])
+    counts = _range([each.questions for each in comparisons], "common question")
     title = (
-        f"{_count(len(comparisons), 'configuration')} compared with {base.name}, {label}, on {counts} common questions "
+        f"{counted(len(comparisons), 'configuration')} compared with {base.name}, {label}, on {counts} "
         f"of {base.dataset}"
     )
     notes = [*_footnotes(comparisons, _CORRECTIONS[correction], clusters), *_rest(comparisons, shown)]
@@ -103,7 +104,7 @@ def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) 
     """Build a table of the questions with another score than in the base, the first `top` in each direction."""
     names = ("right → wrong", "wrong → right") if binary else ("with a lower score", "with a higher score")
     parts = dict(zip(names, (flips.lost, flips.won), strict=True))
-    counts = ", ".join(f"{_count(len(part), 'question')} {name}" for name, part in parts.items())
+    counts = ", ".join(f"{counted(len(part), 'question')} {name}" for name, part in parts.items())
     more = max(map(len, parts.values())) - top
     title = f"from {base.name} to {flips.other.name}: {counts}"
     caption = f"the first {top} of each; top={more + top} prints all, json=true has all" if more > 0 else None
@@ -122,21 +123,21 @@ def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) 
 
 def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, score: str, questions: int) -> list[str]:
     """Describe how many calls changed in a rerun, the effect on the score, and which differences are noise."""
-    sample = f"noise: the first {variance.questions:,} questions of {base.name} were run again"
+    sample = f"noise: the first {counted(variance.questions, 'question')} of {base.name} were run again"
     if variance.deterministic:
         return [
-            f"{sample}, and each of {variance.repeated:,} calls returned the same text:",
+            f"{sample}, and each of {counted(variance.repeated, 'call')} returned the same text:",
             "the model is deterministic, and its noise is 0",
         ]
     net = variance.net
     return [
-        f"{sample}. Of {variance.repeated:,} repeated calls, {variance.differing:,} returned a different text "
-        f"({variance.differing / max(1, variance.repeated):.1%}); {variance.unrepeated:,} more calls were made by one "
-        "run only.",
+        f"{sample}. Of {counted(variance.repeated, 'repeated call')}, {variance.differing:,} returned a different text "
+        f"({variance.differing / max(1, variance.repeated):.1%}); {counted(variance.unrepeated, 'more call')} by "
+        "one run only.",
         f"{score} changes by {100 * variance.absolute:.1f} percentage points per question in absolute value, and by "
         f"{100 * net.mean:+.1f} ({100 * net.low:+.1f} … {100 * net.high:+.1f}) on average.",
-        f"Between two runs over {questions:,} questions, differences of up to {100 * variance.margin(questions):.1f} "
-        "percentage points are noise.",
+        f"Between two runs over {counted(questions, 'question')}, differences of up to "
+        f"{100 * variance.margin(questions):.1f} percentage points are noise.",
     ]
 
 
@@ -212,12 +213,13 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
-    yield f"verdict: by p, {test}, corrected for {_count(len(comparisons), 'comparison')} ({correction})"
+    yield f"verdict: by p, {test}, corrected for {counted(len(comparisons), 'comparison')} ({correction})"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
     fewest = min(comparisons, key=lambda each: each.sources)
     if clusters and fewest.sources < fewest.questions:
-        yield f"intervals and p are clustered: questions share a `{clusters.field}`, {fewest.sources:,} clusters"
+        groups = counted(fewest.sources, "cluster")
+        yield f"intervals and p are clustered: questions share a `{clusters.field}`, {groups}"
 
 
 def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Iterator[str]:
@@ -227,22 +229,18 @@ def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Ite
     if rest := len(comparisons) - len(shown):
         counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.most_common() if count)
         yield (
-            f"{_count(rest, 'more configuration')} left out of the table, with the verdicts {counts}: "
+            f"{counted(rest, 'more configuration')} left out of the table, with the verdicts {counts}: "
             f"top={len(comparisons)} or json=true prints all"
         )
 
 
-def _range(numbers: Sequence[int]) -> str:
+def _range(numbers: Sequence[int], noun: str) -> str:
     low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{'' if low == high else f'{low:,} to '}{counted(high, noun)}"
 
 
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _answers(answers: Sequence[str]) -> Text:

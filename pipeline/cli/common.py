@@ -17,7 +17,7 @@ from pipeline.engine.rejections import remarks
 from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
-from pipeline.text import printable_json
+from pipeline.text import counted, printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_errors
 
@@ -124,7 +124,7 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
-    return [f"{failed:,} questions failed; run.retry_failed=true runs them again:", *shown, *more, *much]
+    return [f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:", *shown, *more, *much]
 
 
 def _failed_share(folder: RunFolder) -> float:
@@ -144,6 +144,6 @@ def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return [
-        f"run.reuse: {summary['physical_llm_calls']:,} calls had to be made, because they differ from those of the "
-        f"earlier runs: {shown}{more}"
+        f"run.reuse: {counted(summary['physical_llm_calls'], 'call')} had to be made, because they differ from those "
+        f"of the earlier runs: {shown}{more}"
     ]

@@ -22,6 +22,7 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
@@ -150,8 +151,7 @@ def _notes(
             "answered, and its score is that of these questions"
         )
     for reason, count in Counter(selection.left_out.values()).items():
-        left_out = "1 configuration is" if count == 1 else f"{count:,} configurations are"
-        notes.append(f"{left_out} left out, not comparable with {base.name}: {reason}")
+        notes.append(f"{counted(count, 'configuration')} left out, not comparable with {base.name}: {reason}")
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     unfinished = [folder.path for folder in folders if folder.read_summary() is None]
     notes += [f"{path} is not complete: only its answered questions are compared" for path in unfinished]

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.evaluation.table import percent
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, names_in, storage_path
 
@@ -179,7 +180,7 @@ def _state(run: ListedRun) -> str:
     if run.complete:
         return "complete"
     shards = run.finished_shards
-    return "not complete" if shards is None else f"not complete, {shards:,} {'shard' if shards == 1 else 'shards'}"
+    return "not complete" if shards is None else f"not complete, {counted(shards, 'shard')}"
 
 
 def _score(run: ListedRun) -> str:

@@ -14,6 +14,7 @@ from pipeline.cli.common import Arguments, Output
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.table import percent
 from pipeline.report.page import report
+from pipeline.text import counted
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
 _NAME = "report.html"
@@ -47,10 +48,11 @@ def _seen(path: StoragePath) -> Iterator[str]:
     best, highest = means.row(-1)
     rows = scored.filter(configuration=best)
     method, dataset = rows.row(0)[1:3]
-    correct = f"{method} answered {int(rows['hits_at_1'].sum()):,} of {rows.height:,} questions of {dataset} correctly"
+    asked = counted(rows.height, "question")
+    correct = f"{method} answered {int(rows['hits_at_1'].sum()):,} of {asked} of {dataset} correctly"
     if means.height > 1:
-        lowest = percent(means["hits_at_1"][0])
-        yield f"{path}: {means.height:,} configurations, with strict Hits@1 from {lowest} to {percent(highest)} %."
+        lowest, number = percent(means["hits_at_1"][0]), counted(means.height, "configuration")
+        yield f"{path}: {number}, with strict Hits@1 from {lowest} to {percent(highest)} %."
         yield f"In configuration {best}, one of the best, {correct}."
     else:
         yield f"{path}: {correct} (strict Hits@1 {percent(highest)} %)."

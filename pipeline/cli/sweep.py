@@ -18,6 +18,7 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.evaluation.table import sweep_table
+from pipeline.text import counted
 
 
 def run(arguments: Arguments) -> Output:
@@ -29,7 +30,10 @@ def run(arguments: Arguments) -> Output:
     logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
     notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
     notes += [_best(summaries)] if len(summaries) > 1 else []
-    notes.append(f"{len(summaries)} configurations: {logical:,} calls if each had run alone, {physical:,} made")
+    notes.append(
+        f"{counted(len(summaries), 'configuration')}: {counted(logical, 'call')} if each had run alone, "
+        f"{physical:,} made"
+    )
     figures = {"runs": runs, "logical_llm_calls": logical, "physical_llm_calls": physical}
     code = exit_code(*(folder for folder, _ in sweep.batches))
     return Output(figures, [sweep_table(summaries)], notes, exit_code=code)

@@ -27,7 +27,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.shard import Progress
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import wilson
-from pipeline.text import printable
+from pipeline.text import counted, printable
 
 _LEADING = 8
 """The number of configurations shown while a sweep runs."""
@@ -133,8 +133,8 @@ class RunProgress:
             return
         (details,) = rows.errors.values()
         raise UserError(
-            f"the first {most} questions all failed with the same error (run.max_equal_failures=null goes on):\n"
-            f"{details}"
+            f"the first {counted(most, 'question')} all failed with the same error "
+            f"(run.max_equal_failures=null goes on):\n{details}"
         )
 
     @property

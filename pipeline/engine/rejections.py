@@ -7,6 +7,7 @@ from typing import Self
 import orjson
 
 from pipeline.errors import UserError
+from pipeline.text import counted
 from pipeline.traces.storage import StoragePath, write_whole
 from pipeline.types import Rejected
 
@@ -47,5 +48,4 @@ class Rejections:
 
 def remarks(count: int, path: StoragePath) -> list[str]:
     """Return a sentence about `count` rows that could not be read, which `path` lists; nothing without such rows."""
-    what = "row" if count == 1 else "rows"
-    return [f"{count:,} {what} could not be read: {path} lists them with reasons"] if count else []
+    return [f"{counted(count, 'row')} could not be read: {path} lists them with reasons"] if count else []

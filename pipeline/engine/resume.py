@@ -19,6 +19,7 @@ from pipeline.engine.gold_changes import replace_gold
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import user_sources
 from pipeline.errors import ServiceError, UserError
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.types import Rejected
 
@@ -30,7 +31,7 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
     """Raise UserError if the run folder holds a run of other keys."""
     before = [point["config"] for point in saved["points"]]
     if len(before) != len(configs):
-        counts = f"{len(before)} configurations, not {len(configs)}"
+        counts = f"{counted(len(before), 'configuration')}, not {len(configs)}"
         raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
     drifted = [line for old, new in zip(before, configs, strict=True) for line in config.drift(old, new)]
     if drifted:

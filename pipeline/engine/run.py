@@ -42,6 +42,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import UsesGold
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 from pipeline.traces.storage import StoragePath, storage_path
@@ -241,7 +242,7 @@ def _compare_dataset(
         finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
     if changes.gold:
         count = sum(map(len, changes.gold.values()))
-        console.print(f"the gold answers of {count:,} questions have changed: their rows were scored again")
+        console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):
             console.print("the replies of the run depend on gold answers, too: run.restart=true makes them again")
     return finished

@@ -13,7 +13,7 @@ from rich.text import Text
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
-from pipeline.text import printable
+from pipeline.text import counted, printable
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 """Headings of the scores that every table has, by score."""
@@ -174,7 +174,7 @@ def _description(summary: ConfigurationSummary, overrides: Sequence[str]) -> Tex
     text = Text(summary.method, style="bold")
     if summary.label:
         text.append(f" ({summary.label})", style="yellow")
-    text.append(f"\n{summary.dataset}, {summary.questions} questions", style="not bold")
+    text.append(f"\n{summary.dataset}, {counted(summary.questions, 'question')}", style="not bold")
     exceptions = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     for kind, count in exceptions.items():
         if count:

@@ -17,6 +17,7 @@ from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
 from pipeline.papers.comparison_systems import comparison_systems
 from pipeline.papers.published import Figure, published_figures
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -131,7 +132,7 @@ def count_line(figures: Sequence[ReproducedFigure]) -> str:
     reasons = Counter(each.reason for each in figures)
     measured = reasons.pop("", 0)
     missing = "".join(f"; {count:,} not: {reason}" for reason, count in reasons.most_common())
-    return f"{len(figures):,} published figures: {measured:,} measured{missing}"
+    return f"{counted(len(figures), 'published figure')}: {measured:,} measured{missing}"
 
 
 def labels_of(summaries: Sequence[ConfigurationSummary]) -> str:
@@ -166,7 +167,7 @@ def circumstances(
             label = f"{served['label']}: no language model" if served["label"] else "a language model"
             dataset = f"{summary.dataset}{' (another dataset)' if each.substituted else ''}"
             description = (
-                f"run on {dataset}, {summary.questions:,} questions, graph {served['graph']}, "
+                f"run on {dataset}, {counted(summary.questions, 'question')}, graph {served['graph']}, "
                 f"answered by {served['model']} ({label})"
             )
             datasets.setdefault(description, {})[dataset_key(each.figure)] = None
@@ -217,7 +218,7 @@ def _reproduce(
     if figure.dataset != "grbench" and figure.subset is not None:  # each domain of GRBench is a dataset of its own
         rows_by_seed = [rows.filter(level=figure.subset) for rows in rows_by_seed]
         if not rows_by_seed[0].height:
-            return ReproducedFigure(figure, None, None, f"no {figure.subset} questions")
+            return ReproducedFigure(figure, None, None, f"no question of the kind {figure.subset}")
     assert figure.score is not None
     ours, strict = (_mean_score(rows_by_seed, score, scoring) for score in (figure.score, STRICT))
     return ReproducedFigure(

@@ -19,6 +19,7 @@ from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
 from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
+from pipeline.text import counted
 
 _COPIED = "kg.dataset."
 """The keys of the dataset that the synthetic graph repeats."""
@@ -166,9 +167,10 @@ def _warnings(block: Block) -> list[str]:
         "Run the same command again to complete it.": unfinished,
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
-        f"{failed:,} questions failed and count as wrong. Run again with run.retry_failed=true to retry them.": failed,
-        f"In {len(limited):,} configurations, more than 1 % of the questions met a limit of budget, which may decide "
-        "their scores and the curves through them.": limited,
+        f"{counted(failed, 'question')} failed and count as wrong. Run again with run.retry_failed=true to retry "
+        "them.": failed,
+        f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
+        "decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,

@@ -13,6 +13,7 @@ from pipeline.report.charts import score_range
 from pipeline.report.curves import is_number
 from pipeline.report.data import CHARTED, Block, Configuration
 from pipeline.report.labels import ABSENT, COSTS, SCORES, BlockLabels, Figure, Name, inline, percent, value_text
+from pipeline.text import counted
 
 _LENIENT_PREFIX = "compat_"
 _BAR_SCORE = "hits_at_1"
@@ -175,5 +176,5 @@ def _remarks(configuration: Configuration, most_complete: Configuration) -> list
     summary = configuration.summary
     counts = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     complete = configuration.questions_digest == most_complete.questions_digest
-    answered = [] if complete else [f"{configuration.rows.height:,} questions"]
+    answered = [] if complete else [counted(configuration.rows.height, "question")]
     return [*answered, *(f"{count:,} {kind}" for kind, count in counts.items() if count)]

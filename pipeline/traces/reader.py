@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
-from pipeline.text import VARIABLE_PARTS
+from pipeline.text import VARIABLE_PARTS, plural
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.schema import ADDED, SCHEMA
 from pipeline.traces.shard_file import ShardFile
@@ -188,7 +188,7 @@ def explain_miss(call: RecordedCall, recorded: Sequence[RecordedCall], *, otherw
     if not recorded:
         return f"the role: {call.role} was never asked of the question"
     _, inputs, others = min(_differences(call, other) for other in recorded)
-    named = [f"the input{'s' if len(inputs) > 1 else ''} {' and '.join(inputs)}"] if inputs else []
+    named = [f"the {plural('input', len(inputs))} {' and '.join(inputs)}"] if inputs else []
     return " and ".join([*named, *others]) or otherwise
 
 

@@ -223,7 +223,7 @@ def test_configurations_on_another_dataset_are_left_out_and_named(kgqa: Kgqa) ->
     assert [(each["name"], each["reason"]) for each in found["left_out"]] == [
         (name, "dataset is b and a") for name in ("0", "1")
     ]
-    assert found["notes"] == ["2 configurations are left out, not comparable with 3: dataset is b and a"]
+    assert found["notes"] == ["2 configurations left out, not comparable with 3: dataset is b and a"]
 
 
 CUSTOM = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.meta=[source]", "evaluation.bootstrap_resamples=1000")
