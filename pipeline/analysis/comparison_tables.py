@@ -57,9 +57,10 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
         datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
         answering = sorted({each.answered_by for each in own})
         answered_by = answering[0] if len(answering) == 1 else counted(len(answering), "model")
+        failed = sum(each.failed for each in own)
         yield (
-            f"{folder.path}: {counted(len(own), 'configuration')}, {questions}"
-            f"{' each' if len(own) > 1 else ''}, {datasets}, answered by {answered_by}"
+            f"{folder.path}: {counted(len(own), 'configuration')}, {questions}{' each' if len(own) > 1 else ''}"
+            f"{f', {failed:,} failed' if failed else ''}, {datasets}, answered by {answered_by}"
         )
 
 

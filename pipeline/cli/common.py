@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import orjson
@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from pipeline import config
 from pipeline.analysis.cache_misses import explain_misses
+from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.evaluation.limits import limits_line, without_plan_line
@@ -76,14 +77,15 @@ class Output:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def run_figures(folder: RunFolder) -> dict[str, Any]:
-    """Return the contents of `summary.json` with the folder of the run."""
-    return {"run": str(folder.path), **(folder.read_summary() or {})}
+def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, Any]:
+    """Return the contents of `summary.json` with the folder of the run, and the roles with unreadable replies."""
+    roles = [asdict(each) for each in often_unreadable(folder, summaries)]
+    return {"run": str(folder.path), **(folder.read_summary() or {}), "unreadable_roles": roles}
 
 
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
-    figures, notes = run_figures(folder), run_notes(folder, summaries)
+    figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
     return Output(figures, score_tables(summaries), notes, exit_code=exit_code(folder))
 
 
@@ -111,6 +113,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
     failed = sum(point.failed for point in summaries)
     return [
         *(_failure_notes(folder, failed) if failed else []),
+        *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
         *remarks(summary.get("rejected", 0), folder.rejected),

@@ -50,7 +50,7 @@ def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSu
 
 def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     summaries = rescore(folder, overrides)
-    figures, notes = run_figures(folder), result_notes(folder, summaries)
+    figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
     if "points" not in figures:
         figures |= {"points": [summary.to_dict() for summary in summaries], "complete": False}
         answered = max(summary.questions for summary in summaries)

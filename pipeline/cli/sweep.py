@@ -26,7 +26,7 @@ def run(arguments: Arguments) -> Output:
     sweep = Sweep(Console(stderr=True))
     run_configurations(arguments, sweep)
     summaries = [summary for _, batch in sweep.batches for summary in batch]
-    runs = [run_figures(folder) for folder, _ in sweep.batches]
+    runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
     notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
     notes += [_best(summaries)] if len(summaries) > 1 else []

@@ -17,10 +17,11 @@ from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
 from pipeline.engine.gold_changes import replace_gold
 from pipeline.engine.shard import Part, shards
-from pipeline.engine.sources import user_sources
+from pipeline.engine.sources import model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import storage_path
 from pipeline.types import Rejected
 
 Configs = Sequence[Mapping[str, Any]]
@@ -48,6 +49,31 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
         for name, digest in user_sources(now).items():
             if point.get("sources", {}).get(name) != digest:
                 raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
+        for name, digest in project_sources(now).items():
+            if point.get("sources", {}).get(name, digest) != digest:  # older runs did not record it
+                raise UserError(
+                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. "
+                    f"{ways_out(folder)}"
+                )
+
+
+def refuse_stale_reuse(configs: Configs) -> None:
+    """Raise UserError if what answered the calls of a run in `run.reuse` has another source now.
+
+    The key of a call names the model, and not its source: a changed simulator would repeat its old replies.
+    """
+    for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
+        points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
+        before: dict[str, str] = {}
+        for point in points:
+            before |= point.get("sources", {})
+        for now in configs:
+            for name, digest in model_sources(now).items():
+                if before.get(name, digest) != digest:
+                    raise UserError(
+                        f"run.reuse={run}: the source of {name} has changed since, so its replies would be those of "
+                        "the old source: leave this run out of run.reuse"
+                    )
 
 
 def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends: Sequence[Backends]) -> None:

@@ -33,10 +33,11 @@ from pipeline.engine.resume import (
     refuse_other_code,
     refuse_other_configurations,
     refuse_other_graphs,
+    refuse_stale_reuse,
     unchanged_shards,
 )
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, rows_left, shards
-from pipeline.engine.sources import user_sources
+from pipeline.engine.sources import project_sources, user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
@@ -101,6 +102,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
+    refuse_stale_reuse(distinct)
     is_new = not folder.path.exists()
     folder.create()
     engine = configurations[0].config["engine"]
@@ -333,7 +335,7 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
             {
                 "overrides": list(each.overrides),
                 "config": _resuming(each.config),
-                "sources": user_sources(each.config),
+                "sources": user_sources(each.config) | project_sources(each.config),
                 "data": versions(each.config["dataset"]),
             }
             for each in configurations

@@ -13,6 +13,7 @@ from rich.text import Text
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
+from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.text import counted, printable
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
@@ -179,6 +180,8 @@ def _description(summary: ConfigurationSummary, overrides: Sequence[str]) -> Tex
     for kind, count in exceptions.items():
         if count:
             text.append(f"\n{count} {kind}", style="not bold red" if kind == "failed" else "not bold dim")
+    if much_unreadable([summary]):
+        text.append(f"\n{percent(summary.unreadable_share or 0)} % unreadable", style="not bold red")
     for override in overrides:
         text.append(f"\n{override}", style="not bold dim")
     return text

@@ -9,6 +9,7 @@ from functools import partial
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.report.charts import score_range
 from pipeline.report.curves import is_number
 from pipeline.report.data import CHARTED, Block, Configuration
@@ -177,4 +178,5 @@ def _remarks(configuration: Configuration, most_complete: Configuration) -> list
     counts = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     complete = configuration.questions_digest == most_complete.questions_digest
     answered = [] if complete else [counted(configuration.rows.height, "question")]
-    return [*answered, *(f"{count:,} {kind}" for kind, count in counts.items() if count)]
+    unreadable = [f"{share_text(summary.unreadable_share or 0)} unreadable"] if much_unreadable([summary]) else []
+    return [*answered, *(f"{count:,} {kind}" for kind, count in counts.items() if count), *unreadable]

@@ -35,7 +35,7 @@ def test_the_report_of_one_run_is_written_into_it(run: Path, kgqa: Kgqa) -> None
 
 
 def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> None:
-    _, correct, hops, show, opening = kgqa("report", "run").out.splitlines()
+    _, correct, hops, show, *_, opening = kgqa("report", "run").out.splitlines()
     rows = pl.read_parquet(run / "traces" / "*.parquet")
     hits = rows["hits_at_1"].sum()
     score = f"{100 * hits / rows.height:.1f}"
