@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import polars as pl
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -16,37 +13,19 @@ from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import canonical
-from pipeline.evaluation.table import STANDARD_SCORES, key_columns, percent, plain_table
+from pipeline.evaluation.table import STANDARD_SCORES, FittingTable, key_columns, percent, plain_table
 from pipeline.text import counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
-_OPTIONAL = ("tokens", "calls", "flips", "p")
-"""Columns that a narrow terminal leaves out, the first one first."""
+_INTERVALS = "intervals of the difference"
+_OPTIONAL = ("tokens", "calls", "flips", _INTERVALS, "p")
+"""What a narrow terminal leaves out, the first one first."""
 _MOST_KEY_COLUMNS = 6
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
 """In characters."""
 _ABSENT = "–"
-
-
-@dataclass(frozen=True)
-class FittingTable:
-    """A table without as many of its optional columns as it takes to print each row on one line."""
-
-    build: Callable[[Sequence[str]], Table]
-    """Build the table without these columns."""
-    optional: Sequence[str]
-    """The columns that may be left out, the first one first."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table for the width of the terminal."""
-        tables = (self.build(self.optional[:count]) for count in range(len(self.optional) + 1))
-        unlimited = options.update(max_width=10_000)
-        for table in tables:
-            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
-                break
-        yield table
 
 
 def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
@@ -75,7 +54,7 @@ def comparison_table(
 ) -> FittingTable:
     """Build a table with a line for the base and for each of the `top` configurations with the highest scores."""
     shown = sorted(comparisons, key=lambda each: (-each.difference.mean, each.cost.calls))[:top]
-    columns = _columns(selection, shown, score)
+    columns = {each: _columns(selection, shown, score, intervals=each) for each in (True, False)}
     base = selection.base
     label = f"{base.method} ({base.label})" if base.label else base.method
     counts = _range([each.questions for each in comparisons], "common question")
@@ -88,7 +67,8 @@ def comparison_table(
     def build(left_out: Sequence[str]) -> Table:
         narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []
         table = plain_table(title, "\n".join([*notes, *narrow]), padding=0)
-        kept = {heading: cells for heading, cells in columns.items() if heading not in left_out}
+        all_cells = columns[_INTERVALS not in left_out]
+        kept = {heading: cells for heading, cells in all_cells.items() if heading not in left_out}
         for heading, cells in kept.items():
             short = heading.replace("_", "_\n") if max(map(len, cells)) < len(heading) else heading
             left = heading in ("run:#", "method", "differs by", "verdict")
@@ -98,7 +78,7 @@ def comparison_table(
             table.add_row(*row)
         return table
 
-    return FittingTable(build, [name for name in _OPTIONAL if name in columns])
+    return FittingTable(build, _OPTIONAL)
 
 
 def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table:
@@ -142,7 +122,9 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
     ]
 
 
-def _columns(selection: Selection, shown: Sequence[Comparison], score: str) -> dict[str, list[Text]]:
+def _columns(
+    selection: Selection, shown: Sequence[Comparison], score: str, *, intervals: bool
+) -> dict[str, list[Text]]:
     """Return the cells of each column: those of the base, then those of the comparisons."""
     base = selection.base
     rows = [base, *(each.configuration for each in shown)]
@@ -164,7 +146,7 @@ def _columns(selection: Selection, shown: Sequence[Comparison], score: str) -> d
     own = shown[0].base_cost
     return {
         **{heading: list(map(Text, cells)) for heading, cells in texts.items()},
-        "difference": [Text(_ABSENT), *map(_difference, shown)],
+        "difference": [Text(_ABSENT), *(_difference(each, intervals=intervals) for each in shown)],
         "flips": [Text(_ABSENT), *(Text(f"+{len(each.won)} -{len(each.lost)}") for each in shown)],
         "p": [Text(_ABSENT), *(Text(_p(each.corrected_p)) for each in shown)],
         "verdict": [Text("base"), *(Text(each.verdict, _STYLES.get(each.verdict, "")) for each in shown)],
@@ -201,11 +183,12 @@ def _mean(configuration: RunConfiguration, score: str) -> float:
     return mean
 
 
-def _difference(each: Comparison) -> Text:
+def _difference(each: Comparison, *, intervals: bool) -> Text:
     if each.verdict == "same":  # the bootstrap interval of equal scores is from 0 to 0, which they do not show
         return Text("0.0")
     change = each.difference
-    return Text(f"{100 * change.mean:+.1f} ").append(f"{100 * change.low:+.1f}…{100 * change.high:+.1f}", "dim")
+    mean = Text(f"{100 * change.mean:+.1f}")
+    return mean.append(f" {100 * change.low:+.1f}…{100 * change.high:+.1f}", "dim") if intervals else mean
 
 
 def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clusters | None) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pydoc
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -62,6 +63,8 @@ class Output:
     lines: Sequence[str] = ()
     """The figures of a command without tables, one line each; printed above the notes."""
     exit_code: int = 0
+    pages: bool = False
+    """Whether the lines are many: a terminal shows them page by page."""
 
     def print(self, *, as_json: bool = False) -> None:
         """Print tables, lines and notes, or nothing but one JSON document."""
@@ -73,6 +76,10 @@ class Output:
         console = Console()
         for table in self.tables:
             console.print(table)
+        if self.pages and console.is_terminal:
+            os.environ.setdefault("LESS", "FRX")  # ends by itself after a single page
+            pydoc.pager("\n".join([*self.lines, *self.notes]) + "\n")
+            return
         for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hydra.errors import HydraException, OverrideParseException
@@ -84,8 +84,17 @@ def _wrong_override(overrides: Sequence[str]) -> UserError | None:
             try:
                 config.compose([*others, f"{word.partition('=')[0]}={value}"])
             except UserError as error:
-                return error
+                return _of_one_method(error, lists, word)
     return None
+
+
+def _of_one_method(error: UserError, lists: Mapping[str, Sequence[str]], word: str) -> UserError:
+    """Say how to sweep a key that only one of several choices has."""
+    group = word.partition("=")[0].partition(".")[0]
+    choices = next((values for each, values in lists.items() if each.startswith(f"{group}=")), ())
+    if len(choices) < 2 or "It is a key of" not in str(error):
+        return error
+    return UserError(f"{error} To sweep other choices, too, write one configuration a line: kgqa sweep FILE")
 
 
 def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configuration]:

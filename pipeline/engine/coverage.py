@@ -18,7 +18,7 @@ from pipeline.types import EntityId, Example, GoldAnswer
 _OF_SERVERS = 200
 """Questions that are looked up in graph servers. In a graph of this process, all are."""
 _CHUNK = 100
-_SECONDS = 3.0
+_SECONDS = 1.0
 """After this time, no more questions are looked up."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Self
 
 import orjson
@@ -34,7 +35,11 @@ class Rejections:
 
     def remarks(self) -> list[str]:
         """Return a sentence about the rejected rows for the end of a command's output; nothing without such rows."""
-        return remarks(self.count, self._path)
+        of_files = Counter(row.file for row in self._rows)
+        return [
+            f"{counted(count, 'row')} of {file} could not be read: {self._path} lists them with reasons"
+            for file, count in of_files.items()
+        ]
 
     def __enter__(self) -> Self:
         return self

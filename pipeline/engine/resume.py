@@ -34,9 +34,27 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
     if len(before) != len(configs):
         counts = f"{counted(len(before), 'configuration')}, not {len(configs)}"
         raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
-    drifted = [line for old, new in zip(before, configs, strict=True) for line in config.drift(old, new)]
+    pairs = list(zip(before, configs, strict=True))
+    drifted = [line for old, new in pairs for line in config.drift(old, _with_limit_of(old, new))]
     if drifted:
         raise UserError(f"{folder.path} holds another run. What differs: {'; '.join(drifted)}. {ways_out(folder)}")
+    for old, new in pairs:
+        changed = config.drift(old, new)
+        extends = new["run"]["extend"] and not new["run"]["early_stopping"]
+        if changed and not (extends and asks_more(old, new)):
+            more = "run.extend=true asks the others, too. Or: " if asks_more(old, new) else ""
+            raise UserError(f"{folder.path} asked another number of questions: {changed[0]}. {more}{ways_out(folder)}")
+
+
+def asks_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a configuration asks the questions of an earlier one, and further ones: a higher `run.limit`."""
+    old, new = before["run"]["limit"], now["run"]["limit"]
+    return old is not None and (new is None or new > old)
+
+
+def _with_limit_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the number of questions of an earlier one."""
+    return {**now, "run": {**now["run"], "limit": before["run"]["limit"]}}
 
 
 def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, version: str | None) -> None:

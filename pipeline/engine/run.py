@@ -29,6 +29,7 @@ from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.resume import (
+    asks_more,
     refuse_other_backends,
     refuse_other_code,
     refuse_other_configurations,
@@ -36,7 +37,7 @@ from pipeline.engine.resume import (
     refuse_stale_reuse,
     unchanged_shards,
 )
-from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, rows_left, shards
+from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import project_sources, user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
@@ -112,6 +113,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             if restart:
                 folder.clear()
             if saved is not None:
+                saved = _update_limits(folder, saved, configurations)
                 _update_labels(folder, saved, configurations[0].config["run"])
             console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))
@@ -135,6 +137,19 @@ def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Ma
             "with run.restart=true"
         )
     return saved
+
+
+def _update_limits(
+    folder: RunFolder, saved: Mapping[str, Any], configurations: Sequence[Configuration]
+) -> Mapping[str, Any]:
+    """Replace the configurations of a saved run by those that ask more questions. Return the contents of `run.yaml`."""
+    pairs = list(zip(saved["points"], configurations, strict=True))
+    if not any(asks_more(point["config"], now.config) for point, now in pairs):
+        return saved
+    points = [{**point, "overrides": list(now.overrides), "config": _resuming(now.config)} for point, now in pairs]
+    extended = {**saved, "points": points}
+    folder.write_run(extended)
+    return extended
 
 
 def _update_labels(folder: RunFolder, saved: Mapping[str, Any], run: Mapping[str, Any]) -> None:
@@ -191,10 +206,11 @@ async def _run_shards(
     description = _RunDescription(configurations, folder, saved)
     ended = description.began
     with console.status("counting the questions"):
-        total = rows_left(parts, size=size, finished=finished)
+        total, done = count_rows(parts, size=size, finished=finished)
     progress = RunProgress(
         console,
         total=total,
+        done=done,
         on_opened=description.on_opened,
         names=_names(configurations),
         max_equal_failures=run["max_equal_failures"],

@@ -148,3 +148,14 @@ def test_an_api_key_stays_in_the_environment(
     files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert len(files) > 3
     assert not [file for file in files if key.encode() in file.read_bytes()]
+
+
+def test_a_long_trace_is_paged_on_a_terminal(evaluate: Kgqa, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert evaluate("llm=oracle", "run.limit=1").code == 0
+    plain = kgqa("show", "run", "sample-test-000000").out
+    assert "question sample-test-000000" in plain
+    pages: list[str] = []
+    monkeypatch.setattr("pydoc.pager", pages.append)
+    monkeypatch.setattr("pipeline.console.Console.is_terminal", True)
+    assert kgqa("show", "run", "sample-test-000000").out == ""
+    assert pages == [plain]

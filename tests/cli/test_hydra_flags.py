@@ -33,6 +33,14 @@ def test_resolve_replaces_references_to_other_keys(kgqa: Kgqa) -> None:
     assert printed == composed
 
 
+def test_hydra_help_lists_the_flags_that_are_taken(kgqa: Kgqa) -> None:
+    shown = kgqa("evaluate", "--hydra-help")
+    assert (shown.code, shown.err) == (0, "")
+    for flag in re.findall(r"--[a-z-]+", shown.out):
+        if flag not in ("--shell-completion", "--help"):
+            assert "has no such flag" not in kgqa("evaluate", flag).err
+
+
 def test_package_prints_a_part(kgqa: Kgqa) -> None:
     shown = kgqa("evaluate", "--cfg=job", "--package", "engine", "engine.concurrency=7").out
     assert shown.startswith("# @package engine\n")
@@ -110,6 +118,10 @@ def test_multirun_of_evaluate_is_a_sweep(flag: str, kgqa: Kgqa) -> None:
         ("evaluate --cfg job --resolve kg=grbench", "Interpolation key 'dataset.domain' not found"),
         ("evaluate --resolve", "--resolve and --package say how --cfg prints the configuration: add --cfg job"),
         ("evaluate --config-dir nowhere", "--config-dir=nowhere is not a folder"),
+        (
+            "evaluate --config-name mine.yaml",
+            "--config-name=mine.yaml: a command has one configuration file. ",
+        ),
         ("report -m runs/x", "kgqa report does not run several configurations: --multirun is for kgqa evaluate"),
         ("benchmark all --cfg job", "this command has no configuration: --cfg and --info have nothing to print"),
         ("report runs/x --verbose", "'--verbose' is not of the form key=value, and kgqa has no such flag."),

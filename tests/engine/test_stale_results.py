@@ -303,3 +303,28 @@ def test_calls_of_a_changed_simulator_are_not_reused(
         (code / "other_simulator.py").write_text("# writes other replies\n")
     said = project.run(*words, "run.reuse=[runs/r]", folder="runs/again", code=2 if changed else 0)
     assert ("run.reuse=runs/r: the source of other_simulator has changed since" in said) is changed
+
+
+def test_a_higher_limit_is_asked_with_run_extend(project: Project) -> None:
+    words = ("llm=similarity", "run.limit=3")
+    project.run(*words)
+    more = ("llm=similarity", "run.limit=5")
+    said = project.run(*more, code=2)
+    assert "asked another number of questions: run.limit: 3 → 5. run.extend=true asks the others, too" in said
+    assert "run.reuse=" in said
+    before = project.rows()
+    project.run(*more, "run.extend=true")
+    assert project.rows()["question_id"].to_list() == list(CITIES)
+    assert project.rows().head(3)["answers"].to_list() == before["answers"].to_list()
+    assert project.summary()["questions"] == 5
+    assert "nothing to run" in project.run(*more), "run.yaml holds the new limit"
+    assert "nothing to run" in project.run("llm=similarity", "run.limit=null", "run.extend=true")
+    fewer = project.run("llm=similarity", "run.limit=2", code=2)
+    assert "run.extend" not in fewer
+    assert "run.reuse=" in fewer
+
+
+def test_other_changes_are_refused_also_with_a_higher_limit(project: Project) -> None:
+    project.run("llm=similarity", "run.limit=3")
+    said = project.run("llm=similarity", "run.limit=5", "run.seed=4", "run.extend=true", code=2)
+    assert "run.seed: 0 → 4" in said
