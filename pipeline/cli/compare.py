@@ -142,8 +142,7 @@ def _is_rescored(configuration: RunConfiguration, score: str) -> bool:
     summary = configuration.folder.read_summary() or {"points": []}
     saved = [point.get(score) for point in summary["points"] if point["point"] == configuration.number]
     own: float | None = configuration.rows.select(pl.col(score).mean()).item()
-    known = own is not None and all(mean is not None for mean in saved)
-    return not all(isclose(mean, own, abs_tol=1e-4) for mean in saved) if known else saved not in ([], [own])
+    return any(mean != own and not (mean and own and isclose(mean, own, abs_tol=1e-4)) for mean in saved)
 
 
 def _notes(

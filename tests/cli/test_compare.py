@@ -19,6 +19,7 @@ from scipy.stats import binomtest
 from pipeline.config import default
 from pipeline.evaluation.statistics import benjamini_hochberg, holm
 from pipeline.simulation.world import SyntheticWorld
+from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import FixedReply, Kgqa, serving
 
 WORLD = ("dataset.triples=2000", "evaluation.bootstrap_resamples=1000", "engine.shard_size=10")
