@@ -28,6 +28,8 @@ from pipeline.text import counted
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
+_TAG = "estimate"
+"""By which `kgqa ls` tells the run of a sample from other runs."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -81,6 +83,7 @@ class Sampling(Sweep):
         }
         folder = f"{run['dir']}-sample" if run["dir"] else None
         sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
+        sampled_run["tags"] = [*(run["tags"] or []), _TAG]
         return super().prepare(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
 
 

@@ -19,11 +19,14 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
     shares = [each.unreadable_share for each in summaries if each.unreadable_share is not None]
     if not shares:
         return ""
+    if not any(shares):
+        return "every reply of the model could be read"
     high = much_unreadable(summaries)
-    if len(summaries) == 1 or not high:
-        each = "" if len(summaries) == 1 else " of each configuration, or fewer,"
+    if len(summaries) == 1:
         decides = ", which may decide the score" if high else ""
-        return f"{share_text(max(shares))} of the model's replies{each} could not be read{decides}"
+        return f"{share_text(shares[0])} of the model's replies could not be read{decides}"
+    if not high:
+        return f"at most {share_text(max(shares))} of the model's replies of a configuration could not be read"
     named = ", ".join(f"{share_text(each.unreadable_share or 0)} in {each.number}" for each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"replies that could not be read, which may decide the score of the configuration: {named}{more}"

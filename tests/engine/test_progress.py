@@ -62,6 +62,17 @@ def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
     assert "4/4" in text.getvalue()
 
 
+def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    with RunProgress(console, total=8, done=5, on_opened=lambda backends: None) as run_progress:
+        run_progress.on_opened(BACKENDS)
+        run_progress.on_progress(Progress(questions=2, hits=1.0, scored=2))
+        run_progress.on_progress(Progress(questions=1, hits=0.0, scored=1))
+        run_progress.on_complete()
+    assert text.getvalue().startswith("questions 8/8 · ")
+
+
 def test_a_run_without_gold() -> None:
     text = shown(8, Progress(questions=3))
     assert "3/8" in text
@@ -237,7 +248,7 @@ def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> No
     with Rejections(file, strict=False) as rejections:
         rejections.add(Rejected("rows.jsonl", 3, "no id"))
     assert json.loads(file.read_text()) == {"file": "rows.jsonl", "line": 3, "reason": "no id"}
-    assert rejections.remarks() == [f"1 row could not be read: {file} lists them with reasons"]
+    assert rejections.remarks() == [f"1 row of rows.jsonl could not be read: {file} lists them with reasons"]
     with Rejections(file, strict=False) as rejections:
         pass
     assert not file.exists()
