@@ -1,4 +1,4 @@
-"""What a comparison prints: what it reads, the differences of configurations, flipped questions, rerun variance."""
+"""What `kgqa compare` prints: what it reads, the differences of configurations, flipped questions, rerun variance."""
 
 from __future__ import annotations
 

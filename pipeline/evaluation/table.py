@@ -1,4 +1,4 @@
-"""Terminal tables of results: percentages with intervals, always with the label of a simulated model."""
+"""The tables that `kgqa evaluate`, `sweep` and `score` print, always with the label of a simulated model."""
 
 from __future__ import annotations
 

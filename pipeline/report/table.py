@@ -1,4 +1,4 @@
-"""Builds the table of configurations: parameters, scores with intervals, costs."""
+"""Builds the columns and rows of the table on the page of `kgqa report`: parameters, scores with intervals, costs."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pipeline.traces.shard_file import ShardFile
+
 Kgqa = Callable[..., Any]
 
 
@@ -97,3 +99,18 @@ def test_help(words: str, kgqa: Kgqa) -> None:
 )
 def test_mistakes(words: str, sentence: str, run: Path, kgqa: Kgqa) -> None:
     assert kgqa("report", *words.split()).sentence.startswith(sentence)
+
+
+def test_each_shard_is_read_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ["dataset.triples=2000", "run.limit=6", "engine.shard_size=2", "evaluation.bootstrap_resamples=100"]
+    assert kgqa("evaluate", *world, "method=cot", "llm=oracle", "run.dir=run").code == 0
+    read: list[Path] = []
+    frame = ShardFile.frame
+
+    def counted(shard: ShardFile, columns: list[str]) -> pl.DataFrame:
+        read.append(Path("read"))
+        return frame(shard, columns)
+
+    monkeypatch.setattr(ShardFile, "frame", counted)
+    assert kgqa("report", "run").code == 0
+    assert len(read) == len(list(Path("run/traces").glob("*.parquet"))) == 3

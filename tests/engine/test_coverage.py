@@ -140,7 +140,7 @@ async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> No
     assert (found.questions, found.no_topic, found.no_gold) == (2, 0, 1)
 
 
-async def test_a_check_that_fails_is_said(dataset: Custom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_is_said(dataset: Custom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(graph: object, examples: object) -> coverage.Coverage:
         raise ServiceError("no graph server answers")
 
