@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hydra.errors import HydraException, OverrideParseException
@@ -19,6 +20,8 @@ from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.evaluation.table import sweep_table
 from pipeline.text import counted
+
+_UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
 
 def run(arguments: Arguments) -> Output:
@@ -45,8 +48,11 @@ def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
         raise UserError(f"{' and '.join(arguments.words)}: name one file of configurations, one per line")
     if arguments.words:
         sweep.run_composed(_configurations_of(Path(arguments.words[0]), arguments.overrides))
-    else:
+        return
+    try:
         _multirun(arguments.overrides, sweep)
+    except UserError as error:
+        raise _of_one_choice(error, arguments.overrides) from None
 
 
 def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
@@ -84,15 +90,15 @@ def _wrong_override(overrides: Sequence[str]) -> UserError | None:
             try:
                 config.compose([*others, f"{word.partition('=')[0]}={value}"])
             except UserError as error:
-                return _of_one_method(error, lists, word)
+                return error
     return None
 
 
-def _of_one_method(error: UserError, lists: Mapping[str, Sequence[str]], word: str) -> UserError:
-    """Say how to sweep a key that only one of several choices has."""
-    group = word.partition("=")[0].partition(".")[0]
-    choices = next((values for each, values in lists.items() if each.startswith(f"{group}=")), ())
-    if len(choices) < 2 or "It is a key of" not in str(error):
+def _of_one_choice(error: UserError, overrides: Sequence[str]) -> UserError:
+    """Say how to sweep a key that only one of the choices of a sweep has."""
+    key = _UNKNOWN_KEY.match(str(error))
+    several = key and any(word.startswith(f"{key['group']}=") and "," in word for word in overrides)
+    if not several:
         return error
     return UserError(f"{error} To sweep other choices, too, write one configuration a line: kgqa sweep FILE")
 
