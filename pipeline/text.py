@@ -1,4 +1,4 @@
-"""Texts for terminals and logs: printable text, and the kind of an error."""
+"""Texts for terminals and logs: printable text, numbers with their noun, and the kind of an error."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _COMMANDS if code >= 0x7F}
 
 VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|[0-9]+"
 """The parts of an error that differ from question to question: quoted text and numbers."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, as in "1 question" and "2,000 questions"."""
+    return f"{number:,} {plural(noun, number)}"
+
+
+def plural(noun: str, number: int) -> str:
+    """Return a noun, or some words that end in one, as it stands after a number."""
+    if number == 1:
+        return noun
+    return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
 
 
 def printable(text: str) -> str:

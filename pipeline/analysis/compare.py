@@ -37,7 +37,8 @@ class Cost:
 
     calls: float
     tokens: float
-    wall_s: float
+    wall_s: float | None
+    """None for a simulated model, whose seconds mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,5 +266,6 @@ def _compare(
 
 def _cost(configuration: RunConfiguration, pair: pl.DataFrame) -> Cost:
     rows = configuration.rows.join(pair, on="question_id", how="semi")
-    tokens = pl.col("prompt_tokens") + pl.col("completion_tokens")
-    return Cost(*rows.select(pl.col("llm_calls").mean(), tokens.mean(), pl.col("wall_s").mean()).row(0))
+    both = pl.col("prompt_tokens") + pl.col("completion_tokens")
+    calls, tokens, wall_s = rows.select(pl.col("llm_calls").mean(), both.mean(), pl.col("wall_s").mean()).row(0)
+    return Cost(calls, tokens, None if configuration.label else wall_s)

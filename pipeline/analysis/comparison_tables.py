@@ -1,14 +1,11 @@
-"""What a comparison prints: what it reads, the differences of configurations, flipped questions, rerun variance."""
+"""What `kgqa compare` prints: what it reads, the differences of configurations, flipped questions, rerun variance."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import polars as pl
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -16,12 +13,14 @@ from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import canonical
-from pipeline.evaluation.table import STANDARD_SCORES, key_columns, percent, plain_table
+from pipeline.evaluation.table import STANDARD_SCORES, FittingTable, key_columns, percent, plain_table
+from pipeline.text import counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
-_OPTIONAL = ("tokens", "calls", "flips", "p")
-"""Columns that a narrow terminal leaves out, the first one first."""
+_INTERVALS = "intervals of the difference"
+_OPTIONAL = ("tokens", "calls", "flips", _INTERVALS, "p")
+"""What a narrow terminal leaves out, the first one first."""
 _MOST_KEY_COLUMNS = 6
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
@@ -29,36 +28,18 @@ _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
 _ABSENT = "–"
 
 
-@dataclass(frozen=True)
-class FittingTable:
-    """A table without as many of its optional columns as it takes to print each row on one line."""
-
-    build: Callable[[Sequence[str]], Table]
-    """Build the table without these columns."""
-    optional: Sequence[str]
-    """The columns that may be left out, the first one first."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table for the width of the terminal."""
-        tables = (self.build(self.optional[:count]) for count in range(len(self.optional) + 1))
-        unlimited = options.update(max_width=10_000)
-        for table in tables:
-            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
-                break
-        yield table
-
-
 def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
     """Describe what each run folder contributes: configurations, questions, dataset, and what answered."""
     for folder in dict.fromkeys(each.folder for each in configurations):
         own = [each for each in configurations if each.folder == folder]
-        questions = _range([each.rows.height for each in own])
+        questions = _range([each.rows.height for each in own], "answered question")
         datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
         answering = sorted({each.answered_by for each in own})
-        answered_by = answering[0] if len(answering) == 1 else f"{len(answering)} models"
+        answered_by = answering[0] if len(answering) == 1 else counted(len(answering), "model")
+        failed = sum(each.failed for each in own)
         yield (
-            f"{folder.path}: {_count(len(own), 'configuration')}, {questions} answered questions"
-            f"{' each' if len(own) > 1 else ''}, {datasets}, answered by {answered_by}"
+            f"{folder.path}: {counted(len(own), 'configuration')}, {questions}{' each' if len(own) > 1 else ''}"
+            f"{f', {failed:,} failed' if failed else ''}, {datasets}, answered by {answered_by}"
         )
 
 
@@ -73,12 +54,12 @@ def comparison_table(
 ) -> FittingTable:
     """Build a table with a line for the base and for each of the `top` configurations with the highest scores."""
     shown = sorted(comparisons, key=lambda each: (-each.difference.mean, each.cost.calls))[:top]
-    columns = _columns(selection, shown, score)
+    columns = {each: _columns(selection, shown, score, intervals=each) for each in (True, False)}
     base = selection.base
     label = f"{base.method} ({base.label})" if base.label else base.method
-    counts = _range([each.questions for each in comparisons])
+    counts = _range([each.questions for each in comparisons], "common question")
     title = (
-        f"{_count(len(comparisons), 'configuration')} compared with {base.name}, {label}, on {counts} common questions "
+        f"{counted(len(comparisons), 'configuration')} compared with {base.name}, {label}, on {counts} "
         f"of {base.dataset}"
     )
     notes = [*_footnotes(comparisons, _CORRECTIONS[correction], clusters), *_rest(comparisons, shown)]
@@ -86,7 +67,8 @@ def comparison_table(
     def build(left_out: Sequence[str]) -> Table:
         narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []
         table = plain_table(title, "\n".join([*notes, *narrow]), padding=0)
-        kept = {heading: cells for heading, cells in columns.items() if heading not in left_out}
+        all_cells = columns[_INTERVALS not in left_out]
+        kept = {heading: cells for heading, cells in all_cells.items() if heading not in left_out}
         for heading, cells in kept.items():
             short = heading.replace("_", "_\n") if max(map(len, cells)) < len(heading) else heading
             left = heading in ("run:#", "method", "differs by", "verdict")
@@ -96,14 +78,14 @@ def comparison_table(
             table.add_row(*row)
         return table
 
-    return FittingTable(build, [name for name in _OPTIONAL if name in columns])
+    return FittingTable(build, _OPTIONAL)
 
 
 def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table:
     """Build a table of the questions with another score than in the base, the first `top` in each direction."""
     names = ("right → wrong", "wrong → right") if binary else ("with a lower score", "with a higher score")
     parts = dict(zip(names, (flips.lost, flips.won), strict=True))
-    counts = ", ".join(f"{_count(len(part), 'question')} {name}" for name, part in parts.items())
+    counts = ", ".join(f"{counted(len(part), 'question')} {name}" for name, part in parts.items())
     more = max(map(len, parts.values())) - top
     title = f"from {base.name} to {flips.other.name}: {counts}"
     caption = f"the first {top} of each; top={more + top} prints all, json=true has all" if more > 0 else None
@@ -122,25 +104,27 @@ def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) 
 
 def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, score: str, questions: int) -> list[str]:
     """Describe how many calls changed in a rerun, the effect on the score, and which differences are noise."""
-    sample = f"noise: the first {variance.questions:,} questions of {base.name} were run again"
+    sample = f"noise: the first {counted(variance.questions, 'question')} of {base.name} were run again"
     if variance.deterministic:
         return [
-            f"{sample}, and each of {variance.repeated:,} calls returned the same text:",
+            f"{sample}, and each of {counted(variance.repeated, 'call')} returned the same text:",
             "the model is deterministic, and its noise is 0",
         ]
     net = variance.net
     return [
-        f"{sample}. Of {variance.repeated:,} repeated calls, {variance.differing:,} returned a different text "
-        f"({variance.differing / max(1, variance.repeated):.1%}); {variance.unrepeated:,} more calls were made by one "
-        "run only.",
+        f"{sample}. Of {counted(variance.repeated, 'repeated call')}, {variance.differing:,} returned a different text "
+        f"({variance.differing / max(1, variance.repeated):.1%}); {counted(variance.unrepeated, 'more call')} by "
+        "one run only.",
         f"{score} changes by {100 * variance.absolute:.1f} percentage points per question in absolute value, and by "
         f"{100 * net.mean:+.1f} ({100 * net.low:+.1f} … {100 * net.high:+.1f}) on average.",
-        f"Between two runs over {questions:,} questions, differences of up to {100 * variance.margin(questions):.1f} "
-        "percentage points are noise.",
+        f"Between two runs over {counted(questions, 'question')}, differences of up to "
+        f"{100 * variance.margin(questions):.1f} percentage points are noise.",
     ]
 
 
-def _columns(selection: Selection, shown: Sequence[Comparison], score: str) -> dict[str, list[Text]]:
+def _columns(
+    selection: Selection, shown: Sequence[Comparison], score: str, *, intervals: bool
+) -> dict[str, list[Text]]:
     """Return the cells of each column: those of the base, then those of the comparisons."""
     base = selection.base
     rows = [base, *(each.configuration for each in shown)]
@@ -162,7 +146,7 @@ def _columns(selection: Selection, shown: Sequence[Comparison], score: str) -> d
     own = shown[0].base_cost
     return {
         **{heading: list(map(Text, cells)) for heading, cells in texts.items()},
-        "difference": [Text(_ABSENT), *map(_difference, shown)],
+        "difference": [Text(_ABSENT), *(_difference(each, intervals=intervals) for each in shown)],
         "flips": [Text(_ABSENT), *(Text(f"+{len(each.won)} -{len(each.lost)}") for each in shown)],
         "p": [Text(_ABSENT), *(Text(_p(each.corrected_p)) for each in shown)],
         "verdict": [Text("base"), *(Text(each.verdict, _STYLES.get(each.verdict, "")) for each in shown)],
@@ -199,11 +183,12 @@ def _mean(configuration: RunConfiguration, score: str) -> float:
     return mean
 
 
-def _difference(each: Comparison) -> Text:
+def _difference(each: Comparison, *, intervals: bool) -> Text:
     if each.verdict == "same":  # the bootstrap interval of equal scores is from 0 to 0, which they do not show
         return Text("0.0")
     change = each.difference
-    return Text(f"{100 * change.mean:+.1f} ").append(f"{100 * change.low:+.1f}…{100 * change.high:+.1f}", "dim")
+    mean = Text(f"{100 * change.mean:+.1f}")
+    return mean.append(f" {100 * change.low:+.1f}…{100 * change.high:+.1f}", "dim") if intervals else mean
 
 
 def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clusters | None) -> Iterator[str]:
@@ -212,12 +197,13 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
-    yield f"verdict: by p, {test}, corrected for {_count(len(comparisons), 'comparison')} ({correction})"
+    yield f"verdict: by p, {test}, corrected for {counted(len(comparisons), 'comparison')} ({correction})"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
     fewest = min(comparisons, key=lambda each: each.sources)
     if clusters and fewest.sources < fewest.questions:
-        yield f"intervals and p are clustered: questions share a `{clusters.field}`, {fewest.sources:,} clusters"
+        groups = counted(fewest.sources, "cluster")
+        yield f"intervals and p are clustered: questions share a `{clusters.field}`, {groups}"
 
 
 def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Iterator[str]:
@@ -227,22 +213,18 @@ def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Ite
     if rest := len(comparisons) - len(shown):
         counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.most_common() if count)
         yield (
-            f"{_count(rest, 'more configuration')} left out of the table, with the verdicts {counts}: "
+            f"{counted(rest, 'more configuration')} left out of the table, with the verdicts {counts}: "
             f"top={len(comparisons)} or json=true prints all"
         )
 
 
-def _range(numbers: Sequence[int]) -> str:
+def _range(numbers: Sequence[int], noun: str) -> str:
     low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{'' if low == high else f'{low:,} to '}{counted(high, noun)}"
 
 
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _answers(answers: Sequence[str]) -> Text:

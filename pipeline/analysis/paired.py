@@ -20,7 +20,10 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import StoragePath
 
-_COLUMNS = ("question", "dataset", "split", "method", "llm_calls", "prompt_tokens", "completion_tokens", "wall_s")
+_COLUMNS = (
+    *("question", "dataset", "split", "method", "status"),
+    *("llm_calls", "prompt_tokens", "completion_tokens", "wall_s"),
+)
 _SCORING_KEYS = ("strip_accents", "empty_gold")
 """Keys of `evaluation` that change scores; the others change only the intervals."""
 _SOURCE = "source"
@@ -84,6 +87,11 @@ class RunConfiguration:
         return label
 
     @property
+    def failed(self) -> int:
+        """The number of its finished questions that failed. They count as wrong."""
+        return int((self.rows["status"] == "failed").sum())
+
+    @property
     def answered_by(self) -> str:
         """The model, or what answered in its place."""
         return f"{self.label} (no language model)" if self.label else str(self.served["model"])
@@ -121,6 +129,7 @@ class RunConfiguration:
             "method": self.method,
             "label": self.label,
             "overrides": list(self.overrides),
+            "failed": self.failed,
         }
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from pipeline.analysis.paired import RunConfiguration, difference, pair_scores
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import Difference, Values, noise_margin
+from pipeline.text import counted
 from pipeline.traces.reader import read_completions
 
 
@@ -70,7 +71,7 @@ def measure_rerun_variance(first: RunConfiguration, second: RunConfiguration, sc
     pair = pair_scores(first.rows, second.rows, score)
     if pair.is_empty():
         raise UserError(
-            f"{first.folder.path} has not finished any of the first {second.rows.height} questions yet: "
+            f"{first.folder.path} has not finished any of the first {counted(second.rows.height, 'question')} yet: "
             "run its command again to complete it"
         )
     scoring = first.scoring

@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> Output:
         notes.append(
             "SRP ran without references in every row: set retrieval.reference_base to a file of kgqa build-references"
         )
-    figures = {**run_figures(folder), "effects": [_effect_figures(effect, numbers) for effect in found]}
+    figures = {**run_figures(folder, summaries), "effects": [_effect_figures(effect, numbers) for effect in found]}
     return Output(figures, [effect_table(found, summaries, numbers)], notes, exit_code=exit_code(folder))
 
 

@@ -21,7 +21,7 @@ from pipeline.datasets.selection import Selection
 from pipeline.errors import UserError
 from pipeline.retrieval.reference_builder import BuildReport, build_references
 from pipeline.retrieval.references import ReferenceBase
-from pipeline.text import printable
+from pipeline.text import counted, printable
 from pipeline.types import Example, Rejected
 
 
@@ -44,7 +44,9 @@ def run(arguments: Arguments) -> Output:
     base, report = asyncio.run(_build(plan, composed, dataset))
     if not base.references:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.items())
-        raise UserError(f"none of {report.questions:,} questions can be a reference ({reasons}); nothing was written")
+        raise UserError(
+            f"none of {counted(report.questions, 'question')} can be a reference ({reasons}); nothing was written"
+        )
     output = plan.output or Path("references") / f"{dataset.name}.jsonl"
     base.save(output)
     figures = {each.name: getattr(report, each.name) for each in fields(report)}

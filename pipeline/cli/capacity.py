@@ -29,6 +29,7 @@ from pipeline.simulation.cluster.workload import (
     read_workloads,
     save_workloads,
 )
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
 
@@ -219,13 +220,15 @@ def _per_gpu(question: Mapping[str, float], plan: Plan) -> float:
 
 
 def _projection_tables(projections: Sequence[Projection], plan: Plan) -> Iterator[Table]:
-    sizes = [f"{gpus:,} GPU{'s' * (gpus > 1)}" for gpus in plan.gpus]
+    sizes = [counted(gpus, "GPU") for gpus in plan.gpus]
     for dataset in dict.fromkeys(each.dataset for each in projections):
         rows: dict[str, list[str]] = {}
         for each in projections:
             if each.dataset == dataset:
                 rows.setdefault(each.method, [each.method]).append(each.cell())
-        yield Table(f"{dataset}, {plan.questions[dataset]:,} questions", ["method", *sizes], list(rows.values()))
+        yield Table(
+            f"{dataset}, {counted(plan.questions[dataset], 'question')}", ["method", *sizes], list(rows.values())
+        )
 
 
 def _limit_table(limits: Sequence[Limit]) -> Table:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.console import Console
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 from pipeline.training.distillation import Report, read_calls, tables, write_calls
@@ -32,7 +33,7 @@ def _with_progress(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     with Console(stderr=True).status("reading the traces") as status:
         for number, row in enumerate(rows, start=1):
             if number % _SHOWN_EVERY == 0:
-                status.update(f"reading the traces: {number:,} rows")
+                status.update(f"reading the traces: {counted(number, 'row')}")
             yield row
 
 

@@ -6,6 +6,7 @@ from pipeline.cli.collect import Collected, collect
 from pipeline.cli.common import Arguments, Output
 from pipeline.engine.rejections import remarks
 from pipeline.errors import UserError
+from pipeline.text import counted
 from pipeline.training.parog.samples import Report, tables, write_samples
 
 
@@ -15,7 +16,7 @@ def run(arguments: Arguments) -> Output:
     report = write_samples(collected.folder, collected.output, label=collected.summary.label)
     if not report.kept:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
-        raise UserError(f"none of {report.questions:,} questions makes a training pair ({reasons})")
+        raise UserError(f"none of {counted(report.questions, 'question')} makes a training pair ({reasons})")
     figures = {**report.to_dict(), "output": str(collected.output)}
     return Output(figures, tables(report), notes=_notes(report, collected))
 
@@ -23,9 +24,10 @@ def run(arguments: Arguments) -> Output:
 def _notes(report: Report, collected: Collected) -> list[str]:
     unchecked = report.kept.total() - report.executed
     notes = [
-        f"{report.executed:,} plans kept were carried out and gave gold answers alone, {report.complete:,} of them all",
-        f"{unchecked:,} plans kept were not carried out (collect.execute_where)",
-        f"{report.kept.total():,} pairs in {collected.output}",
+        f"{counted(report.executed, 'plan')} kept were carried out and gave gold answers alone, "
+        f"{report.complete:,} of them all",
+        f"{counted(unchecked, 'plan')} kept were not carried out (collect.execute_where)",
+        f"{counted(report.kept.total(), 'pair')} in {collected.output}",
     ]
     if report.label:
         notes.insert(0, f"worded by llm={report.label}, which is not a language model")

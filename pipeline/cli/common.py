@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import pydoc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import orjson
@@ -12,12 +13,13 @@ from rich.console import RenderableType
 
 from pipeline import config
 from pipeline.analysis.cache_misses import explain_misses
+from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
-from pipeline.text import printable_json
+from pipeline.text import counted, printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_errors
 
@@ -61,6 +63,8 @@ class Output:
     lines: Sequence[str] = ()
     """The figures of a command without tables, one line each; printed above the notes."""
     exit_code: int = 0
+    pages: bool = False
+    """Whether the lines are many: a terminal shows them page by page."""
 
     def print(self, *, as_json: bool = False) -> None:
         """Print tables, lines and notes, or nothing but one JSON document."""
@@ -72,18 +76,23 @@ class Output:
         console = Console()
         for table in self.tables:
             console.print(table)
+        if self.pages and console.is_terminal:
+            os.environ.setdefault("LESS", "FRX")  # ends by itself after a single page
+            pydoc.pager("\n".join([*self.lines, *self.notes]) + "\n")
+            return
         for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def run_figures(folder: RunFolder) -> dict[str, Any]:
-    """Return the contents of `summary.json` with the folder of the run."""
-    return {"run": str(folder.path), **(folder.read_summary() or {})}
+def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, Any]:
+    """Return the contents of `summary.json` with the folder of the run, and the roles with unreadable replies."""
+    roles = [asdict(each) for each in often_unreadable(folder, summaries)]
+    return {"run": str(folder.path), **(folder.read_summary() or {}), "unreadable_roles": roles}
 
 
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
-    figures, notes = run_figures(folder), run_notes(folder, summaries)
+    figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
     return Output(figures, score_tables(summaries), notes, exit_code=exit_code(folder))
 
 
@@ -111,6 +120,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
     failed = sum(point.failed for point in summaries)
     return [
         *(_failure_notes(folder, failed) if failed else []),
+        *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
         *remarks(summary.get("rejected", 0), folder.rejected),
@@ -124,7 +134,7 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
-    return [f"{failed:,} questions failed; run.retry_failed=true runs them again:", *shown, *more, *much]
+    return [f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:", *shown, *more, *much]
 
 
 def _failed_share(folder: RunFolder) -> float:
@@ -144,6 +154,6 @@ def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     return [
-        f"run.reuse: {summary['physical_llm_calls']:,} calls had to be made, because they differ from those of the "
-        f"earlier runs: {shown}{more}"
+        f"run.reuse: {counted(summary['physical_llm_calls'], 'call')} had to be made, because they differ from those "
+        f"of the earlier runs: {shown}{more}"
     ]

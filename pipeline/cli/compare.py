@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import isclose
 from typing import Any
 
+import polars as pl
 from pydantic import ConfigDict, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from rich.console import RenderableType
@@ -22,6 +24,7 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
@@ -134,6 +137,14 @@ def _write_run_yaml(folder: RunFolder, base: RunConfiguration, configuration: Co
     folder.write_run({**saved, "points": [described], "served": [dict(base.served)]})
 
 
+def _is_rescored(configuration: RunConfiguration, score: str) -> bool:
+    """Whether the summary of a run has another score than its traces."""
+    summary = configuration.folder.read_summary() or {"points": []}
+    saved = [point.get(score) for point in summary["points"] if point["point"] == configuration.number]
+    own: float | None = configuration.rows.select(pl.col(score).mean()).item()
+    return any(mean != own and not (mean and own and isclose(mean, own, abs_tol=1e-4)) for mean in saved)
+
+
 def _notes(
     plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
@@ -150,9 +161,14 @@ def _notes(
             "answered, and its score is that of these questions"
         )
     for reason, count in Counter(selection.left_out.values()).items():
-        left_out = "1 configuration is" if count == 1 else f"{count:,} configurations are"
-        notes.append(f"{left_out} left out, not comparable with {base.name}: {reason}")
+        notes.append(f"{counted(count, 'configuration')} left out, not comparable with {base.name}: {reason}")
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
+    rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
+    notes += [
+        f"{path} was scored again by kgqa score, which changes its summary and not its traces: this comparison uses "
+        "the scores of the run itself"
+        for path in dict.fromkeys(rescored)
+    ]
     unfinished = [folder.path for folder in folders if folder.read_summary() is None]
     notes += [f"{path} is not complete: only its answered questions are compared" for path in unfinished]
     most = max(each.questions for each in comparisons)

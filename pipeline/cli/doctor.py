@@ -19,6 +19,7 @@ from pipeline.engine.doctor.finding import Finding, Level
 from pipeline.engine.run import Configuration
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
+from pipeline.text import counted
 
 _COUNTED: tuple[Level, ...] = ("problem", "warning")
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
@@ -30,7 +31,7 @@ def run(arguments: Arguments) -> Output:
     first, *others = configurations_of(arguments)
     if others:
         raise UserError(
-            f"{arguments.words[0]} holds {len(others) + 1} configurations: give the overrides of one of them"
+            f"{arguments.words[0]} holds {counted(len(others) + 1, 'configuration')}: give the overrides of one of them"
         )
     config.check(first.config)
     logging.disable(logging.WARNING)  # the findings say what components would warn of
@@ -71,5 +72,5 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _verdict(counts: Mapping[Level, int]) -> str:
-    parts = [f"{counts[level]} {level}{'s' * (counts[level] > 1)}" for level in _COUNTED if counts[level]]
+    parts = [counted(counts[level], level) for level in _COUNTED if counts[level]]
     return " and ".join(parts) or "no problem found"

@@ -24,9 +24,12 @@ from pipeline.engine.run import Configuration
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
+from pipeline.text import counted
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
+_TAG = "estimate"
+"""By which `kgqa ls` tells the run of a sample from other runs."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -80,6 +83,7 @@ class Sampling(Sweep):
         }
         folder = f"{run['dir']}-sample" if run["dir"] else None
         sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
+        sampled_run["tags"] = [*(run["tags"] or []), _TAG]
         return super().prepare(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
 
 
@@ -156,7 +160,7 @@ def _basis(
         yield "GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
         return
     source = "assumed" if plan.tokens_per_s_per_gpu else "measured under the load of the sample"
-    load = f"estimate.gpus={plan.gpus}, {in_flight:,} questions in flight"
+    load = f"estimate.gpus={plan.gpus}, {counted(in_flight, 'question')} in flight"
     yield f"rate: {rate:,.0f} tokens a second per GPU, {source}; {load}"
 
 
@@ -208,7 +212,7 @@ def _sampled(sampling: Sampling) -> int:
 def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
     whole = sampling.wholes[0]
     confidence = config.build("evaluation", whole).confidence
-    table = plain_table(f"projected from {_sampled(sampling)} of {_questions(whole):,} questions")
+    table = plain_table(f"projected from {_sampled(sampling)} of {counted(_questions(whole), 'question')}")
     table.add_column("of the whole run", no_wrap=True)
     table.add_column("estimate", justify="right", no_wrap=True)
     table.add_column(f"{100 * confidence:g} % interval", justify="right", no_wrap=True)

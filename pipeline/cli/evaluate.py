@@ -60,8 +60,6 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Seq
         config.refuse_untrusted([saved["config"] for saved in points], path, search)
     try:
         configs = [config.complete(_with_run(saved["config"], run)) for saved in points]
-        for each in configs:
-            config.check(each)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return [Configuration(tuple(saved["overrides"]), each) for saved, each in zip(points, configs, strict=True)]

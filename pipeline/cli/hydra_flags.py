@@ -13,6 +13,16 @@ from pipeline.errors import UserError
 
 COMPLETION = {"--shell-completion", "-sc"}
 """The flag that installs the completion of words in a shell, and with which the shell asks for the words."""
+HELP = """Flags of Hydra that kgqa takes, with Hydra's meaning:
+  --cfg, -c job|hydra|all   print the configuration instead of running it
+  --package, -p PACKAGE     print only this part of it
+  --resolve                 print it with its interpolations resolved
+  --info, -i [WHAT]         print how the configuration was found: config, defaults, defaults-tree, plugins, searchpath
+  --multirun, -m            run every combination of the values, as kgqa sweep does
+  --config-dir, -cd FOLDER  search this folder for choices, too
+  --shell-completion, -sc   install=SHELL, uninstall=SHELL (after kgqa, without a command)
+Overrides are those of Hydra: key=value, +key=value, ~key, group=choice. kgqa COMMAND --help explains every key."""
+"""What `--hydra-help` prints."""
 _SEARCH_PATH = "hydra.searchpath="
 
 
@@ -30,12 +40,20 @@ def take(words: Sequence[str], config_name: str | None) -> tuple[Namespace, list
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("--package", "-p")
     parser.add_argument("--config-dir", "-cd", type=Path)
+    parser.add_argument("--config-name", "-cn")
+    parser.add_argument("--hydra-help", action="store_true")
     try:
         flags, rest = parser.parse_known_args(words)
     except ArgumentError as error:
         raise UserError(str(error)) from None
     if (flags.resolve or flags.package) and not flags.cfg:
         raise UserError("--resolve and --package say how --cfg prints the configuration: add --cfg job")
+    if flags.config_name:
+        preset = Path(flags.config_name).stem
+        raise UserError(
+            f"--config-name={flags.config_name}: a command has one configuration file. Write your keys into a preset, "
+            f"experiment/{preset}.yaml in ./conf or in the folder of --config-dir, and give experiment={preset}"
+        )
     if config_name is None and (flags.cfg or flags.info):
         raise UserError("this command has no configuration: --cfg and --info have nothing to print")
     if flags.config_dir:

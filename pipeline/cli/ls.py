@@ -13,13 +13,27 @@ from pydantic import Field, TypeAdapter
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.evaluation.table import percent
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, names_in, storage_path
 
 _DEFAULT = "runs"
 _CONCURRENT_READS = 32
 """Folders that are read concurrently, which counts in an object store."""
-_HEADINGS = ("started", "run", "method", "data", "questions", "Hits@1", "calls", "tokens", "state", "tags", "note")
+_HEADINGS = (
+    "started",
+    "run",
+    "method",
+    "data",
+    "questions",
+    "Hits@1",
+    "failed",
+    "calls",
+    "tokens",
+    "state",
+    "tags",
+    "note",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +52,8 @@ class ListedRun:
     finished_shards: int | None = None
     """The number of finished shards while there is no summary."""
     questions: int | None = None
+    failed: int | None = None
+    """Questions that failed, summed over configurations. They count as wrong."""
     hits_at_1: float | None = None
     """The share of correct first answers: that of the best configuration if there are several."""
     interval: Annotated[Sequence[float], Field(min_length=2, max_length=2)] | None = None
@@ -137,6 +153,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     best = max(points, key=lambda point: -1.0 if point["hits_at_1"] is None else point["hits_at_1"])
     return {
         "questions": summary["questions"],
+        "failed": sum(point["failed"] for point in points),
         "hits_at_1": best["hits_at_1"],
         "interval": best["intervals"].get("hits_at_1"),
         "confidence": best["confidence"],
@@ -154,7 +171,9 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
     aligned = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     coverage = " / ".join(sorted({f"{100 * each.confidence:g} %" for each in runs if each.confidence}))
     meaning = f"Hits@1 in percent ({coverage} interval); calls and tokens as if each configuration had run alone"
-    return [*(line.rstrip() for line in aligned), *([meaning] if coverage else [])]
+    retry = "failed questions count as wrong: kgqa evaluate RUN/run.yaml run.retry_failed=true asks them again"
+    failed = [retry] if any(each.failed for each in runs) else []
+    return [*(line.rstrip() for line in aligned), *([meaning] if coverage else []), *failed]
 
 
 def _cells(run: ListedRun) -> tuple[str, ...]:
@@ -167,6 +186,7 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
         "+".join(run.datasets),
         _count(run.questions),
         _score(run),
+        _count(run.failed),
         _count(run.logical_llm_calls),
         _count(run.tokens),
         _state(run),
@@ -179,7 +199,7 @@ def _state(run: ListedRun) -> str:
     if run.complete:
         return "complete"
     shards = run.finished_shards
-    return "not complete" if shards is None else f"not complete, {shards:,} {'shard' if shards == 1 else 'shards'}"
+    return "not complete" if shards is None else f"not complete, {counted(shards, 'shard')}"
 
 
 def _score(run: ListedRun) -> str:

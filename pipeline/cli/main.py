@@ -130,6 +130,9 @@ def _run(words: Sequence[str]) -> int:
     if name is None:
         return _list_subcommands(words)
     flags, rest = hydra_flags.take(words[len(name.split()) :], COMMANDS[name].config_name)
+    if flags.hydra_help:
+        print(hydra_flags.HELP)
+        return 0
     name = _sweeping(name) if flags.multirun else name
     command = COMMANDS[name]
     if _HELP & set(rest) or (command.words == "required" and not (rest or flags.cfg or flags.info)):

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import polars as pl
 
-from pipeline.analysis.runs import open_run
+from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import StorageError, UserError
+from pipeline.evaluation.summary import Group
 from pipeline.evaluation.table import percent
-from pipeline.report.page import report
+from pipeline.evaluation.unreadable import much_unreadable
+from pipeline.report.build import build_page
+from pipeline.report.data import Configuration, read_blocks
+from pipeline.report.page import render
+from pipeline.text import counted
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
 _NAME = "report.html"
+_SCORE = "hits_at_1"
 
 
 def run(arguments: Arguments) -> Output:
@@ -24,49 +31,62 @@ def run(arguments: Arguments) -> Output:
     output = _take_output(arguments)
     runs = list(dict.fromkeys(map(storage_path, arguments.words)))
     file = storage_path(output) if output else (runs[0] if len(runs) == 1 else Path()) / _NAME
-    page = report(runs)
+    blocks = read_blocks(runs)
+    page = render(build_page(blocks))
     try:
         write_whole(file, page.encode())
     except StorageError as error:
         raise UserError(f"output={error}") from None
     opening = f"Open it in a browser: {file.absolute().as_uri()}"
-    return Output({"output": str(file)}, lines=[str(file)], notes=[*chain.from_iterable(map(_seen, runs)), opening])
+    configurations = [each for block in blocks for each in block.configurations]
+    seen = chain.from_iterable(_seen(run, [each for each in configurations if each.run.path == run]) for run in runs)
+    return Output({"output": str(file)}, lines=[str(file)], notes=[*seen, opening])
 
 
-def _seen(path: StoragePath) -> Iterator[str]:
-    """Say in two sentences what a run shows, and which command explains a wrong answer."""
-    scored = (
-        open_run(path)
-        .questions.select("configuration", "method", "dataset", "question_id", "hops", "hits_at_1")
-        .drop_nulls("hits_at_1")
-        .collect()
-    )
-    if scored.is_empty():
-        return
-    means = scored.group_by("configuration").agg(pl.mean("hits_at_1")).sort("hits_at_1", -pl.col("configuration"))
-    best, highest = means.row(-1)
-    rows = scored.filter(configuration=best)
-    method, dataset = rows.row(0)[1:3]
-    correct = f"{method} answered {int(rows['hits_at_1'].sum()):,} of {rows.height:,} questions of {dataset} correctly"
-    if means.height > 1:
-        lowest = percent(means["hits_at_1"][0])
-        yield f"{path}: {means.height:,} configurations, with strict Hits@1 from {lowest} to {percent(highest)} %."
-        yield f"In configuration {best}, one of the best, {correct}."
+def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:
+    """Say in a few sentences what a run shows, and which command explains a wrong answer."""
+    scored = [each for each in configurations if _SCORE in each.summary.scores]
+    if scored:
+        yield from _results(path, scored)
+    yield from _unsound(path, configurations)
+
+
+def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str]:
+    means = [each.summary.score(_SCORE) for each in scored]
+    best = scored[means.index(max(means))]
+    score, dataset, number = best.summary.scores[_SCORE], best.summary.dataset, best.summary.number
+    asked = counted(score.questions, "question")
+    correct = f"{best.summary.method} answered {score.mean * score.questions:,.0f} of {asked} of {dataset} correctly"
+    if len(scored) > 1:
+        share = f"from {percent(min(means))} to {percent(max(means))} %"
+        yield f"{path}: {counted(len(scored), 'configuration')}, with strict Hits@1 {share}."
+        yield f"In configuration {number}, one of the best, {correct}."
     else:
-        yield f"{path}: {correct} (strict Hits@1 {percent(highest)} %)."
-        yield from _by_hops(rows)
-    wrong = rows.filter(pl.col("hits_at_1") == 0)["question_id"]
+        yield f"{path}: {correct} (strict Hits@1 {percent(score.mean)} %)."
+        yield from _by_hops(best.summary.breakdown.get("hops", ()))
+    wrong = best.rows.filter(pl.col(_SCORE) == 0)["question_id"].sort()
     if len(wrong):
-        chosen = f" configuration={best}" if means.height > 1 else ""
+        chosen = f" configuration={number}" if len(scored) > 1 else ""
         yield f"kgqa show {path} {wrong[0]}{chosen} prints every step of a wrong answer."
 
 
-def _by_hops(rows: pl.DataFrame) -> Iterator[str]:
-    """Compare the questions by the number of hops, if it is known."""
-    hops = rows.drop_nulls("hops").group_by("hops").agg(pl.mean("hits_at_1")).sort("hits_at_1", -pl.col("hops"))
-    if hops.height > 1:
-        (worst, low), (best, high) = hops.row(0), hops.row(-1)
-        yield f"By hops, it did best at {best} ({percent(high)} %) and worst at {worst} ({percent(low)} %)."
+def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:
+    """Say how many questions failed, and how many replies could not be read if they are many."""
+    summaries = [each.summary for each in configurations]
+    if failed := sum(each.failed for each in summaries):
+        command = f"kgqa evaluate {path / 'run.yaml'} run.retry_failed=true"
+        yield f"{counted(failed, 'question')} failed and count as wrong: {command} asks them again."
+    if much_unreadable(summaries):
+        yield from unreadable_notes(RunFolder(path), summaries)
+
+
+def _by_hops(groups: Sequence[Group]) -> Iterator[str]:
+    """Compare the questions by the number of hops, if it is known and makes a difference."""
+    means = {group.value: group.scores[_SCORE].mean for group in groups if _SCORE in group.scores}
+    if len(set(means.values())) > 1:
+        worst, best = min(means, key=lambda hops: means[hops]), max(means, key=lambda hops: means[hops])
+        high, low = percent(means[best]), percent(means[worst])
+        yield f"By hops, it did best at {best} ({high} %) and worst at {worst} ({low} %)."
 
 
 def _take_output(arguments: Arguments) -> str | None:

@@ -15,6 +15,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules, rules_table
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
@@ -49,13 +50,13 @@ def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSu
 
 def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     summaries = rescore(folder, overrides)
-    figures, notes = run_figures(folder), result_notes(folder, summaries)
+    figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
     if "points" not in figures:
         figures |= {"points": [summary.to_dict() for summary in summaries], "complete": False}
         answered = max(summary.questions for summary in summaries)
         notes.append(
-            f"{folder.path} is not complete: these are the scores of the {answered:,} questions in its finished "
-            f"shards. kgqa evaluate {folder.path / 'run.yaml'} answers the others"
+            f"{folder.path} is not complete: these are the scores of the {counted(answered, 'question')} in its "
+            f"finished shards. kgqa evaluate {folder.path / 'run.yaml'} answers the others"
         )
     return Output(figures, score_tables(summaries), notes)
 

@@ -17,7 +17,7 @@ def run(arguments: Arguments) -> Output:
         raise UserError("name a run folder and the id of a question: kgqa show RUN QUESTION")
     folder, question = arguments.words
     trace = open_run(folder).question(question, arguments.compose()["configuration"])
-    return Output(_figures(trace), lines=[str(trace)])
+    return Output(_figures(trace), lines=[str(trace)], pages=True)
 
 
 def _figures(trace: QuestionTrace) -> dict[str, Any]:

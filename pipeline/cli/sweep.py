@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,9 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.evaluation.table import sweep_table
+from pipeline.text import counted
+
+_UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
 
 def run(arguments: Arguments) -> Output:
@@ -25,11 +29,14 @@ def run(arguments: Arguments) -> Output:
     sweep = Sweep(Console(stderr=True))
     run_configurations(arguments, sweep)
     summaries = [summary for _, batch in sweep.batches for summary in batch]
-    runs = [run_figures(folder) for folder, _ in sweep.batches]
+    runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
     notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
     notes += [_best(summaries)] if len(summaries) > 1 else []
-    notes.append(f"{len(summaries)} configurations: {logical:,} calls if each had run alone, {physical:,} made")
+    notes.append(
+        f"{counted(len(summaries), 'configuration')}: {counted(logical, 'call')} if each had run alone, "
+        f"{physical:,} made"
+    )
     figures = {"runs": runs, "logical_llm_calls": logical, "physical_llm_calls": physical}
     code = exit_code(*(folder for folder, _ in sweep.batches))
     return Output(figures, [sweep_table(summaries)], notes, exit_code=code)
@@ -41,8 +48,11 @@ def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
         raise UserError(f"{' and '.join(arguments.words)}: name one file of configurations, one per line")
     if arguments.words:
         sweep.run_composed(_configurations_of(Path(arguments.words[0]), arguments.overrides))
-    else:
+        return
+    try:
         _multirun(arguments.overrides, sweep)
+    except UserError as error:
+        raise _of_one_choice(error, arguments.overrides) from None
 
 
 def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
@@ -82,6 +92,15 @@ def _wrong_override(overrides: Sequence[str]) -> UserError | None:
             except UserError as error:
                 return error
     return None
+
+
+def _of_one_choice(error: UserError, overrides: Sequence[str]) -> UserError:
+    """Say how to sweep a key that only one of the choices of a sweep has."""
+    key = _UNKNOWN_KEY.match(str(error))
+    several = key and any(word.startswith(f"{key['group']}=") and "," in word for word in overrides)
+    if not several:
+        return error
+    return UserError(f"{error} To sweep other choices, too, write one configuration a line: kgqa sweep FILE")
 
 
 def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configuration]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pipeline.cli.main import main
 from pipeline.datasets.files import find_files
 from pipeline.errors import UserError
+from pipeline.text import counted
 from pipeline.training.mixture import Part, write_mixture
 
 _HOPS = (1, 2, 3)
@@ -83,7 +84,8 @@ def prepare(settings: Mapping[str, Any]) -> None:
     for texts, collected in collections.items():
         if not texts.exists():
             counts = write_mixture(list(collected), texts)
-            print(f"{texts}: {counts.total():,} texts ({', '.join(f'{n:,} {role}' for role, n in counts.items())})")
+            of_roles = ", ".join(f"{number:,} {role}" for role, number in counts.items())
+            print(f"{texts}: {counted(counts.total(), 'text')} ({of_roles})")
     if not Path(settings["model"]).exists():
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
         words = [f"texts=[{walks},{calls}]", f"output={settings['model']}", f"seed={settings['recipe']['seed']}"]

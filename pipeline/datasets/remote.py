@@ -20,8 +20,7 @@ from pydantic import PlainValidator
 from upath import UPath
 
 from pipeline.errors import UserError
-from pipeline.extras import require
-from pipeline.net.urls import has_credentials
+from pipeline.net.urls import local_name, remote_scheme
 
 AnyPath: TypeAlias = Path | UPath
 """A `Path` is on this machine; a `UPath` is at a URL."""
@@ -35,13 +34,9 @@ def parse_path(name: str | AnyPath) -> AnyPath:
     """Parse a path or a URL; nothing is read yet. Raises UserError for credentials in it and for a missing client."""
     if isinstance(name, AnyPath):
         return name
-    scheme, separator, rest = str(name).partition("://")
-    if not separator or scheme in ("file", "local"):
-        return Path(rest if separator else name)
-    if has_credentials(name):
-        raise UserError(f"{scheme}://… holds credentials, which run.yaml would store: set them in the environment")
-    if scheme in ("hf", "s3"):
-        require(scheme, str(name))
+    scheme = remote_scheme(str(name))
+    if scheme is None:
+        return Path(local_name(str(name)))
     try:
         path = UPath(name)
         assert path.fs  # imports the client

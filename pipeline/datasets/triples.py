@@ -1,4 +1,4 @@
-"""Reads files of triples in constant memory: tab-separated, CSV and Parquet, by the end of the file's name.
+"""Reads each format of triples, by the end of the file's name, in constant memory: tab-separated, CSV and Parquet.
 
 | name | holds |
 | --- | --- |

@@ -12,12 +12,13 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
+from pipeline.text import counted
 from pipeline.types import EntityId, Example, GoldAnswer
 
 _OF_SERVERS = 200
 """Questions that are looked up in graph servers. In a graph of this process, all are."""
 _CHUNK = 100
-_SECONDS = 3.0
+_SECONDS = 1.0
 """After this time, no more questions are looked up."""
 
 
@@ -44,7 +45,9 @@ class Coverage:
     @property
     def among(self) -> str:
         """The questions that were looked up."""
-        return f"{self.questions:,} questions" if self.complete else f"the first {self.questions:,} questions"
+        return (
+            counted(self.questions, "question") if self.complete else f"the first {counted(self.questions, 'question')}"
+        )
 
     @property
     def about_topics(self) -> str:

@@ -19,6 +19,7 @@ import polars as pl
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.shard import Part, Shard
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -74,7 +75,7 @@ class EarlyStopping:
 
     def _report(self, before: int, after: int, *, asked: int, questions: int) -> None:
         if dropped := before - after:
-            line = f"after {asked:,} questions {dropped} of {before} configurations are dropped"
+            line = f"after {counted(asked, 'question')} {dropped} of {counted(before, 'configuration')} are dropped"
             self.on_drop(line, dropped * (questions - asked))
 
 

@@ -27,7 +27,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.shard import Progress
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import wilson
-from pipeline.text import printable
+from pipeline.text import counted, printable
 
 _LEADING = 8
 """The number of configurations shown while a sweep runs."""
@@ -59,6 +59,7 @@ class RunProgress:
         console: Console,
         *,
         total: int,
+        done: int = 0,
         on_opened: Callable[[Sequence[Backends]], None],
         names: Sequence[str] = (),
         max_equal_failures: int | None = None,
@@ -67,7 +68,8 @@ class RunProgress:
 
         Args:
             console: Where to draw.
-            total: The number of rows.
+            total: The number of rows, with those of an earlier attempt.
+            done: The rows of an earlier attempt.
             on_opened: Called with the backends of each worker. It stops the run by raising.
             names: The names of the configurations, if there are several.
             max_equal_failures: Stop after so many rows if all have failed with one error; None never stops.
@@ -75,6 +77,7 @@ class RunProgress:
         self._max_equal_failures = max_equal_failures
         self._check = on_opened
         self._names = names
+        self._done = done
         self.sum = Progress()
         self._bar = _Bar(
             TextColumn("{task.description}"),
@@ -88,7 +91,7 @@ class RunProgress:
         )
         self._ranked_at = self._printed_at = -inf
         self._unit = "questions × configurations" if names else "questions"
-        self._task = self._bar.add_task(self._unit, total=total, rate="", hits="–", start=False)
+        self._task = self._bar.add_task(self._unit, total=total, completed=done, rate="", hits="–", start=False)
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
@@ -107,11 +110,11 @@ class RunProgress:
         """Print that configurations were dropped, and expect `rows` fewer."""
         self.say(line)
         if (total := self._bar.tasks[0].total) is not None:
-            self._bar.update(self._task, total=max(self.sum.questions, total - rows))
+            self._bar.update(self._task, total=max(self._rows, total - rows))
 
     def on_complete(self) -> None:
         """Expect no more rows: some of the expected ones could not be read."""
-        self._bar.update(self._task, total=self.sum.questions)
+        self._bar.update(self._task, total=self._rows)
 
     def on_progress(self, progress: Progress) -> None:
         """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
@@ -120,7 +123,7 @@ class RunProgress:
         hits = f"{self.sum.hits / self.sum.scored:.3f}" if self.sum.scored else "–"
         elapsed = self._bar.tasks[0].elapsed or 0.0
         rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
-        self._bar.update(self._task, completed=self.sum.questions, hits=hits, rate=rate)
+        self._bar.update(self._task, completed=self._rows, hits=hits, rate=rate)
         if not self._draws:
             self._print_periodically()
         elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
@@ -133,9 +136,14 @@ class RunProgress:
             return
         (details,) = rows.errors.values()
         raise UserError(
-            f"the first {most} questions all failed with the same error (run.max_equal_failures=null goes on):\n"
-            f"{details}"
+            f"the first {counted(most, 'question')} all failed with the same error "
+            f"(run.max_equal_failures=null goes on):\n{details}"
         )
+
+    @property
+    def _rows(self) -> int:
+        """The finished rows, with those of an earlier attempt."""
+        return self._done + self.sum.questions
 
     @property
     def _draws(self) -> bool:
@@ -151,7 +159,7 @@ class RunProgress:
         left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         hits = f"Hits@1 {task.fields['hits']}"
-        parts = (f"{self._unit} {self.sum.questions:,}/{task.total:,.0f}", task.fields["rate"], left, hits, failed)
+        parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", task.fields["rate"], left, hits, failed)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:

@@ -25,6 +25,7 @@ from pipeline.engine.scheduler import Scheduler
 from pipeline.engine.shard import Progress, Rounds, Shard
 from pipeline.engine.worker import Worker
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
 
@@ -79,7 +80,7 @@ async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunPr
     """Wait a limited time for all workers, then for at least one, and report how many are missing."""
     _, waiting = await asyncio.wait(fills, timeout=_START_WAIT_S)
     if waiting:
-        progress.say(f"{len(waiting)} of {len(fills)} workers still wait for room in the Ray cluster")
+        progress.say(f"{len(waiting)} of {counted(len(fills), 'worker')} still wait for room in the Ray cluster")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Self
 
 import orjson
 
 from pipeline.errors import UserError
+from pipeline.text import counted
 from pipeline.traces.storage import StoragePath, write_whole
 from pipeline.types import Rejected
 
@@ -33,7 +35,11 @@ class Rejections:
 
     def remarks(self) -> list[str]:
         """Return a sentence about the rejected rows for the end of a command's output; nothing without such rows."""
-        return remarks(self.count, self._path)
+        of_files = Counter(row.file for row in self._rows)
+        return [
+            f"{counted(count, 'row')} of {file} could not be read: {self._path} lists them with reasons"
+            for file, count in of_files.items()
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -47,5 +53,4 @@ class Rejections:
 
 def remarks(count: int, path: StoragePath) -> list[str]:
     """Return a sentence about `count` rows that could not be read, which `path` lists; nothing without such rows."""
-    what = "row" if count == 1 else "rows"
-    return [f"{count:,} {what} could not be read: {path} lists them with reasons"] if count else []
+    return [f"{counted(count, 'row')} could not be read: {path} lists them with reasons"] if count else []

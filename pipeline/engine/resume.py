@@ -17,9 +17,11 @@ from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
 from pipeline.engine.gold_changes import replace_gold
 from pipeline.engine.shard import Part, shards
-from pipeline.engine.sources import user_sources
+from pipeline.engine.sources import model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import storage_path
 from pipeline.types import Rejected
 
 Configs = Sequence[Mapping[str, Any]]
@@ -30,11 +32,29 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
     """Raise UserError if the run folder holds a run of other keys."""
     before = [point["config"] for point in saved["points"]]
     if len(before) != len(configs):
-        counts = f"{len(before)} configurations, not {len(configs)}"
+        counts = f"{counted(len(before), 'configuration')}, not {len(configs)}"
         raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
-    drifted = [line for old, new in zip(before, configs, strict=True) for line in config.drift(old, new)]
+    pairs = list(zip(before, configs, strict=True))
+    drifted = [line for old, new in pairs for line in config.drift(old, _with_limit_of(old, new))]
     if drifted:
         raise UserError(f"{folder.path} holds another run. What differs: {'; '.join(drifted)}. {ways_out(folder)}")
+    for old, new in pairs:
+        changed = config.drift(old, new)
+        extends = new["run"]["extend"] and not new["run"]["early_stopping"]
+        if changed and not (extends and asks_more(old, new)):
+            more = "run.extend=true asks the others, too. Or: " if asks_more(old, new) else ""
+            raise UserError(f"{folder.path} asked another number of questions: {changed[0]}. {more}{ways_out(folder)}")
+
+
+def asks_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a configuration asks the questions of an earlier one, and further ones: a higher `run.limit`."""
+    old, new = before["run"]["limit"], now["run"]["limit"]
+    return old is not None and (new is None or new > old)
+
+
+def _with_limit_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with the number of questions of an earlier one."""
+    return {**now, "run": {**now["run"], "limit": before["run"]["limit"]}}
 
 
 def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, version: str | None) -> None:
@@ -47,6 +67,31 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
         for name, digest in user_sources(now).items():
             if point.get("sources", {}).get(name) != digest:
                 raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
+        for name, digest in project_sources(now).items():
+            if point.get("sources", {}).get(name, digest) != digest:  # older runs did not record it
+                raise UserError(
+                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. "
+                    f"{ways_out(folder)}"
+                )
+
+
+def refuse_stale_reuse(configs: Configs) -> None:
+    """Raise UserError if what answered the calls of a run in `run.reuse` has another source now.
+
+    The key of a call names the model, and not its source: a changed simulator would repeat its old replies.
+    """
+    for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
+        points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
+        before: dict[str, str] = {}
+        for point in points:
+            before |= point.get("sources", {})
+        for now in configs:
+            for name, digest in model_sources(now).items():
+                if before.get(name, digest) != digest:
+                    raise UserError(
+                        f"run.reuse={run}: the source of {name} has changed since, so its replies would be those of "
+                        "the old source: leave this run out of run.reuse"
+                    )
 
 
 def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends: Sequence[Backends]) -> None:

@@ -29,19 +29,22 @@ from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.resume import (
+    asks_more,
     refuse_other_backends,
     refuse_other_code,
     refuse_other_configurations,
     refuse_other_graphs,
+    refuse_stale_reuse,
     unchanged_shards,
 )
-from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, rows_left, shards
-from pipeline.engine.sources import user_sources
+from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
+from pipeline.engine.sources import project_sources, user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import UsesGold
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
 from pipeline.traces.storage import StoragePath, storage_path
@@ -100,6 +103,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
+    refuse_stale_reuse(distinct)
     is_new = not folder.path.exists()
     folder.create()
     engine = configurations[0].config["engine"]
@@ -109,6 +113,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             if restart:
                 folder.clear()
             if saved is not None:
+                saved = _update_limits(folder, saved, configurations)
                 _update_labels(folder, saved, configurations[0].config["run"])
             console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))
@@ -132,6 +137,19 @@ def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Ma
             "with run.restart=true"
         )
     return saved
+
+
+def _update_limits(
+    folder: RunFolder, saved: Mapping[str, Any], configurations: Sequence[Configuration]
+) -> Mapping[str, Any]:
+    """Replace the configurations of a saved run by those that ask more questions. Return the contents of `run.yaml`."""
+    pairs = list(zip(saved["points"], configurations, strict=True))
+    if not any(asks_more(point["config"], now.config) for point, now in pairs):
+        return saved
+    points = [{**point, "overrides": list(now.overrides), "config": _resuming(now.config)} for point, now in pairs]
+    extended = {**saved, "points": points}
+    folder.write_run(extended)
+    return extended
 
 
 def _update_labels(folder: RunFolder, saved: Mapping[str, Any], run: Mapping[str, Any]) -> None:
@@ -188,10 +206,11 @@ async def _run_shards(
     description = _RunDescription(configurations, folder, saved)
     ended = description.began
     with console.status("counting the questions"):
-        total = rows_left(parts, size=size, finished=finished)
+        total, done = count_rows(parts, size=size, finished=finished)
     progress = RunProgress(
         console,
         total=total,
+        done=done,
         on_opened=description.on_opened,
         names=_names(configurations),
         max_equal_failures=run["max_equal_failures"],
@@ -241,7 +260,7 @@ def _compare_dataset(
         finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
     if changes.gold:
         count = sum(map(len, changes.gold.values()))
-        console.print(f"the gold answers of {count:,} questions have changed: their rows were scored again")
+        console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):
             console.print("the replies of the run depend on gold answers, too: run.restart=true makes them again")
     return finished
@@ -332,7 +351,7 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
             {
                 "overrides": list(each.overrides),
                 "config": _resuming(each.config),
-                "sources": user_sources(each.config),
+                "sources": user_sources(each.config) | project_sources(each.config),
                 "data": versions(each.config["dataset"]),
             }
             for each in configurations

@@ -142,12 +142,13 @@ class UnfinishedRounds(Iterator[Iterator[Shard]]):
                 yield replace(shard, run=self._run)
 
 
-def rows_left(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int:
-    """Count the rows that are in no finished shard of `size` questions."""
-    rows, first = 0, 0
+def count_rows(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> tuple[int, int]:
+    """Count all rows, and those that are in a finished shard of `size` questions."""
+    rows, done, first = 0, 0, 0
     for part in parts:
         total = part.selection.count(part.dataset)
         sizes = {first + number: min(size, total - number * size) for number in range(ceil(total / size))}
-        rows += len(part.configurations) * sum(sizes[index] for index in sizes.keys() - set(finished))
+        rows += len(part.configurations) * total
+        done += len(part.configurations) * sum(sizes[index] for index in sizes.keys() & set(finished))
         first += len(sizes)
-    return rows
+    return rows, done

@@ -1,6 +1,7 @@
-"""Identifies the code of a configuration's components: a digest of the user's own files.
+"""Identifies the code of a configuration's components: digests of the files that decide its results.
 
-The project's own components are identified by its version.
+They are the user's own files, and of the project those of the method, with its prompts, of the retrieval, and of a
+simulated model. The version of the project identifies all else.
 """
 
 from __future__ import annotations
@@ -9,12 +10,19 @@ import ast
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pipeline import config
+
+_SIMULATION = f"{__name__.partition('.')[0]}.simulation"
+_CLIENTS = f"{__name__.partition('.')[0]}.llm"
+"""Clients of language models: their source decides no reply."""
+_Belongs = Callable[[Path, Path, str, str], bool]
+"""Whether a file belongs to the one that imports it: both files, and the names of both modules."""
 
 
 def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -28,35 +36,79 @@ def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     return {name: source_digest(module) for name, module in modules.items() if not _is_own(module)}
 
 
+def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
+    """Return a digest of the source of the project's own method, retrieval and simulated models, by class.
+
+    A file counts if the class imports it, directly or not, within its part of the project (`pipeline/methods`). YAML
+    files next to it, such as `prompts.yaml`, count as well.
+    """
+    sections = [resolved["method"], resolved["retrieval"], *config.models(resolved["llm"]).values()]
+    targets = {str(section["_target_"]): config.import_target(str(section["_target_"])) for section in sections}
+    own = {target: found.__module__ for target, found in targets.items() if _is_own(found.__module__)}
+    return {target: _own_digest(module) for target, module in own.items() if _part(module) != _CLIENTS}
+
+
+def model_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
+    """Return those digests of `user_sources` and `project_sources` that identify what answers the prompts."""
+    sections = config.models(resolved["llm"]).values()
+    names = {*(str(section["_target_"]) for section in sections), *(resolved["llm"].get("simulators") or ())}
+    sources = {**user_sources(resolved), **project_sources(resolved)}
+    return {name: digest for name, digest in sources.items() if name in names}
+
+
 def source_digest(module: str) -> str:
     """Return a digest of a module's file and of the files of the same author that it imports, directly or not."""
+    return _digest(_files(module, {}, _have_one_author))
+
+
+@cache
+def _own_digest(module: str) -> str:
+    """Return the digest of a part of the project that a module needs. A process sees one state of the project."""
+    part = _part(module)
+    folder = Path(__file__).parents[1] / part.rpartition(".")[2]
+    if part == _SIMULATION:  # it finds the simulators of each method by name
+        return _digest({str(file.relative_to(folder)): file for file in folder.rglob("*.py")})
+    files = _files(module, {}, _are_of_one_part)
+    texts = {str(text.relative_to(folder)): text for file in files.values() for text in file.parent.glob("*.yaml")}
+    return _digest(files | texts)
+
+
+def _digest(files: Mapping[str, Path]) -> str:
     contents = hashlib.blake2b(digest_size=8)
-    for name, file in sorted(_files(module, {}).items()):
+    for name, file in sorted(files.items()):
         contents.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     return contents.hexdigest()
+
+
+def _part(module: str) -> str:
+    return ".".join(module.split(".")[:2])
 
 
 def _is_own(module: str) -> bool:
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _files(module: str, found: dict[str, Path]) -> dict[str, Path]:
-    """Add the file of a module, and those that it imports from the same package or folder, to `found`."""
+def _files(module: str, found: dict[str, Path], belongs: _Belongs) -> dict[str, Path]:
+    """Add the file of a module, and those that it imports and that belong to it, to `found`."""
     file = _file_of(module)
     if file is None or module in found:
         return found
     found[module] = file
     for imported in _imports(file, module):
         other = _file_of(imported)
-        if other is not None and _belongs(other, file, same_package=_top(imported) == _top(module)):
-            _files(imported, found)
+        if other is not None and belongs(other, file, imported, module):
+            _files(imported, found, belongs)
     return found
 
 
-def _belongs(other: Path, file: Path, *, same_package: bool) -> bool:
+def _have_one_author(other: Path, file: Path, imported: str, module: str) -> bool:
     """Whether two files have one author: they are of one package, or next to each other and not installed."""
     installed = Path(sysconfig.get_path("purelib")) in other.parents
-    return same_package or (not installed and file.parent in other.parents)
+    return _top(imported) == _top(module) or (not installed and file.parent in other.parents)
+
+
+def _are_of_one_part(_other: Path, _file: Path, imported: str, module: str) -> bool:
+    return _part(imported) == _part(module)
 
 
 def _imports(file: Path, module: str) -> Iterator[str]:

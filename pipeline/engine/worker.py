@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -119,10 +119,12 @@ class Worker:
             if key in seen or (isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph):
                 continue
             seen.add(key)
-            with suppress(KgqaError):  # the run itself reports what is wrong
+            try:
                 dataset: Dataset = config.build("dataset", composed)
                 examples = selection.select(dataset.examples(lambda _: None))
                 sentences |= dict.fromkeys((await coverage_of(runtime.graph, examples)).warnings())
+            except KgqaError as error:  # the run goes on, and reports itself what is wrong with its own lookups
+                sentences[f"whether the graph has the nodes of the questions could not be checked: {error}"] = None
         return list(sentences)
 
     async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:

@@ -18,6 +18,7 @@ from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError, first_defect
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
+from pipeline.text import counted
 from pipeline.types import Answer, Example, Prediction, Rejected
 
 
@@ -70,12 +71,12 @@ class Scored:
 
     def remarks(self) -> list[str]:
         """Return one sentence for each kind of mismatch between file and dataset, to print below the table."""
-        ids_by_problem = {
-            "questions have no prediction and count as wrong": self.missing,
-            "predictions have an id that is not in the dataset and were ignored": self.unknown,
-            "predictions repeat the id of an earlier line and were ignored": self.repeated,
-        }
-        return [f"{len(ids)} {problem}: {_shortened(ids)}" for problem, ids in ids_by_problem.items() if ids]
+        problems = [
+            ("question", "without a prediction, counted as wrong", self.missing),
+            ("prediction", "ignored, with an id that is not in the dataset", self.unknown),
+            ("prediction", "ignored, with the id of an earlier line", self.repeated),
+        ]
+        return [f"{counted(len(ids), noun)} {problem}: {_shortened(ids)}" for noun, problem, ids in problems if ids]
 
 
 def read_predictions(file: Path, reject: Reject) -> Predictions:

@@ -97,6 +97,12 @@ class ConfigurationSummary:
             raise UserError(f"no question has the score '{name}'.{nearest(name, self.scores)}")
         return self.scores[name].mean
 
+    @property
+    def unreadable_share(self) -> float | None:
+        """The share of the model calls with a reply that no parser could read; None if that is not known."""
+        calls, unreadable = self.counters.get("llm_calls"), self.counters.get("parse_failures")
+        return unreadable / calls if calls and unreadable is not None else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `summary.json`: every score by name, null if no question has it."""
         return {
@@ -115,6 +121,7 @@ class ConfigurationSummary:
             "confidence": self.confidence,
             "scored": {name: score.questions for name, score in self.scores.items()},
             **self.counters,
+            "unreadable_share": self.unreadable_share,
             "breakdown": {
                 column: [_group_to_dict(group) for group in groups] for column, groups in self.breakdown.items()
             },

@@ -1,19 +1,22 @@
-"""Terminal tables of results: percentages with intervals, always with the label of a simulated model."""
+"""The tables that `kgqa evaluate`, `sweep` and `score` print, always with the label of a simulated model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
-from pipeline.text import printable
+from pipeline.evaluation.unreadable import much_unreadable
+from pipeline.text import counted, printable
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 """Headings of the scores that every table has, by score."""
@@ -31,7 +34,8 @@ _COST_WIDTH = len("00.0 calls")
 _MOST_KEY_COLUMNS = 4
 """If more keys vary, they share one column: a sweep over several methods has too many keys for a column each."""
 _SHARED_COLUMN = "differs by"
-_KEY_WIDTH = len("beam_width")
+_SWEEP_OPTIONAL = ("relation recall", "interval of F1", "tokens", "F1", "interval of Hits@1", "calls")
+"""What a narrow terminal leaves out of the table of a sweep, the first one first."""
 _METHOD_WIDTH = len("srp (similarity)")
 
 
@@ -58,6 +62,25 @@ def plain_table(
     )
 
 
+@dataclass(frozen=True)
+class FittingTable:
+    """A table without as many of its optional columns as it takes to print each row on one line."""
+
+    build: Callable[[Sequence[str]], Table]
+    """Build the table without these columns."""
+    optional: Sequence[str]
+    """The columns that may be left out, the first one first."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table for the width of the terminal."""
+        tables = (self.build(self.optional[:count]) for count in range(len(self.optional) + 1))
+        unlimited = options.update(max_width=10_000)
+        for table in tables:
+            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
+                break
+        yield table
+
+
 def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     """Build a table with one row per configuration: standard scores, paper metrics, costs."""
     scores = STANDARD_SCORES | _EVIDENCE
@@ -79,44 +102,62 @@ def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     return table
 
 
-def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
+def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
     """Build a table with one line per configuration: varying keys, scores, and the costs as if it had run alone."""
-    table = plain_table(None, "\n".join(_caption(summaries, "next to the scores")))
-    table.add_column("#", justify="right")
+    columns = _sweep_columns(summaries)
+    caption = _caption(summaries, "next to the scores")
+
+    def build(left_out: Sequence[str]) -> Table:
+        narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []
+        table = plain_table(None, "\n".join([*caption, *narrow]), padding=(0, 1, 0, 0) if not left_out else 0)
+        kept = {
+            heading: [_without_interval(cell) for cell in cells] if f"interval of {heading}" in left_out else cells
+            for heading, cells in columns.items()
+            if heading not in left_out
+        }
+        for heading in kept:
+            is_text = heading.startswith("method") or heading == _SHARED_COLUMN
+            table.add_column(heading, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+        for row in zip(*kept.values(), strict=True):
+            table.add_row(*row)
+        return table
+
+    # a column of many keys is never one line: its rows are as short as they can be without the others
+    optional = [each for each in _SWEEP_OPTIONAL if each.removeprefix("interval of ") in columns]
+    return FittingTable(build, optional[:1] if _SHARED_COLUMN in columns else optional)
+
+
+def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[Text]]:
+    """Return the cells of each column of `sweep_table`."""
     labels = {summary.label for summary in summaries}
     of_all = labels.pop() if len(labels) == 1 else None
-    table.add_column(f"method ({of_all})" if of_all else "method", overflow="fold")
-    columns = key_columns(list(map(_values_by_key, summaries)))
-    for heading in columns:
-        width = min(len(heading), _KEY_WIDTH)
-        table.add_column(
-            heading, justify="left" if heading == _SHARED_COLUMN else "right", overflow="fold", min_width=width
-        )
     counts = {summary.questions for summary in summaries}
+    names = [
+        Text(each.method, "bold").append(f" ({each.label})" if each.label and not of_all else "", "not bold yellow")
+        for each in summaries
+    ]
+    columns = {"#": [Text(str(each.number)) for each in summaries]}
+    columns[f"method ({of_all})" if of_all else "method"] = names
+    columns |= {heading: list(map(Text, cells)) for heading, cells in _keys(summaries).items()}
     if len(counts) > 1:  # several datasets, or configurations stopped early
-        table.add_column("questions", justify="right")
-    recall = _relation_recall(summaries)
-    for heading in STANDARD_SCORES.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in recall.values():
-        table.add_column(heading, justify="right", max_width=len("relation"))
-    for heading in ("calls", "tokens"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for index, summary in enumerate(summaries):
-        label = f" ({summary.label})" if summary.label and not of_all else ""
-        name = Text(summary.method, "bold").append(label, "not bold yellow")
-        answered = summary.questions - summary.not_run
-        costs = (f"{summary.counters[name] / answered:,.1f}" for name in _COSTS)
-        table.add_row(
-            str(summary.number),
-            name,
-            *(column[index] for column in columns.values()),
-            *([f"{summary.questions:,}"] if len(counts) > 1 else []),
-            *(_score(summary.scores.get(score), separator=" ") for score in STANDARD_SCORES),
-            *(percent(summary.scores[score].mean) if score in summary.scores else _ABSENT for score in recall),
-            *costs,
-        )
-    return table
+        columns["questions"] = [Text(f"{each.questions:,}") for each in summaries]
+    for name, heading in STANDARD_SCORES.items():
+        columns[heading] = [_score(each.scores.get(name), separator=" ") for each in summaries]
+    for name, heading in _relation_recall(summaries).items():
+        means = (each.scores.get(name) for each in summaries)
+        columns[heading] = [Text(percent(mean.mean) if mean else _ABSENT) for mean in means]
+    for name, heading in _COSTS.items():
+        columns[heading] = [Text(f"{each.counters[name] / (each.questions - each.not_run):,.1f}") for each in summaries]
+    return columns
+
+
+def _keys(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[str]]:
+    return key_columns(list(map(_values_by_key, summaries)))
+
+
+def _without_interval(cell: Text) -> Text:
+    """Return a score without its interval."""
+    return Text(cell.plain.partition(" ")[0])
 
 
 def breakdown_table(summary: ConfigurationSummary) -> Table:
@@ -174,11 +215,13 @@ def _description(summary: ConfigurationSummary, overrides: Sequence[str]) -> Tex
     text = Text(summary.method, style="bold")
     if summary.label:
         text.append(f" ({summary.label})", style="yellow")
-    text.append(f"\n{summary.dataset}, {summary.questions} questions", style="not bold")
+    text.append(f"\n{summary.dataset}, {counted(summary.questions, 'question')}", style="not bold")
     exceptions = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     for kind, count in exceptions.items():
         if count:
             text.append(f"\n{count} {kind}", style="not bold red" if kind == "failed" else "not bold dim")
+    if much_unreadable([summary]):
+        text.append(f"\n{percent(summary.unreadable_share or 0)} % unreadable", style="not bold red")
     for override in overrides:
         text.append(f"\n{override}", style="not bold dim")
     return text

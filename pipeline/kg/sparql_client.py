@@ -47,11 +47,16 @@ class Reply:
     """The result of a query."""
 
     rows: list[Row]
-    endpoint: str
+    server: Server
     row_limit_hit: bool = False
     """The server reports that it ended the result at its row limit."""
     time_limit_hit: bool = False
     """The server reports that it ended the query at its time limit: any rows may be missing."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the server that answered."""
+        return self.server.url
 
     def is_complete(self, limit: int) -> bool:
         """Return whether no row is missing from the result of a query for at most `limit` rows."""
@@ -136,7 +141,7 @@ class SparqlClient(ServerPool[Select, Reply]):
         async with self._limit:
             reply = await self.send(query)
             self._asked += 1
-            others = [server for server in self.healthy_servers if server.url != reply.endpoint]
+            others = [server for server in self.healthy_servers if server is not reply.server]
             if others and self._asked % _COMPARE_EVERY == 0:
                 return await self._compare(query, reply, random.choice(others))
             return reply
@@ -167,7 +172,7 @@ class SparqlClient(ServerPool[Select, Reply]):
             self.count_failure(server, str(problem))
             raise AttemptFailed(f"{server.url} {problem}") from None
         self.count_success(server)
-        return Reply(rows, server.url, _ROW_LIMIT_HEADER in response.headers, _TIME_LIMIT_HEADER in response.headers)
+        return Reply(rows, server, _ROW_LIMIT_HEADER in response.headers, _TIME_LIMIT_HEADER in response.headers)
 
     async def probe(self, server: Server) -> str | None:
         """Return why a server does not answer a trivial query, or None."""
@@ -201,14 +206,13 @@ class SparqlClient(ServerPool[Select, Reply]):
             return reply
         difference = f"{reply.endpoint} and {other.url} give different results for the same query"
         _log.warning("%s", difference)
-        trusted = [each for each in (reply, second) if await self._is_admitted(each.endpoint)]
+        trusted = [each for each in (reply, second) if await self._is_admitted(each.server)]
         if len(trusted) != 1:
             raise ServiceError(difference)
         return trusted[0]
 
-    async def _is_admitted(self, url: str) -> bool:
+    async def _is_admitted(self, server: Server) -> bool:
         """Return whether a server passes the admission check. Mark it as unhealthy if not."""
-        server = next(server for server in self.servers if server.url == url)
         problem = await self.admission_problem(server)
         if problem:
             self.mark_unhealthy(server, problem)

@@ -1,4 +1,4 @@
-"""Checks URLs of servers given by users: they are written to `run.yaml`, so they must not contain credentials."""
+"""Reads URLs given by users. They are written to `run.yaml`, so they must not contain credentials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from urllib.parse import parse_qsl, urlsplit
 
 from pipeline.errors import UserError
+from pipeline.extras import require
 
+_OF_THIS_MACHINE = ("file", "local")
 _CREDENTIAL = re.compile(r"auth|credential|key|pass|secret|sig|token", re.IGNORECASE)
 
 
@@ -23,6 +25,27 @@ def check_url(url: str, *, key: str, example: str, instead: str) -> None:
             f"{key}: remove the credentials from the URL of {parts.hostname}, which is written to run.yaml; "
             f"put them into {instead} of the environment"
         )
+
+
+def remote_scheme(name: str) -> str | None:
+    """Return the scheme of the URL of a file elsewhere; None for a path or URL of this machine (`local_name`).
+
+    Raises UserError for credentials in it, and for a store whose client is not installed.
+    """
+    scheme, separator, _ = name.partition("://")
+    if not separator or scheme in _OF_THIS_MACHINE:
+        return None
+    if has_credentials(name):
+        raise UserError(f"{scheme}://… holds credentials, which run.yaml would store: set them in the environment")
+    if scheme in ("hf", "s3"):
+        require(scheme, name)
+    return scheme
+
+
+def local_name(name: str) -> str:
+    """Return a path of this machine without `file://` or `local://`."""
+    scheme, separator, rest = name.partition("://")
+    return rest if separator and scheme in _OF_THIS_MACHINE else name
 
 
 def has_credentials(url: str) -> bool:

@@ -17,6 +17,7 @@ from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
 from pipeline.papers.ablations import Ablation
 from pipeline.papers.published import Figure, published_figures
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 
 STRICT = "hits_at_1"
@@ -97,7 +98,7 @@ def effect_table(
     """Build a table with a row per ablation and score: score of base and ablation, difference, published difference."""
     first = summaries[0]
     label = f" ({first.label})" if first.label else ""
-    title = f"Ablations of {first.method}{label} on {first.dataset}, {first.questions:,} questions"
+    title = f"Ablations of {first.method}{label} on {first.dataset}, {counted(first.questions, 'question')}"
     caption = (
         f"percent and percentage points, {first.confidence:.0%} paired bootstrap intervals; published: range over the "
         "paper's datasets"

@@ -17,6 +17,7 @@ from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
 from pipeline.papers.comparison_systems import comparison_systems
 from pipeline.papers.published import Figure, published_figures
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -41,31 +42,31 @@ class PlannedFigure:
 
 @dataclass(frozen=True, slots=True)
 class ReproducedFigure:
-    """A published figure and our score, both in percent."""
+    """A published figure and the score of this run, both in percent."""
 
     figure: Figure
-    ours: Estimate | None
-    """Our score by the paper's metric."""
+    measured: Estimate | None
+    """The score of this run by the paper's metric."""
     strict: Estimate | None
-    """Our Hits@1."""
+    """The strict Hits@1 of this run."""
     reason: str
-    """Why our score is missing; empty if it is not."""
+    """Why the score of this run is missing; empty if it is not."""
     substituted: bool = False
-    """Whether our score is for another dataset."""
+    """Whether the score of this run is for another dataset."""
 
     @property
     def gap(self) -> float | None:
-        """Our score minus the paper's, in percentage points; None if ours is missing or for another dataset."""
-        return None if self.ours is None or self.substituted else self.ours.mean - self.figure.value
+        """The measured score minus the paper's, in percentage points; None if it is missing or for another dataset."""
+        return None if self.measured is None or self.substituted else self.measured.mean - self.figure.value
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `reproduction.json`."""
         paper = {name: getattr(self.figure, name) for name in self.figure.__slots__ if name != "overrides"}
-        ours = {
+        scores = {
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
-            for name, value in (("ours", self.ours), ("strict", self.strict))
+            for name, value in (("measured", self.measured), ("strict", self.strict))
         }
-        return {**paper, **ours, "gap": self.gap, "because": self.reason, "stood_in": self.substituted}
+        return {**paper, **scores, "gap": self.gap, "because": self.reason, "stood_in": self.substituted}
 
 
 def plan_figures(
@@ -122,7 +123,7 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
         # `R3 oracle` and not `R3-Cycle oracle`: a line fits in 80 columns
         method = f"{figure.paper.partition('-')[0]} {figure.reading}" if figure.reading else figure.paper
         texts = (method, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
-        table.add_row(*texts, _estimate(first.strict), _estimate(first.ours))
+        table.add_row(*texts, _estimate(first.strict), _estimate(first.measured))
     return table
 
 
@@ -131,7 +132,7 @@ def count_line(figures: Sequence[ReproducedFigure]) -> str:
     reasons = Counter(each.reason for each in figures)
     measured = reasons.pop("", 0)
     missing = "".join(f"; {count:,} not: {reason}" for reason, count in reasons.most_common())
-    return f"{len(figures):,} published figures: {measured:,} measured{missing}"
+    return f"{counted(len(figures), 'published figure')}: {measured:,} measured{missing}"
 
 
 def labels_of(summaries: Sequence[ConfigurationSummary]) -> str:
@@ -146,7 +147,7 @@ def cells(line: ReproducedFigure) -> tuple[str, ...]:
     dataset = " ".join(part for part in (figure.dataset, figure.subset) if part) or _ABSENT
     dataset += " (run on another dataset)" if line.substituted else ""
     gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
-    measured = _estimate(line.ours) if line.ours else line.reason
+    measured = _estimate(line.measured) if line.measured else line.reason
     return (figure.row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
 
 
@@ -166,7 +167,7 @@ def circumstances(
             label = f"{served['label']}: no language model" if served["label"] else "a language model"
             dataset = f"{summary.dataset}{' (another dataset)' if each.substituted else ''}"
             description = (
-                f"run on {dataset}, {summary.questions:,} questions, graph {served['graph']}, "
+                f"run on {dataset}, {counted(summary.questions, 'question')}, graph {served['graph']}, "
                 f"answered by {served['model']} ({label})"
             )
             datasets.setdefault(description, {})[dataset_key(each.figure)] = None
@@ -217,11 +218,11 @@ def _reproduce(
     if figure.dataset != "grbench" and figure.subset is not None:  # each domain of GRBench is a dataset of its own
         rows_by_seed = [rows.filter(level=figure.subset) for rows in rows_by_seed]
         if not rows_by_seed[0].height:
-            return ReproducedFigure(figure, None, None, f"no {figure.subset} questions")
+            return ReproducedFigure(figure, None, None, f"no question of the kind {figure.subset}")
     assert figure.score is not None
-    ours, strict = (_mean_score(rows_by_seed, score, scoring) for score in (figure.score, STRICT))
+    mean, strict = (_mean_score(rows_by_seed, score, scoring) for score in (figure.score, STRICT))
     return ReproducedFigure(
-        figure, ours, strict, "" if ours else f"no question has {figure.score}", planned.substituted
+        figure, mean, strict, "" if mean else f"no question has {figure.score}", planned.substituted
     )
 
 

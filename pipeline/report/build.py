@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from pipeline import config
+from pipeline.analysis.unreadable_roles import role_text
 from pipeline.errors import UserError
 from pipeline.evaluation.limits import much_limited
 from pipeline.evaluation.summary import ConfigurationSummary, Group
+from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.curves import find_curves
-from pipeline.report.data import Block, Configuration, RunInfo
+from pipeline.report.data import SECONDS, Block, Configuration, RunInfo
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
 from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
+from pipeline.text import counted
 
 _COPIED = "kg.dataset."
 """The keys of the dataset that the synthetic graph repeats."""
+_ROLES = 3
+"""How many roles with unreadable replies a warning names."""
 _BREAKDOWN_SCORES = ("hits_at_1", "f1")
 
 
@@ -67,7 +72,8 @@ def _block_view(block: Block) -> BlockView:
             )
             for score, of_score in by_score.items()
         ],
-        without_seconds=sum(each.cost("critical_s") is None for each in configurations),
+        without_seconds=sum(each.has_seconds and each.cost(SECONDS) is None for each in configurations),
+        has_seconds=any(each.cost(SECONDS) is not None for each in configurations),
         table=configuration_table(block, labels, tags(block, by_score)),
         keys=_keys(configurations),
         has_defaults=all(map(_defaults, configurations)),
@@ -133,6 +139,7 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
             version for each in configurations if (version := each.run.facts.get("versions", {}).get("kgqa-pipeline"))
         ],
         "complete": [_completeness(block)],
+        "unreadable replies": _range_of_shares([each.summary.unreadable_share for each in configurations]),
     }
     return [(term, list(dict.fromkeys(values))) for term, values in facts.items() if values]
 
@@ -141,6 +148,13 @@ def _model(configuration: Configuration) -> str:
     """Return the model, with the label unless the model's name begins with it."""
     model, label = configuration.served["model"], configuration.summary.label
     return with_label(model, None if label and model.startswith(label) else label)
+
+
+def _range_of_shares(shares: Sequence[float | None]) -> list[str]:
+    """Return the lowest and the highest of the shares that are known."""
+    known = [share for share in shares if share is not None]
+    ends = sorted({min(known), max(known)}) if known else []
+    return [" to ".join(map(share_text, ends))] if ends else []
 
 
 def _completeness(block: Block) -> str:
@@ -166,14 +180,32 @@ def _warnings(block: Block) -> list[str]:
         "Run the same command again to complete it.": unfinished,
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
-        f"{failed:,} questions failed and count as wrong. Run again with run.retry_failed=true to retry them.": failed,
-        f"In {len(limited):,} configurations, more than 1 % of the questions met a limit of budget, which may decide "
-        "their scores and the curves through them.": limited,
+        f"{counted(failed, 'question')} failed and count as wrong. Run again with run.retry_failed=true to retry "
+        "them.": failed,
+        f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
+        "decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,
     }
-    return [warning for warning, applies in warnings.items() if applies]
+    return [*(warning for warning, applies in warnings.items() if applies), *_unreadable(block)]
+
+
+def _unreadable(block: Block) -> Iterator[str]:
+    """Say in which runs many replies could not be read, of which roles, and which command shows one."""
+    for run in {id(each.run): each.run for each in block.configurations}.values():
+        high = much_unreadable([each.summary for each in block.configurations if each.run is run])
+        if not high:
+            continue
+        roles = [each for each in run.unreadable if each.point == high[0].number]
+        named = "".join(f"; {role_text(each)}" for each in roles[:_ROLES])
+        share = share_text(high[0].unreadable_share or 0)
+        yield (
+            f"{inline(run.name)}: up to {share} of the model's replies could not be read, which may decide the scores "
+            f"of {counted(len(high), 'configuration')}{named}."
+        )
+        if roles:
+            yield f"kgqa show {run.path} {roles[0].question_id} configuration={high[0].number} prints such a reply."
 
 
 def _breakdown(summaries: Sequence[ConfigurationSummary], *, shown: int) -> Breakdown:
@@ -207,7 +239,7 @@ def _run_view(run: RunInfo) -> RunView:
         "complete": "yes" if totals.get("complete") else "no",
         "model calls made": _count(totals.get("physical_llm_calls")),
         "model calls if each configuration had run alone": _count(totals.get("logical_llm_calls")),
-        "seconds": _count(totals.get("wall_s")),
+        "seconds of the run": _count(totals.get("wall_s")),
         "input rows that could not be read": _count(totals.get("rejected")),
     }
     return RunView(run.name, [(term, str(fact)) for term, fact in facts.items() if fact is not None])

@@ -16,19 +16,22 @@ import polars as pl
 
 from pipeline import config
 from pipeline.analysis.runs import read_summaries
+from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import read_shards
+from pipeline.traces.reader import RoleReplies, read_shards
 from pipeline.traces.storage import StoragePath
 
 _STANDARD = ("hits_at_1", "f1", "exact_match", "rouge_l", "grbench_em", "grbench_f1")
 _PAPERS = tuple(dict.fromkeys(chain(*METRICS_OF_METHOD.values())))
 CHARTED = tuple(dict.fromkeys((*_STANDARD, *_PAPERS)))
 """The scores that the page offers, if the configurations have them and the methods' papers use them."""
+SECONDS = "critical_s"
+"""The counter of the seconds of a question's own waiting."""
 Group = tuple[str, str | None, str | None]
 """Method, label, and the model if it is a language model. Configurations of one group have the same colour."""
 
@@ -47,6 +50,8 @@ class RunInfo:
     totals: Mapping[str, Any] | None
     """`summary.json` without `points`; None while the run is in progress."""
     evaluation: ScoringConfig
+    unreadable: Sequence[RoleReplies] = ()
+    """The roles of its configurations whose replies could often not be read."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Configuration:
     served: Mapping[str, Any]
     """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
     rows: pl.DataFrame
-    """`question` (a hash of id and text), `source` and the charted scores, sorted by `question`."""
+    """`question_id`, `question` (a hash of id and text), `source` and the charted scores, sorted by `question`."""
 
     @cached_property
     def questions_digest(self) -> bytes:
@@ -90,10 +95,17 @@ class Configuration:
         return self.family, label, None if label else self.served["model"]
 
     def cost(self, counter: str) -> float | None:
-        """Return the total of a counter per answered question; None if it was not counted."""
+        """Return the total of a counter per answered question; None if it was not counted, or means nothing."""
+        if counter == SECONDS and not self.has_seconds:
+            return None
         answered = self.summary.questions - self.summary.not_run
         total = self.summary.counters.get(counter)
         return None if total is None or not answered else total / answered
+
+    @property
+    def has_seconds(self) -> bool:
+        """Whether its seconds mean anything: a simulated model takes none, unless it was told how many."""
+        return not self.summary.label or bool(self.resolved.get("llm", {}).get("latency_s"))
 
     @property
     def cost_key(self) -> tuple[float, float]:
@@ -206,6 +218,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         facts={key: value for key, value in run.items() if key not in {"points", "served"}},
         totals=saved and {key: value for key, value in saved.items() if key != "points"},
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
+        unreadable=often_unreadable(folder, summaries),
     )
     rows = _read_rows(folder)
     if missing := [each.number for each in summaries if each.number not in rows]:
@@ -228,6 +241,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
 def _read_rows(folder: RunFolder) -> dict[int, pl.DataFrame]:
     """Read the questions and scores of each configuration, in an order that does not depend on the run."""
     keys = {
+        "question_id": pl.col("question_id"),
         "question": pl.concat_str("question_id", "question", separator="\0").hash(),
         "source": pl.coalesce(pl.col("meta").str.json_path_match("$.source"), "question_id"),
     }

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pipeline.config import canonical
 from pipeline.evaluation.statistics import Estimate
 from pipeline.report.curves import distinguishing_keys
-from pipeline.report.data import Configuration, Group
+from pipeline.report.data import SECONDS, Configuration, Group
 
 SCORES: Mapping[str, tuple[str, str]] = {
     "hits_at_1": ("Hits@1", "the first answer equals a gold answer after normalisation"),
@@ -44,7 +44,7 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "compat_arg_f1": ("ArG's F1", "lenient metric of a paper: F1 of the exact labels"),
 }
 """Name and definition of each score, in the order of the page."""
-COSTS = {"llm_calls": "model calls", "tokens": "tokens", "critical_s": "seconds"}
+COSTS = {"llm_calls": "model calls", "tokens": "tokens", SECONDS: "seconds"}
 """Names of the costs of a question, by counter."""
 ABSENT = "–"
 _LONGEST_NAME = 200

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipeline.report.build import build_page
 from pipeline.report.data import read_blocks
 from pipeline.report.view import Page
+from pipeline.text import counted
 from pipeline.traces.storage import StoragePath
 
 _HERE = Path(__file__).parent
@@ -31,6 +32,7 @@ def render(page: Page) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["counted"] = counted
     script = environment.get_template("page.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = environment.get_template("page.html.jinja").render(page=page, script_hash=f"sha256-{digest}")

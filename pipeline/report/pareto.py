@@ -10,8 +10,14 @@ from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
 from pipeline.report.recommendation import MARGIN, Recommendation, pareto_front, recommend
 from pipeline.report.view import FrontEntry, FrontView, RecommendationView
+from pipeline.text import counted
 
 _SIZE = (440, 290)
+_OF_THE_RUN = {
+    *("run.dir", "run.limit", "run.sample", "run.sample_seed", "run.reuse"),
+    *("run.early_stopping", "run.tags", "run.note"),
+}
+"""Keys that the command for one configuration does not repeat: its questions and its folder are others."""
 
 
 def recommendations(block: Block, score: str) -> list[Recommendation]:
@@ -26,6 +32,7 @@ def recommendation_view(
 ) -> RecommendationView:
     """Describe the recommended configuration in comparison with the best one."""
     index = recommendation.best if recommendation.recommended is None else recommendation.recommended
+    command, asks = _command(block.configurations[index])
     recommended, best = block.configurations[index], block.configurations[recommendation.best]
     return RecommendationView(
         label=labels.names[index].label,
@@ -41,7 +48,8 @@ def recommendation_view(
         ],
         not_worse=len(recommendation.not_worse),
         candidates=recommendation.candidates,
-        command=_command(recommended),
+        command=command,
+        asks=asks,
     )
 
 
@@ -121,8 +129,14 @@ def _by_label(block: Block) -> list[list[int]]:
     return list(parts.values())
 
 
-def _command(configuration: Configuration) -> str:
-    """Return the command that runs the configuration alone."""
-    return shlex.join(
-        ["kgqa", "evaluate", *(word for word in configuration.summary.overrides if not word.startswith("run.dir="))]
-    )
+def _command(configuration: Configuration) -> tuple[str, str]:
+    """Return the command that runs the configuration alone, and what it asks: other questions where it can."""
+    asked, drawn = (configuration.parameters.get(f"run.{key}") for key in ("limit", "sample"))
+    own = [word for word in configuration.summary.overrides if word.lstrip("+").partition("=")[0] not in _OF_THE_RUN]
+    number = min((each for each in (asked, drawn) if each is not None), default=None)
+    if number is None:
+        asks = "all questions of this dataset were asked: give another split or dataset to this command"
+        return shlex.join(["kgqa", "evaluate", *own]), asks
+    seed = configuration.parameters.get("run.sample_seed", 0) + 1
+    asks = f"this command draws {counted(number, 'question')} at random from the whole dataset"
+    return shlex.join(["kgqa", "evaluate", *own, f"run.sample={number}", f"run.sample_seed={seed}"]), asks

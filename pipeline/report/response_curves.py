@@ -14,6 +14,7 @@ from pipeline.report.curves import BEAM_WIDTH, Curve
 from pipeline.report.data import Block, ScoreMatrix
 from pipeline.report.labels import BlockLabels, percent, score_text, value_text
 from pipeline.report.view import AxisView, CurveView, Panel
+from pipeline.text import counted
 
 _SIZE = (440, 290)
 _SMALL = (220, 130)
@@ -80,7 +81,7 @@ def _lines(curves: Sequence[Curve], labels: BlockLabels, scores: ScoreMatrix) ->
             yield drawn("", False, best)
         else:
             yield drawn("best configuration", False, best)
-            kind = f"marginal: mean over {len(curve.slices)} combination{'s' * (len(curve.slices) > 1)}"
+            kind = f"marginal: mean over {counted(len(curve.slices), 'combination')}"
             yield drawn(kind, True, {value: curve.configurations(value) for value in curve.values})
 
 

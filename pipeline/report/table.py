@@ -1,4 +1,4 @@
-"""Builds the table of configurations: parameters, scores with intervals, costs."""
+"""Builds the columns and rows of the table on the page of `kgqa report`: parameters, scores with intervals, costs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from functools import partial
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.report.charts import score_range
 from pipeline.report.curves import is_number
 from pipeline.report.data import CHARTED, Block, Configuration
 from pipeline.report.labels import ABSENT, COSTS, SCORES, BlockLabels, Figure, Name, inline, percent, value_text
+from pipeline.text import counted
 
 _LENIENT_PREFIX = "compat_"
 _BAR_SCORE = "hits_at_1"
@@ -175,5 +177,6 @@ def _remarks(configuration: Configuration, most_complete: Configuration) -> list
     summary = configuration.summary
     counts = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     complete = configuration.questions_digest == most_complete.questions_digest
-    answered = [] if complete else [f"{configuration.rows.height:,} questions"]
-    return [*answered, *(f"{count:,} {kind}" for kind, count in counts.items() if count)]
+    answered = [] if complete else [counted(configuration.rows.height, "question")]
+    unreadable = [f"{share_text(summary.unreadable_share or 0)} unreadable"] if much_unreadable([summary]) else []
+    return [*answered, *(f"{count:,} {kind}" for kind, count in counts.items() if count), *unreadable]

@@ -31,6 +31,9 @@ class RecommendationView:
     """Number of configurations that are worse than the best by less than the margin."""
     candidates: int
     command: str
+    """Runs the recommended configuration alone."""
+    asks: str
+    """Which questions the command asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,9 @@ class BlockView:
     """The methods in charts and filters, with their numbers of configurations."""
     scores: Sequence[ScoreView]
     without_seconds: int
-    """Number of configurations whose seconds are not known."""
+    """Number of configurations whose seconds would mean something, and are not known."""
+    has_seconds: bool
+    """Whether seconds are shown."""
     table: ConfigurationTable
     keys: Sequence[KeyView]
     """The keys of the configurations, those that differ from their defaults first."""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
-from pipeline.text import VARIABLE_PARTS
+from pipeline.text import VARIABLE_PARTS, plural
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.schema import ADDED, SCHEMA
 from pipeline.traces.shard_file import ShardFile
@@ -122,6 +122,40 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
 
 
+@dataclass(frozen=True, slots=True)
+class RoleReplies:
+    """The model calls of one role in one configuration, and how many replies no parser could read."""
+
+    point: int
+    """The number of the configuration."""
+    role: str
+    calls: int
+    unreadable: int
+    question_id: str
+    """A question with such a reply."""
+
+
+def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list[RoleReplies]:
+    """Count the replies that no parser could read, by configuration and role, the largest number first.
+
+    Roles without such a reply are left out.
+    """
+    fields = ("kind", "role", "error", "prompt_tokens")
+    parts = []
+    for rows in read_shards(folder, ["point", "question_id", "steps"]):
+        steps = rows.filter(pl.col("point").is_in(configurations)).explode("steps").drop_nulls("steps")
+        named = steps.select("point", "question_id", *(pl.col("steps").struct.field(name) for name in fields))
+        # a call that failed has an error, too, but no tokens
+        calls = named.filter((pl.col("kind") == "llm") & pl.col("prompt_tokens").is_not_null())
+        bad = pl.col("error").is_not_null()
+        first = pl.col("question_id").filter(bad).first()
+        parts.append(calls.group_by("point", "role", maintain_order=True).agg(pl.len(), bad.sum().alias("bad"), first))
+    first = pl.col("question_id").drop_nulls().first()
+    of_role = pl.concat(parts).group_by("point", "role", maintain_order=True).agg(pl.sum("len", "bad"), first)
+    ordered = of_role.filter(pl.col("bad") > 0).sort("bad", descending=True, maintain_order=True)
+    return [RoleReplies(*row) for row in ordered.iter_rows()]
+
+
 def completions_of(folder: RunFolder, run: str, index: int, *, retry_failed: bool) -> dict[str, dict[str, Completion]]:
     """Return the completions of a shard by question and call key; empty if the shard is not finished.
 
@@ -188,7 +222,7 @@ def explain_miss(call: RecordedCall, recorded: Sequence[RecordedCall], *, otherw
     if not recorded:
         return f"the role: {call.role} was never asked of the question"
     _, inputs, others = min(_differences(call, other) for other in recorded)
-    named = [f"the input{'s' if len(inputs) > 1 else ''} {' and '.join(inputs)}"] if inputs else []
+    named = [f"the {plural('input', len(inputs))} {' and '.join(inputs)}"] if inputs else []
     return " and ".join([*named, *others]) or otherwise
 
 

@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 from upath import UPath
 
-from pipeline.errors import StorageError, UserError
-from pipeline.extras import require
+from pipeline.errors import StorageError
+from pipeline.net.urls import local_name, remote_scheme
 
 StoragePath = Path | UPath
 """A `Path` is on this machine; a `UPath` is in an object store."""
@@ -36,13 +36,8 @@ def storage_path(name: str | StoragePath) -> StoragePath:
     """
     if isinstance(name, Path | UPath):
         return name
-    scheme, separator, rest = name.partition("://")
-    if not separator or scheme in ("file", "local"):
-        return Path(rest if separator else name)
-    if "@" in rest.partition("/")[0]:
-        raise UserError(f"{scheme}://…@… holds credentials, which run.yaml would store: set them in the environment")
-    if scheme == "s3":
-        require("s3", name)
+    if remote_scheme(name) is None:
+        return Path(local_name(name))
     with _reaching(name):
         path = UPath(name, use_listings_cache=False)  # other processes write there, too
         path.exists()

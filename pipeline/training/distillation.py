@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.table import plain_table
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.labelled import TrainingSource, is_held_out, read_held_out
@@ -130,7 +131,9 @@ def write_calls(rows: Iterable[Mapping[str, Any]], report: Report, output: Path)
 
 def tables(report: Report) -> list[Table]:
     """Return the report as tables: selected calls by role, rejected calls by reason."""
-    selected = plain_table(f"{report.selected:,} of {report.calls:,} calls of {report.questions:,} questions")
+    selected = plain_table(
+        f"{report.selected:,} of {counted(report.calls, 'call')} of {counted(report.questions, 'question')}"
+    )
     selected.add_column("role", overflow="fold")
     for name in ("calls", "prompt characters", "text characters", "longest"):
         selected.add_column(name, justify="right")

@@ -31,6 +31,7 @@ def configuration(name: str, *hits: float | None, calls: float = 2, **changes: o
             "llm_calls": calls,
             "prompt_tokens": 100,
             "completion_tokens": 10,
+            "status": "ok",
             "wall_s": 0.5,
         }
     )

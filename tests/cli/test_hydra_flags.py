@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipeline import config
+from pipeline.cli.hydra_flags import take
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
 from tests.support import KGQA
@@ -31,6 +32,22 @@ def test_resolve_replaces_references_to_other_keys(kgqa: Kgqa) -> None:
     composed = config.compose(words)
     del composed["choices"]
     assert printed == composed
+
+
+def test_hydra_help_lists_the_flags_that_are_taken(kgqa: Kgqa) -> None:
+    shown = kgqa("evaluate", "--hydra-help")
+    assert (shown.code, shown.err) == (0, "")
+    flags = set(re.findall(r"--[a-z-]+", shown.out)) - {"--help", "--shell-completion"}
+    assert {"--cfg", "--info", "--multirun", "--config-dir"} <= flags
+    values = {
+        "--cfg": ["job"],
+        "--config-dir": ["."],
+        "--package": ["run", "--cfg", "job"],
+        "--resolve": ["--cfg", "job"],
+    }
+    for flag in flags:
+        _, rest = take([flag, *values.get(flag, ())], "config")
+        assert [word for word in rest if not word.startswith("hydra.searchpath=")] == []
 
 
 def test_package_prints_a_part(kgqa: Kgqa) -> None:
@@ -110,6 +127,10 @@ def test_multirun_of_evaluate_is_a_sweep(flag: str, kgqa: Kgqa) -> None:
         ("evaluate --cfg job --resolve kg=grbench", "Interpolation key 'dataset.domain' not found"),
         ("evaluate --resolve", "--resolve and --package say how --cfg prints the configuration: add --cfg job"),
         ("evaluate --config-dir nowhere", "--config-dir=nowhere is not a folder"),
+        (
+            "evaluate --config-name mine.yaml",
+            "--config-name=mine.yaml: a command has one configuration file. ",
+        ),
         ("report -m runs/x", "kgqa report does not run several configurations: --multirun is for kgqa evaluate"),
         ("benchmark all --cfg job", "this command has no configuration: --cfg and --info have nothing to print"),
         ("report runs/x --verbose", "'--verbose' is not of the form key=value, and kgqa has no such flag."),

@@ -39,10 +39,11 @@ def test_the_commands_that_print_figures() -> None:
 
 
 def test_evaluate_and_score_print_the_summary(kgqa: Kgqa) -> None:
-    found = document(kgqa, "evaluate", *RUN)
-    notes = ["0.0 % of the questions met a limit of budget"]
-    assert found == {"run": str(Path("run").absolute()), **saved("run"), "notes": notes}
-    assert document(kgqa, "score", "run") == {"run": "run", **saved("run"), "notes": notes}
+    found = document(kgqa, "evaluate", "method=cot", *RUN)
+    notes = ["every reply of the model could be read", "0.0 % of the questions met a limit of budget"]
+    figures = {"unreadable_roles": [], "notes": notes}
+    assert found == {"run": str(Path("run").absolute()), **saved("run"), **figures}
+    assert document(kgqa, "score", "run") == {"run": "run", **saved("run"), **figures}
 
 
 def test_show_prints_the_messages_of_each_call(kgqa: Kgqa) -> None:
@@ -70,7 +71,7 @@ def test_score_of_predictions_has_the_rules(kgqa: Kgqa) -> None:
 def test_sweep_prints_the_summary_of_each_run_folder(kgqa: Kgqa) -> None:
     found = document(kgqa, "sweep", "method=cot", "method.depth=1,2", *RUN)
     (run,) = found["runs"]
-    assert {**saved("run"), "run": run["run"]} == run
+    assert {**saved("run"), "run": run["run"], "unreadable_roles": []} == run
     assert found["physical_llm_calls"] == run["physical_llm_calls"]
 
 

@@ -45,8 +45,8 @@ def test_one_line_a_run_the_newest_first(finished: Path, kgqa: Kgqa) -> None:
     low, high = point["intervals"]["hits_at_1"]
     headings, newest, *rest, meaning = kgqa("ls").out.splitlines()
     assert [line.split()[2] for line in (newest, *rest)] == ["runs/newest", "runs/old", "runs/new"]
-    assert headings.split()[1:8] == ["run", "method", "data", "questions", "Hits@1", "calls", "tokens"]
-    assert headings.split()[8:] == ["state", "tags", "note"]
+    assert headings.split()[1:9] == ["run", "method", "data", "questions", "Hits@1", "failed", "calls", "tokens"]
+    assert headings.split()[9:] == ["state", "tags", "note"]
     assert f"  {100 * point['hits_at_1']:.1f} ({100 * low:.1f}–{100 * high:.1f})  " in newest
     assert "srp (oracle)" in newest
     assert f"  {summary['logical_llm_calls']:,} " in newest
@@ -71,6 +71,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "complete": True,
         "finished_shards": None,
         "questions": 20,
+        "failed": 0,
         "hits_at_1": point["hits_at_1"],
         "interval": point["intervals"]["hits_at_1"],
         "confidence": 0.95,

@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pipeline.traces.shard_file import ShardFile
+
 Kgqa = Callable[..., Any]
 
 
@@ -35,7 +37,7 @@ def test_the_report_of_one_run_is_written_into_it(run: Path, kgqa: Kgqa) -> None
 
 
 def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> None:
-    _, correct, hops, show, opening = kgqa("report", "run").out.splitlines()
+    _, correct, hops, show, *_, opening = kgqa("report", "run").out.splitlines()
     rows = pl.read_parquet(run / "traces" / "*.parquet")
     hits = rows["hits_at_1"].sum()
     score = f"{100 * hits / rows.height:.1f}"
@@ -97,3 +99,18 @@ def test_help(words: str, kgqa: Kgqa) -> None:
 )
 def test_mistakes(words: str, sentence: str, run: Path, kgqa: Kgqa) -> None:
     assert kgqa("report", *words.split()).sentence.startswith(sentence)
+
+
+def test_each_shard_is_read_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ["dataset.triples=2000", "run.limit=6", "engine.shard_size=2", "evaluation.bootstrap_resamples=100"]
+    assert kgqa("evaluate", *world, "method=cot", "llm=oracle", "run.dir=run").code == 0
+    read: list[Path] = []
+    frame = ShardFile.frame
+
+    def counted(shard: ShardFile, columns: list[str]) -> pl.DataFrame:
+        read.append(Path("read"))
+        return frame(shard, columns)
+
+    monkeypatch.setattr(ShardFile, "frame", counted)
+    assert kgqa("report", "run").code == 0
+    assert len(read) == len(list(Path("run/traces").glob("*.parquet"))) == 3

@@ -232,3 +232,19 @@ def test_a_grid_is_composed_once_with_the_progress_shown(kgqa: Kgqa, monkeypatch
     shown = kgqa("sweep", *WORLD, "run.limit=1", "method=cot,srp", "run.seed=1,2,3")
     assert shown.code == 0, shown.err
     assert len(composed) <= 6 + 2, "each configuration once, and a few for Hydra itself"
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_each_row_of_the_table_is_one_line(kgqa: Kgqa, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    words = ("method=srp,arg", "method.depth=1,2", "method.beam_width=1,2", "llm=oracle", "run.limit=4", "run.dir=run")
+    table, _, _ = kgqa("sweep", *WORLD, *words).out.partition("percent, ")
+    below = table.rpartition("─")[2]
+    assert [line.split()[0] for line in below.splitlines() if line.strip()] == list("01234567")
+
+
+def test_a_key_of_one_method_in_a_sweep_over_several_is_explained(kgqa: Kgqa) -> None:
+    said = kgqa("sweep", *WORLD, "method=srp,parog", "method.max_subgoals=3,6").sentence
+    assert said.endswith(
+        "It is a key of method=parog. To sweep other choices, too, write one configuration a line: kgqa sweep FILE"
+    )

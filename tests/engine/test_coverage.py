@@ -17,6 +17,7 @@ from pipeline.datasets.custom import Custom
 from pipeline.engine import coverage
 from pipeline.engine.coverage import coverage_of
 from pipeline.engine.run import compose_configurations, execute
+from pipeline.errors import ServiceError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import EntityId, Question, Relation
@@ -137,3 +138,15 @@ async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> No
     async with config.build("kg", composed) as graph:
         found = await coverage_of(graph, config.build("dataset", composed).examples(refuse))
     assert (found.questions, found.no_topic, found.no_gold) == (2, 0, 1)
+
+
+def test_a_check_that_fails_is_said(dataset: Custom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(graph: object, examples: object) -> coverage.Coverage:
+        raise ServiceError("no graph server answers")
+
+    write(dataset, rows("Bo"))
+    monkeypatch.setattr("pipeline.engine.worker.coverage_of", fail)
+    files = [f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
+    text = printed("dataset=custom", *files, "method=srp", "llm=similarity", f"run.dir={tmp_path}/run")
+    said = "whether the graph has the nodes of the questions could not be checked: no graph server answers"
+    assert said in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -26,7 +26,7 @@ from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import RunProgress, standings
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import Part, Progress, rows_left
+from pipeline.engine.shard import Part, Progress, count_rows
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Rejected
@@ -60,6 +60,17 @@ def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
         run_progress.on_progress(Progress(questions=4))
         run_progress.on_complete()
     assert "4/4" in text.getvalue()
+
+
+def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    with RunProgress(console, total=8, done=5, on_opened=lambda backends: None) as run_progress:
+        run_progress.on_opened(BACKENDS)
+        run_progress.on_progress(Progress(questions=2, hits=1.0, scored=2))
+        run_progress.on_progress(Progress(questions=1, hits=0.0, scored=1))
+        run_progress.on_complete()
+    assert text.getvalue().startswith("questions 8/8 · ")
 
 
 def test_a_run_without_gold() -> None:
@@ -113,6 +124,11 @@ class Some:
         return iter(range(self.questions))
 
 
+def left_of(parts: Sequence[Part], *, size: int, finished: Collection[int]) -> int:
+    total, done = count_rows(parts, size=size, finished=finished)
+    return total - done
+
+
 def part(
     questions: int, limit: int | None = None, configurations: tuple[int, ...] = (0,), *, counted: bool = True
 ) -> Part:
@@ -131,18 +147,20 @@ def part(
         (30, 30, [0, 1], 0),
     ],
 )
-def test_rows_left(count: int, limit: int | None, finished: list[int], left: int, *, counted: bool) -> None:
-    assert rows_left([part(count, limit, counted=counted)], size=16, finished=finished) == left
+def test_rows_of_unfinished_shards(
+    count: int, limit: int | None, finished: list[int], left: int, *, counted: bool
+) -> None:
+    assert left_of([part(count, limit, counted=counted)], size=16, finished=finished) == left
 
 
-def test_rows_left_of_several_configurations_and_datasets() -> None:
+def test_rows_of_several_configurations_and_datasets() -> None:
     parts = [
         part(20, configurations=(0, 2)),
         part(40, limit=33, configurations=(1,)),
     ]  # shards 0 and 1, then 2, 3 and 4
-    assert rows_left(parts, size=16, finished=[]) == 2 * 20 + 33
-    assert rows_left(parts, size=16, finished=[1, 4]) == 2 * 16 + 32
-    assert rows_left([*parts, part(7, counted=False)], size=16, finished=[]) == 2 * 20 + 33 + 7
+    assert left_of(parts, size=16, finished=[]) == 2 * 20 + 33
+    assert left_of(parts, size=16, finished=[1, 4]) == 2 * 16 + 32
+    assert left_of([*parts, part(7, counted=False)], size=16, finished=[]) == 2 * 20 + 33 + 7
 
 
 def synthetic(folder: Path) -> Dataset:
@@ -221,8 +239,8 @@ def test_the_bar_knows_the_number_of_questions_of_every_dataset(make: object, tm
     dataset = make(tmp_path)  # type: ignore[operator]
     questions = len(list(dataset.examples(lambda row: None)))
     assert questions > 1
-    assert rows_left([Part((0,), dataset, Selection())], size=16, finished=[]) == questions
-    assert rows_left([Part((0,), dataset, Selection(1))], size=16, finished=[]) == 1
+    assert left_of([Part((0,), dataset, Selection())], size=16, finished=[]) == questions
+    assert left_of([Part((0,), dataset, Selection(1))], size=16, finished=[]) == 1
 
 
 def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> None:
@@ -230,7 +248,7 @@ def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> No
     with Rejections(file, strict=False) as rejections:
         rejections.add(Rejected("rows.jsonl", 3, "no id"))
     assert json.loads(file.read_text()) == {"file": "rows.jsonl", "line": 3, "reason": "no id"}
-    assert rejections.remarks() == [f"1 row could not be read: {file} lists them with reasons"]
+    assert rejections.remarks() == [f"1 row of rows.jsonl could not be read: {file} lists them with reasons"]
     with Rejections(file, strict=False) as rejections:
         pass
     assert not file.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from pipeline.cli.main import main
+from pipeline.engine import sources
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 
@@ -143,7 +146,7 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     assert project.summary()["points"][0]["hits_at_1"] == 1
     project.write_questions({**CITIES, "Borland": "Nowhere"})
     said = project.run("llm=oracle")
-    assert "the gold answers of 1 questions have changed: their rows were scored again" in said
+    assert "the gold answers of 1 question have changed: their rows were scored again" in said
     assert "run.restart=true makes them again" in said, "the oracle reads gold answers"
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
     assert project.rows()["gold"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
@@ -224,3 +227,104 @@ def test_a_changed_simulator_of_the_users_is_refused(project: Project, monkeypat
     assert "every shard is finished already" in project.run(*words)
     (code / "my_simulator.py").write_text("# writes other replies\n")
     assert "the source of my_simulator has changed" in project.run(*words, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("method=srp", "llm=similarity"), "pipeline.methods.srp.SRP, or one of its prompts,"),
+        (("method=cot", "llm=oracle"), "pipeline.simulation.oracle.Oracle"),
+    ],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_edited_method_or_simulator_of_the_project_is_refused(
+    project: Project, words: tuple[str, ...], named: str, finished: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run(*words)
+    if not finished:
+        (project.folder / "runs/r/summary.json").unlink()
+        (project.folder / "runs/r/traces/shard-00002.parquet").unlink()
+    part = "simulation" if "Oracle" in named else "methods"
+    before = sources._own_digest
+    monkeypatch.setattr(sources, "_own_digest", lambda module: before(module) + "x" * (part in module))
+    said = project.run(*words, code=2)
+    assert f"the source of {named}" in said
+    assert "has changed since" in said
+    assert "run.restart=true" in said
+    project.run(*words, "run.restart=true")
+
+
+def test_a_run_of_an_older_version_without_these_digests_is_resumed(project: Project) -> None:
+    project.run("method=srp", "llm=similarity")
+    file = project.folder / "runs/r/run.yaml"
+    saved = yaml.safe_load(file.read_text())
+    saved["points"][0]["sources"] = {}
+    file.write_text(yaml.safe_dump(saved))
+    assert "nothing to run" in project.run("method=srp", "llm=similarity")
+
+
+def test_the_digest_of_a_method_is_of_its_files_and_its_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit of a prompt or of a module of the method changes it, and an edit of another method does not."""
+    package = tmp_path / "pipeline"
+    shutil.copytree(Path(sources.__file__).parents[1], package, ignore=shutil.ignore_patterns("bundled_model"))
+
+    def digest(target: str) -> str:
+        code = f"from pipeline.engine.sources import _own_digest; print(_own_digest({target!r}))"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def edit(file: str) -> None:
+        with (package / file).open("a") as source:
+            source.write("\n# edited\n")
+
+    srp, before = "pipeline.methods.srp.method", digest("pipeline.methods.srp.method")
+    edit("methods/arg/prompts.yaml")
+    edit("report/page.py")
+    assert digest(srp) == before
+    for file in ("methods/srp/prompts.yaml", "methods/srp/judge.py", "methods/parsing.py"):
+        edit(file)
+        assert digest(srp) != before, file
+        before = digest(srp)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_calls_of_a_changed_simulator_are_not_reused(
+    project: Project, changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = project.folder / "code"
+    code.mkdir()
+    (code / "other_simulator.py").write_text("# writes replies\n")
+    monkeypatch.syspath_prepend(str(code))
+    words = ("method=srp", "llm=oracle", "llm.simulators=[other_simulator]")
+    project.run(*words)
+    if changed:
+        (code / "other_simulator.py").write_text("# writes other replies\n")
+    said = project.run(*words, "run.reuse=[runs/r]", folder="runs/again", code=2 if changed else 0)
+    assert ("run.reuse=runs/r: the source of other_simulator has changed since" in said) is changed
+
+
+def test_a_higher_limit_is_asked_with_run_extend(project: Project) -> None:
+    words = ("llm=similarity", "run.limit=3")
+    project.run(*words)
+    more = ("llm=similarity", "run.limit=5")
+    said = project.run(*more, code=2)
+    assert "asked another number of questions: run.limit: 3 → 5. run.extend=true asks the others, too" in said
+    assert "run.reuse=" in said
+    before = project.rows()
+    project.run(*more, "run.extend=true")
+    assert project.rows()["question_id"].to_list() == list(CITIES)
+    assert project.rows().head(3)["answers"].to_list() == before["answers"].to_list()
+    assert project.summary()["questions"] == 5
+    assert "nothing to run" in project.run(*more), "run.yaml holds the new limit"
+    assert "nothing to run" in project.run("llm=similarity", "run.limit=null", "run.extend=true")
+    fewer = project.run("llm=similarity", "run.limit=2", code=2)
+    assert "run.extend" not in fewer
+    assert "run.reuse=" in fewer
+
+
+def test_other_changes_are_refused_also_with_a_higher_limit(project: Project) -> None:
+    project.run("llm=similarity", "run.limit=3")
+    said = project.run("llm=similarity", "run.limit=5", "run.seed=4", "run.extend=true", code=2)
+    assert "run.seed: 0 → 4" in said

@@ -67,7 +67,7 @@ def test_a_missing_prediction_is_wrong(tmp_path: Path) -> None:
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="x", scoring=QUICK)
     assert scored.frame["hits_at_1"].to_list() == [1, 0, 0, None]
     assert scored.missing == ["q2", "q3", "q4"]
-    assert scored.remarks() == ["3 questions have no prediction and count as wrong: q2, q3, q4"]
+    assert scored.remarks() == ["3 questions without a prediction, counted as wrong: q2, q3, q4"]
 
 
 def test_the_first_of_repeated_predictions_counts(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_unknown_ids_are_reported(tmp_path: Path) -> None:
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x", scoring=QUICK)
     assert scored.unknown == ["x0", "x1", "x2", "x3", "x4"]
     assert scored.remarks() == [
-        "5 predictions have an id that is not in the dataset and were ignored: x0, x1, x2 …",
+        "5 predictions ignored, with an id that is not in the dataset: x0, x1, x2 …",
     ]
     assert len(scored.lines) == 1
 

@@ -114,8 +114,8 @@ def test_panels_show_each_combination_of_the_other_parameters() -> None:
 
 def test_fronts_and_recommendation() -> None:
     score = strict(*GRID)
-    assert [front.cost for front in score.fronts] == ["model calls", "tokens", "seconds"]
-    calls, tokens, _ = score.fronts
+    assert [front.cost for front in score.fronts] == ["model calls", "tokens"], "seconds of the oracle mean nothing"
+    calls, tokens = score.fronts
     assert [(on.rank, on.name.details, on.score.text, on.cost) for on in calls.entries] == [
         (1, "depth 1 · retries 0", "20.0", "1.00"),
         (2, "depth 1 · retries 1", "30.0", "2.00"),
@@ -127,6 +127,27 @@ def test_fronts_and_recommendation() -> None:
     assert advice.is_best
     assert (advice.not_worse, advice.candidates) == (1, 4)
     assert advice.command == "kgqa evaluate method.depth=2 method.retries=1"
+    assert advice.asks == "all questions of this dataset were asked: give another split or dataset to this command"
+
+
+@pytest.mark.parametrize(
+    ("keys", "others"),
+    [
+        ({"run.limit": 9}, "run.sample=9 run.sample_seed=1"),
+        ({"run.sample": 20, "run.limit": 9, "run.sample_seed": 3}, "run.sample=9 run.sample_seed=4"),
+    ],
+)
+def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others: str) -> None:
+    (advice,) = strict(*(make(hits(n), {"depth": n, **keys}, calls=n) for n in (1, 5))).recommendations
+    assert advice.command == f"kgqa evaluate method.depth=5 {others}"
+    assert advice.asks == "this command draws 9 questions at random from the whole dataset"
+
+
+def test_seconds_of_a_simulated_model_are_left_out_unless_they_were_set() -> None:
+    own, simulated = make(hits(3), label=None), make(hits(3))
+    slow = replace(simulated, resolved={**simulated.resolved, "llm": {"latency_s": 2.0}})
+    assert [each.cost("critical_s") for each in (own, simulated, slow)] == [2.0, None, 2.0]
+    assert [view(each).has_seconds for each in (own, simulated, slow)] == [True, False, True]
 
 
 def test_a_cheaper_configuration_that_is_hardly_worse_is_recommended_and_marked() -> None:
@@ -203,7 +224,7 @@ def test_the_table_begins_with_score_and_costs_and_has_parameters_and_other_scor
     block = view(*GRID)
     columns = block.table.columns
     headings = [column.heading for column in columns]
-    assert headings[:6] == ["Hits@1", "model calls", "tokens", "depth", "retries", "seconds"]
+    assert headings[:6] == ["Hits@1", "model calls", "tokens", "depth", "retries", "F1"]
     assert headings[-1] == "paper's metric"
     assert {column.heading: column.shown for column in columns}["F1"]
     cells = dict(zip(headings, rows(block)[1].cells, strict=True))
@@ -230,7 +251,7 @@ def test_the_best_row_is_first_and_equal_configurations_are_one_group() -> None:
 def test_an_unknown_cost_is_no_column_and_is_counted() -> None:
     """Traces of an older version do not have the seconds of a question's own waiting."""
     counters = {"llm_calls": 20.0, "tokens": 40.0, "wall_s": 60.0}
-    old = view(make(hits(3), {"depth": 1}, counters=counters), make(hits(4), {"depth": 2}, counters=counters))
+    old = view(*(make(hits(n), {"depth": n}, label=None, counters=counters) for n in (3, 4)))
     assert "seconds" not in [column.heading for column in old.table.columns]
     assert [front.cost for front in old.scores[0].fronts] == ["model calls", "tokens"]
     assert old.without_seconds == 2

@@ -51,6 +51,7 @@ def test_paths_and_file_urls_are_local() -> None:
     ("url", "said"),
     [
         ("s3://key:secret@runs/x", "holds credentials"),
+        ("memory://runs/x?token=abc", "holds credentials"),
         ("nosuch://x/y", "nosuch://x/y cannot be reached: "),
         ("gs://x/y", "install gcsfs"),
     ],

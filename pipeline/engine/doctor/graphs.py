@@ -13,6 +13,7 @@ from pipeline.errors import KgqaError, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paging import MAX_ROWS
 from pipeline.kg.sparql import SparqlGraph
+from pipeline.text import counted
 
 _TIMEOUT_S = 30.0
 
@@ -41,14 +42,14 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
             await open_graph.relations(["m.0"])
             latency_s = time.monotonic() - began
             check = open_graph.check
-            facts = f"up, {sum(check.counts.values()):,} facts, fingerprint {check.fingerprint}"
-            answers = f"query style {check.queries.style}, {check.row_limit:,} rows a query"
+            facts = f"up, {counted(sum(check.counts.values()), 'fact')}, fingerprint {check.fingerprint}"
+            answers = f"query style {check.queries.style}, {counted(check.row_limit, 'row')} a query"
             took = f"a lookup took {1000 * latency_s:.0f} ms"
             found = ok(subject, f"{facts}, {answers}, {took}")
             if check.row_limit < MAX_ROWS:
                 found += warning(
                     subject,
-                    f"it truncates results at {check.row_limit:,} rows, so large results take several queries",
+                    f"it truncates results at {counted(check.row_limit, 'row')}, so large results take several queries",
                     f"Set ResultSetMaxRows in its virtuoso.ini to {MAX_ROWS} or more.",
                 )
             if graph.values_style == "values" != check.queries.style:

@@ -20,6 +20,7 @@ from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.methods.interface import UsesGraph
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.types import Example, Rejected
@@ -41,14 +42,14 @@ async def dataset(configuration: Configuration) -> list[Finding]:
             "See the keys that select questions, such as dataset.filter and dataset.types.",
         )
     if rejected:
-        share = f"{len(rejected)} of the first {len(examples) + len(rejected)} rows"
+        share = f"{len(rejected)} of the first {counted(len(examples) + len(rejected), 'row')}"
         first = rejected[0]
         return warning(
             "dataset",
             f"{share} cannot be read, such as {first.file}, line {first.line}: {first.reason}",
             "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.",
         )
-    return ok("dataset", f"{source.name} {source.split}: the first {len(examples)} questions can be read")
+    return ok("dataset", f"{source.name} {source.split}: the first {counted(len(examples), 'question')} can be read")
 
 
 def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]:
@@ -117,7 +118,9 @@ def _ask(configuration: Configuration, folder: Path) -> list[Finding]:
             "Serve an instruction-tuned model with its own chat template.",
         )
     answer = f"'{row['answers'][0]}'" if row["answers"] else "nothing"
-    return ok("dry run", f"one question: {row['llm_calls']} calls, {row['wall_s']:.1f} s, answered with {answer}")
+    return ok(
+        "dry run", f"one question: {counted(row['llm_calls'], 'call')}, {row['wall_s']:.1f} s, answered with {answer}"
+    )
 
 
 def _of_one_question(resolved: Mapping[str, Any], folder: Path) -> dict[str, Any]:

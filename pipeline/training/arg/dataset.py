@@ -15,6 +15,7 @@ from rich.text import Text
 from pipeline.evaluation.table import plain_table
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN, UNREASONABLE, Kind, find_tokens
 from pipeline.methods.rendering import one_line
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.rows import write_report, write_rows
@@ -156,7 +157,7 @@ def _share(count: int, of: Mapping[str, int]) -> float:
 
 def report_table(report: Report) -> Table:
     """Return the report as a table for the terminal."""
-    table = plain_table(f"{report.samples:,} training texts from {report.questions:,} questions")
+    table = plain_table(f"{report.samples:,} training texts from {counted(report.questions, 'question')}")
     table.add_column("counted", overflow="fold")
     table.add_column("number", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
@@ -172,7 +173,7 @@ def _lines(report: Report) -> Iterator[tuple[str, int, int]]:
     for reason, count in report.discarded_paths.most_common():
         yield f"discarded path: {reason}", count, 0
     for hops, count in sorted(report.path_lengths.items()):
-        yield f"path of {hops} hop{'s' * (hops != 1)}", count, report.samples
+        yield f"path of {counted(hops, 'hop')}", count, report.samples
     yield "texts that stop early at an unreasonable path", report.stopped_early, report.samples
     for kind, counts in report.labels.items():
         for token, count in counts.items():

@@ -12,6 +12,7 @@ import orjson
 from rich.table import Table
 
 from pipeline.methods.parog.planning import MakePlan
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.parog.decompose import PLAN_TYPES
@@ -66,7 +67,8 @@ def write_samples(folder: RunFolder, output: Path, *, label: str | None) -> Repo
 
 def tables(report: Report) -> list[Table]:
     """Return a table of the types with their published shares, and one of the reasons for rejection."""
-    title = f"{report.dataset}, {report.split} split: {report.kept.total():,} of {report.questions:,} questions kept"
+    questions = counted(report.questions, "question")
+    title = f"{report.dataset}, {report.split} split: {report.kept.total():,} of {questions} kept"
     types = Table(title=title, title_justify="left")
     for column in ("type", "decomposed", "share", "kept", "share ", "published"):
         types.add_column(column, justify="left" if column == "type" else "right")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
+from pipeline.text import counted
 from pipeline.training.llama import Checkpoint
 from pipeline.training.sft.batches import Collator
 from pipeline.training.sft.config import SFTConfig
@@ -56,7 +57,7 @@ def prepare(task: Task, checkpoint: Checkpoint) -> EncodedTexts:
     ]
     if not encoded[0]:
         raise UserError(
-            f"none of {sum(dropped.values()) + len(encoded[1]):,} texts is left to train on: increase "
+            f"none of {counted(sum(dropped.values()) + len(encoded[1]), 'text')} is left to train on: increase "
             "recipe.max_tokens or decrease recipe.evaluation_texts"
         )
     return EncodedTexts(encoded[0], encoded[1], dropped)

@@ -1,0 +1,43 @@
+"""Which share of the model calls had a reply that no parser could read (§2.4), which may decide a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.evaluation.summary import ConfigurationSummary
+
+MUCH = 0.05
+"""A share above which a score may be that of the replies' format."""
+_NAMED = 3
+
+
+def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
+    """Say which share of the calls had unreadable replies, and in which configurations it was more than 5 %.
+
+    Empty if no call was made, or an older version wrote the traces.
+    """
+    shares = [each.unreadable_share for each in summaries if each.unreadable_share is not None]
+    if not shares:
+        return ""
+    if not any(shares):
+        return "every reply of the model could be read"
+    high = much_unreadable(summaries)
+    if len(summaries) == 1:
+        decides = ", which may decide the score" if high else ""
+        return f"{share_text(shares[0])} of the model's replies could not be read{decides}"
+    if not high:
+        return f"at most {share_text(max(shares))} of the model's replies of a configuration could not be read"
+    named = ", ".join(f"{share_text(each.unreadable_share or 0)} in {each.number}" for each in high[:_NAMED])
+    more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
+    return f"replies that could not be read, which may decide the score of the configuration: {named}{more}"
+
+
+def much_unreadable(summaries: Sequence[ConfigurationSummary]) -> list[ConfigurationSummary]:
+    """Return the configurations in which more than 5 % of the replies could not be read, the highest share first."""
+    high = [each for each in summaries if (each.unreadable_share or 0) > MUCH]
+    return sorted(high, key=lambda each: (-(each.unreadable_share or 0), each.number))
+
+
+def share_text(share: float) -> str:
+    """Format a share as a percentage."""
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,97 @@
+"""Replies that no parser can read, and failed questions, are named wherever the figures of a run are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import WORLD, FixedReply
+from tests.cli.support import Kgqa
+
+Server = Callable[..., tuple[FixedReply, list[str]]]
+
+
+@pytest.fixture
+def unreadable(kgqa: Kgqa, model_server: Server) -> Kgqa:
+    """A run whose model answers every prompt of SRP with a text that it did not ask for, in the folder `run`."""
+    _, words = model_server()
+    assert kgqa("evaluate", *WORLD, *words, "method=srp", "run.dir=run", "run.limit=4").code == 0
+    return kgqa
+
+
+def test_the_table_names_the_share_the_roles_and_the_next_command(unreadable: Kgqa) -> None:
+    out = unreadable("score", "run").out
+    assert "% unreadable" in out
+    line = next(each for each in out.splitlines() if "could not be read, which may decide the score" in each)
+    assert float(line.partition(" %")[0]) > 50
+    role = next(each for each in out.splitlines() if "replies to srp." in each)
+    assert role.startswith("  100.0 % of ")
+    command = role.partition("(kgqa ")[2].rstrip(")")
+    assert "error: " in unreadable(*command.split()).out
+
+
+def test_json_has_the_share_and_the_roles(unreadable: Kgqa) -> None:
+    found = json.loads(unreadable("score", "run", "json=true").out)
+    (point,) = found["points"]
+    assert point["unreadable_share"] == point["parse_failures"] / point["llm_calls"] > 0.5
+    totals = {each["role"]: (each["calls"], each["unreadable"]) for each in found["unreadable_roles"]}
+    assert sum(unreadable for _, unreadable in totals.values()) == point["parse_failures"]
+    assert all(calls >= unreadable > 0 for calls, unreadable in totals.values())
+
+
+def test_the_report_warns_and_names_the_roles(unreadable: Kgqa) -> None:
+    said = unreadable("report", "run").out
+    assert "could not be read, which may decide the score" in said
+    page = Path("run/report.html").read_text()
+    assert "of the model&#39;s replies could not be read, which may decide the scores of 1 configuration" in page
+    assert "replies to srp." in page
+    assert "% unreadable</span>" in page
+
+
+def test_a_sweep_names_the_configurations(kgqa: Kgqa, model_server: Server) -> None:
+    _, words = model_server()
+    sweep = ("sweep", *WORLD, *words, "method=srp", "method.depth=1,2", "run.dir=run", "run.limit=4")
+    out = kgqa(*sweep).out
+    assert "replies that could not be read, which may decide the score of the configuration: " in out
+    assert "configuration=" in out
+
+
+def test_readable_replies_are_said_in_one_line(evaluate: Kgqa) -> None:
+    out = evaluate("llm=oracle", "method=cot").out
+    assert "every reply of the model could be read" in out
+    assert "unreadable" not in out
+
+
+@pytest.fixture
+def failed(kgqa: Kgqa, model_server: Server) -> Kgqa:
+    """A run in which the server refuses one in ten calls, in the folder `run`."""
+    _, words = model_server(refuses_every=10)
+    limits = ("run.max_failed=1", "engine.concurrency=1")
+    assert kgqa("evaluate", *WORLD, *words, *limits, "method=cot", "run.dir=run").code == 0
+    return kgqa
+
+
+def test_failed_questions_are_listed(failed: Kgqa) -> None:
+    (run,) = json.loads(failed("ls", ".", "json=true").out)["runs"]
+    assert run["failed"] > 0
+    headings, row, *notes = failed("ls", ".").out.splitlines()
+    assert row[headings.index("failed") :].split()[0] == str(run["failed"])
+    assert "run.retry_failed=true" in notes[-1]
+
+
+def test_failed_questions_are_in_the_sentences_of_the_report(failed: Kgqa) -> None:
+    count = json.loads(Path("run/summary.json").read_text())["points"][0]["failed"]
+    said = failed("report", "run").out
+    assert f"{count} question{'s' * (count > 1)} failed and count as wrong: kgqa evaluate run/run.yaml" in said
+
+
+def test_failed_questions_are_in_a_comparison(failed: Kgqa) -> None:
+    assert failed("evaluate", *WORLD, "method=cot", "llm=oracle", "run.dir=good").code == 0
+    found = json.loads(failed("compare", "run", "good", "json=true").out)
+    count = json.loads(Path("run/summary.json").read_text())["points"][0]["failed"]
+    assert found["base"]["failed"] == count > 0
+    assert [each["failed"] for each in found["points"]] == [0]
+    assert f"20 answered questions, {count} failed, " in failed("compare", "run", "good").out
