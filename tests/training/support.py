@@ -73,7 +73,7 @@ def _reached(
     relation = Relation(step["relation"], step["direction"])
     tails = tuple(walk.then(relation, _node(name)) for name in names)
     known = {node: None if node == _UNNAMED else str(node) for node in (walk.end, *map(_node, names))}
-    return EntitySegment(question, False, before, walk, relation.name, tails, known, len(names), len(names))
+    return EntitySegment(question, False, before, walk, relation.name, tails, known, len(names), len(names), "graph")
 
 
 def _printed(step: Mapping[str, Any]) -> str:
