@@ -23,7 +23,7 @@ _OFFERED = "collect.retrieve_k=[1,2,3,5]"
 """Relations offered at a hop. Nodes of MetaQA have few relations, so the model must have seen small numbers."""
 
 _WALK_LAYOUT = [f"collect.facts={training().facts}", "collect.answers=shown"]
-"""The layout that the weights in the package read. A model without knowledge cannot learn answers that no text shows."""
+"""The layout that the weights in the package read. A model without knowledge cannot learn answers that no text has."""
 _CALL_LAYOUT = [f"method.facts={training().facts}"]
 
 _WORLDS = (101, 102)

@@ -256,7 +256,12 @@ class ArGCollection:
         goals = await GoldNodes.resolve(state.tools.kg, gold)
         named = ((name, tails) for name, tails in reached.shown_tails.items() if name != UNKNOWN_ENTITY)
         shown = [name for name, tails in named if any(tail.end in goals for tail in tails)]
-        texts = [one_line(answer.name) for answer in gold] if stopped or self.answers == "all" else shown
+        if stopped or self.answers == "all":
+            await state.look_up_names(answer.id for answer in gold if answer.id)
+            named = (answer for answer in gold if answer.id is None or state.names[answer.id] is not None)
+            texts = [one_line(answer.name) for answer in named]
+        else:
+            texts = shown
         answers = tuple(dict.fromkeys(texts))[: self.max_answers]
         return await self._ask(state, Utility(state.question, answers))
 
