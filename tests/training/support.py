@@ -75,7 +75,6 @@ def _reached(
     shown = reader.text[len(before) : reader.text.index(CLOSE, len(before))]
     incoming = {name for name in names if f"({name}, {relation}, {end})" in shown and name != end}
     directions: list[Direction] = ["in" if name in incoming else "out" for name in names]
-    assert step["direction"] == directions[names.index(_printed(step))] or _printed(step) == end
     tails = tuple(
         walk.then(Relation(relation, each), _node(name)) for name, each in zip(names, directions, strict=True)
     )
