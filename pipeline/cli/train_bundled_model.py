@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pipeline.cli.main import main
 from pipeline.datasets.files import find_files
 from pipeline.errors import UserError
+from pipeline.llm.embedded.bundled import training
 from pipeline.text import counted
 from pipeline.training.mixture import Part, write_mixture
 
@@ -21,6 +22,10 @@ _SHORTEST_PATHS = {1: {"": 0.34}, 2: {"": 0.5}, 3: _ALL}
 
 _OFFERED = "collect.retrieve_k=[1,2,3,5]"
 """Relations offered at a hop. Nodes of MetaQA have few relations, so the model must have seen small numbers."""
+
+_WALK_LAYOUT = [f"collect.facts={training().facts}", "collect.answers=shown"]
+"""The layout that the weights in the package read. A model without knowledge cannot learn answers that no text has."""
+_CALL_LAYOUT = [f"method.facts={training().facts}"]
 
 _WORLDS = (101, 102)
 """Seeds of the synthetic worlds of ArG's texts; the default seed, used for evaluation, is not among them."""
@@ -47,11 +52,11 @@ _FEW = 700
 """Questions per dataset for the methods other than ArG, whose calls are learned sooner."""
 
 _CALL_SOURCES = (
-    _CallSource("searches", "arg", ["method.depth=3"], _ALL, worlds=tuple(range(11, 17))),
+    _CallSource("searches", "arg", ["method.depth=3", *_CALL_LAYOUT], _ALL, worlds=tuple(range(11, 17))),
     _CallSource(
         "short-searches",
         "arg",
-        ["method.depth=3", "method.max_tails_shown=1"],
+        ["method.depth=3", "method.max_tails_shown=1", *_CALL_LAYOUT],
         _ALL,
         hops=(1,),
         worlds=tuple(range(21, 25)),
@@ -105,7 +110,12 @@ def _walks(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
     for collection in (*_metaqa_walks(metaqa, limit), *_synthetic_walks(limit)):
         output = folder / f"{collection.name}.jsonl"
         if not output.exists():
-            overrides = [*collection.overrides, f"output={output}", f"run.dir={folder}/runs/{collection.name}"]
+            overrides = [
+                *collection.overrides,
+                *_WALK_LAYOUT,
+                f"output={output}",
+                f"run.dir={folder}/runs/{collection.name}",
+            ]
             _succeed(main(["collect", "arg", *overrides]))
         yield Part(output, collection.shares)
 

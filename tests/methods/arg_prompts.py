@@ -22,4 +22,6 @@ def relations(**changed: Any) -> RelationSegment:
 def entities(*ends: Any, shown: int = 5, fanout: int = 3, names: dict[str, str | None] | None = None) -> EntitySegment:
     tails = tuple(ANN[0].then(Relation("film.director", "out"), end) for end in ends)
     known = {"Ann": "Ann"} | {end: end for end in ends if isinstance(end, str)} | (names or {})
-    return EntitySegment(ASKED, False, "so far[Retrieve Entity]", ANN[0], "film.director", tails, known, shown, fanout)
+    return EntitySegment(
+        ASKED, False, "so far[Retrieve Entity]", ANN[0], "film.director", tails, known, shown, fanout, "graph"
+    )

@@ -51,7 +51,7 @@ class DictionaryGraph:
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
         self._count("neighbours", hops)
-        found = {hop: sorted(set(self._edges[hop[0]][hop[1]]), key=node_order) for hop in hops}
+        found = {hop: sorted(set(self._edges.get(hop[0], {}).get(hop[1], ())), key=node_order) for hop in hops}
         return batch({hop: Neighbours(tuple(nodes[:limit]), len(nodes) > limit) for hop, nodes in found.items()})
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Completion, Prompt, Sampling
 from pipeline.methods.arg import ArG
+from pipeline.methods.arg.tree import Node, relation_beam
 from pipeline.types import Triple
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, question, score_without, texts
 
@@ -389,7 +391,8 @@ async def scored(**changed: Any) -> dict[str, float | None]:
         ({"score": score_without("relevance", "rationality", "sequence")}, 1 + 1, 1 + 0.25),
         ({"utility_weights": "linear"}, 0.5 + 1 + 0.5, 1 + 1 + 0.2),
         ({"seq_score": "mean_logprob"}, 0.5 + 0 + 1, 1 + 0 + 0.25),
-        ({"aggregate": "code"}, 0.25 + 1 + 1, 0.5 + 1 + 0.25),
+        ({"aggregate": "code"}, 0.25 + 0.5 + 1, 0.5 + 0.5 + 0.25),
+        ({"aggregate": "code", "score_at": "leaf"}, 0.25 + 1 + 1, 0.5 + 1 + 0.25),
         ({"probabilities": "hard"}, 0.5 + 0.5, 1 + 0.2),
     ],
 )
@@ -399,6 +402,129 @@ async def test_each_term_of_the_score_counts_as_specified(
     found = await scored(**changed)
     assert (found["Annland"], found["Mirra"]) == pytest.approx((annland, mirra))
     assert list(found) == (["Annland", "both", "Mirra"] if annland >= mirra else ["Mirra", "both", "Annland"])
+
+
+# S_seq: a model that writes three tokens with probabilities of its own
+
+EACH = {"certain": (0.0, 0.0), "doubtful": (math.log(0.5), math.log(0.125))}
+"""The log-probabilities of the two halves of a segment of tails."""
+
+
+def doubting(script: ScriptedTools, doubted: str) -> None:
+    """Let the scripted model report probabilities of 0.5 and 0.125 for the segments of one relation, else of 1."""
+    complete = script.model._complete
+
+    async def weighed(prompt: Any, sampling: Any, *, last: bool) -> Completion:
+        text = (await complete(prompt, sampling, last=last)).text
+        doubtful = getattr(prompt, "relation", "") == doubted or doubted in getattr(prompt, "group", ())
+        first, second = EACH["doubtful" if doubtful else "certain"]
+        half = len(text) // 2
+        return Completion(text, logprobs=({text[:half]: first}, {text[half:]: second}))
+
+    script.model._complete = weighed  # type: ignore[method-assign]
+
+
+async def scores_of(doubted: str, write: Any = TWO_HOPS, **changed: Any) -> list[float | None]:
+    script = ScriptedTools(DictionaryGraph(FACTS), write=write)
+    doubting(script, doubted)
+    answer = await default(ArG, **changed).answer(question("which capital?", "Ann"), script.tools)
+    return [prediction.score for prediction in answer.predictions]
+
+
+@pytest.mark.parametrize(
+    ("changed", "score"),
+    [
+        # Two hops with S_rel · S_rat = 1. The mean probability is √(0.5 · 0.125) = 0.25 in the first segment, else 1.
+        ({}, 1 + (0.25 + 1) / 2 + 1),
+        ({"score_at": "leaf"}, 1 + 1 + 1),
+        ({"seq_score": "cumulative"}, 1 + (0.5 * 0.125 + 1) / 2 + 1),
+        ({"seq_score": "mean_logprob"}, 1 + (math.log(0.25) + 0) / 2 + 1),
+        ({"seq_score": "none"}, 1 + 0 + 1),
+        ({"score": score_without("sequence")}, 1 + 0 + 1),
+        ({"aggregate": "sum"}, 2 + (0.25 + 1) + 1),
+        ({"aggregate": "code"}, (0.5 + 1) / 3 + (0.125 + 1) / 3 + 1),
+    ],
+)
+async def test_the_probability_of_a_segment_counts_at_every_hop_or_at_the_leaf(
+    changed: dict[str, Any], score: float
+) -> None:
+    assert await scores_of(NATIONALITY, **changed) == [pytest.approx(score)]
+
+
+async def test_the_text_of_a_forced_answer_counts_as_one_more_segment() -> None:
+    (score,) = await scores_of(NATIONALITY, Generator([NATIONALITY], {}), max_hops=1)
+    assert score == pytest.approx(1 + (0.25 + 1) / 2 + 0.5 * 1.5)
+
+
+async def test_the_beam_sees_the_probability_of_a_segment_at_every_hop() -> None:
+    """Both relations are equally relevant. The doubtful one comes first, and loses the only place of the beam."""
+    both = Generator([NATIONALITY, BORN], {})
+    for score_at, kept in (("every_hop", "Mirra"), ("leaf", "Annland")):
+        script = ScriptedTools(DictionaryGraph(FACTS), write=both)
+        doubting(script, NATIONALITY)
+        await default(ArG, beam=1, max_hops=1, score_at=score_at).answer(question("which?", "Ann"), script.tools)
+        forced: Any = script.model.last("arg.answer")
+        assert [walk.end for walk in forced.walks] == [kept]
+
+
+# The rank of groups of relations (specification §4.6)
+
+
+def group(name: str, relevance: float, *, path: float = 0.0, mean_logprob: float = 0.0) -> Node:
+    return Node("", (), score=path, relations={name: relevance, "weaker": relevance / 2}, mean_logprob=mean_logprob)
+
+
+GROUPS = [
+    group("first", 0.2, path=0.5, mean_logprob=-0.9),
+    group("second", 0.9, path=0.1, mean_logprob=-0.1),
+    group("third", 0.6, path=0.5, mean_logprob=-0.2),
+]
+"""By path score plus relevance: 0.7, 1.0, 1.1. By path score plus mean log-probability: -0.4, 0.0, 0.3."""
+
+
+@pytest.mark.parametrize(
+    ("rank", "removed", "order"),
+    [
+        ("relevance", (), ["third", "second", "first"]),
+        ("relevance", ("relevance",), ["first", "third", "second"]),
+        ("parent", (), ["third", "first", "second"]),
+        ("parent", ("relevance",), ["first", "third", "second"]),
+        ("parent_seq", (), ["third", "second", "first"]),
+        ("parent_seq", ("relevance",), ["third", "second", "first"]),
+        ("parent_seq", ("sequence",), ["first", "third", "second"]),
+    ],
+)
+def test_groups_of_relations_are_ranked_without_any_score_that_was_removed(
+    rank: Any, removed: tuple[str, ...], order: list[str]
+) -> None:
+    ranked = relation_beam(GROUPS, 0, rank, score_without(*removed))
+    assert [next(iter(node.relations)) for node in ranked] == order
+    assert relation_beam(GROUPS, 2, rank, score_without(*removed)) == ranked[:2]
+
+
+@pytest.mark.parametrize(("rank", "followed"), [("relevance", BORN), ("parent", BORN), ("parent_seq", NATIONALITY)])
+async def test_without_relevance_the_search_keeps_the_order_of_retrieval(rank: Any, followed: str) -> None:
+    """The second group is fully relevant and the first one partially, with a relation per group and a beam of one."""
+
+    def write(prompt: Any) -> str:
+        if prompt.role == "arg.relations":
+            label = FULLY if BORN in prompt.group else PARTIALLY
+            return f"{prompt.group[0]}{label}[Retrieve Entity]"
+        return Generator([], {})(prompt)
+
+    followed_by: dict[bool, list[str]] = {}
+    for relevance in (True, False):
+        arg = default(
+            ArG,
+            beam=1,
+            group_size=1,
+            max_hops=1,
+            relation_rank=rank,
+            score=score_without(*() if relevance else ("relevance",)),
+        )
+        script, _ = await run(arg, write)
+        followed_by[relevance] = [prompt.relation for prompt in script.model.prompts if prompt.role == "arg.entities"]
+    assert followed_by == {True: [followed], False: [NATIONALITY]}
 
 
 async def test_answers_come_from_the_best_leaves() -> None:

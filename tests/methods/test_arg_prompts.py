@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline.errors import ParseError
 from pipeline.methods.arg.answers import AnswerSegment, read_answers
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationJudgement
+from pipeline.methods.arg.tokens import CLASSES
 from pipeline.methods.arg.transcript import find_name
+from pipeline.types import Relation
 from tests.methods.arg_prompts import ANN, ASKED, entities, relations
 from tests.methods.support import literal
+
+RELEVANT = "[Fully Relevant]"
 
 
 def test_the_finetuned_model_sees_the_question_and_continues_its_own_turn() -> None:
@@ -22,9 +28,12 @@ def test_the_finetuned_model_sees_the_question_and_continues_its_own_turn() -> N
 def test_the_prompted_model_sees_instructions_and_the_text_so_far() -> None:
     system, user = relations(prompted=True).messages()
     assert (system.role, user.role) == ("system", "user")
-    assert system.content.count("[Utility:5]") == 2
-    assert system.content.count("[No Retrieval]Answer:") == 3
-    assert "Question: who directed it?\nText so far: [Retrieve Relation]<paragraph>film.director;" in user.content
+    assert all(
+        token in system.content for kind in ("relevance", "rationality", "usefulness") for token in CLASSES[kind]
+    )
+    assert system.content.count("[No Retrieval]Answer:") == 2, "two complete examples"
+    assert "Question: who directed it?\nText: [Retrieve Relation]<paragraph>film.director;" in user.content
+    assert "Batch 1 of 1." in user.content
 
 
 def test_the_complaint_of_a_retry_is_not_part_of_the_transcript() -> None:
@@ -115,6 +124,70 @@ def test_an_incomplete_segment_falls_back_to_a_leaf_without_answer(text: str) ->
         entities("Bo").parse(text)
     fallback = entities("Bo").fallback(text)
     assert (fallback.ends, fallback.answers, fallback.relevant) == (True, None, ())
+
+
+def test_an_incoming_fact_has_the_graphs_own_subject_unless_the_layout_begins_at_the_entity() -> None:
+    incoming = (ANN[0].then(Relation("film.director", "in"), "Bo"), ANN[0].then(Relation("film.director", "out"), "Cy"))
+    both = replace(entities("Bo", "Cy"), tails=incoming)
+    assert "(Bo, film.director, Ann);(Ann, film.director, Cy)" in both.text_so_far
+    assert "(Ann, film.director, Bo);(Ann, film.director, Cy)" in replace(both, facts="walk").text_so_far
+    assert both.parse(f"Bo{RELEVANT}[Fully Reasonable][Retrieve Relation]").relevant == incoming[:1]
+
+
+def test_an_explained_turn_says_how_many_nodes_are_hidden_and_beside_which_one_they_are() -> None:
+    user = replace(entities("Bo", "Cy", "Di", shown=2), prompted=True).messages()[-1].content
+    assert "2 of 3 nodes beside Ann are shown." in user
+
+
+def test_the_tails_that_a_prompted_model_judged_before_a_cut_are_followed() -> None:
+    text = f"Bo{RELEVANT}Cy[Unrelevant]Di[Fully Rel"
+    cut = replace(entities("Bo", "Cy", "Di"), prompted=True).fallback(text)
+    assert ([walk.end for walk in cut.relevant], cut.ends, cut.rationality) == (["Bo"], False, None)
+    assert len(cut.relevance) == 2
+    assert entities("Bo", "Cy", "Di").fallback(text).ends, "a trained model was taught to end its segment"
+    assert replace(entities("Bo"), prompted=True).fallback("I do not know").ends
+
+
+def test_the_relations_of_a_paragraph_that_was_cut_are_used() -> None:
+    hypo = HypotheticalRelations(ASKED, True, "[Retrieve Relation]", ANN)
+    assert hypo.fallback("<paragraph>a.b;c.d;e.") == ("a.b", "c.d")
+    assert replace(hypo, prompted=False).fallback("<paragraph>a.b;c.d;e.") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["none[Not Useful][Utility:1]", "None", "none[Not Useful]", " none [Not Useful]; none[Not Useful][Utility:2]"],
+)
+def test_a_model_may_give_no_answer(text: str) -> None:
+    judgement = entities("Bo").parse(f"Bo[Unrelevant][Unreasonable][No Retrieval]Answer: {text}")
+    assert judgement.ends
+    assert judgement.answers is not None
+    assert (judgement.answers.texts, judgement.answers.is_none) == ((), True)
+    assert AnswerSegment(ASKED, True, "x", ANN, {"Ann": "Ann"}).parse(text).is_none
+
+
+def test_a_node_named_none_is_an_answer_and_none_beside_an_answer_is_not() -> None:
+    assert read_answers("Answer: none[Fully Useful][Utility:5]", {"none": "None"}).texts == ("None",)
+    assert read_answers("Answer: a[Fully Useful];none[Not Useful][Utility:5]", {}).texts == ("a",)
+    assert read_answers("Answer: a[Not Useful];none[Not Useful][Utility:1]", {}).texts == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("a[Fully Useful];Rapa Nui[Fully", ["a", "Rapa Nui"]),
+        ("a[Fully Useful];Rapa Nui[", ["a", "Rapa Nui"]),
+        ("a[Fully Useful];Rapa", ["a", "Rapa Nui"]),
+        ("a[Fully Useful];[REC", ["a", "[REC"]),
+        ("a[Fully Useful];S", ["a", "S"]),
+        ("a[Fully Useful];Rapa[Utility:5]", ["a", "Rapa"]),
+        ("Rapa", ["Rapa"]),
+        ("a[Fully Useful];b[Fully Useful][Util", ["a", "b"]),
+    ],
+)
+def test_answers_before_a_cut_are_kept_and_a_name_that_was_cut_is_completed(text: str, answers: list[str]) -> None:
+    known = {"rapa nui": "Rapa Nui", "salt": "Salt", "salz": "Salz"}
+    assert list(read_answers(f"Answer: {text}", known).texts) == answers
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,8 @@ METHODS = [
     "method=r3 method.calls_per_step=1",
     "experiment=r3_memory",
     "method=r3 method.on_halt_guess=true method.depth=2",
-    pytest.param(
-        "method=arg method.generator=prompted",
-        marks=pytest.mark.xfail(
-            strict=True,
-            reason="ArG's paragraphs begin at the known entity, as those on which its weights were trained; another "
-            "layout needs weights that are trained anew",
-        ),
-    ),
+    "method=arg",
+    "method=arg method.generator=prompted",
 ]
 _NOTHING_BETWEEN = r"[\s,;:.()\[\]\"'|>-]{1,12}"
 """Separators of the parts of a fact. A mark of direction, such as `<-` or `^`, is none of them."""

@@ -39,7 +39,7 @@ PROMPTS: list[Prompt[Any]] = [
     AnswerAlone(ASKED),
     HypotheticalRelations(ASKED, False, "[Retrieve Relation]", (FOUND.first(0),)),
     RelationSegment(ASKED, True, "[Retrieve Relation]", RELATIONS, (FOUND.first(0),)),
-    EntitySegment(ASKED, False, "[Retrieve Entity]", FOUND.first(0), RELATIONS[0], (FOUND,), NAMES, 5, 3),
+    EntitySegment(ASKED, False, "[Retrieve Entity]", FOUND.first(0), RELATIONS[0], (FOUND,), NAMES, 5, 3, "graph"),
     AnswerSegment(ASKED, False, "[Retrieve Relation]", (FOUND,), NAMES),
 ]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment, TailJudgement
 from pipeline.methods.arg.relations import RelationSegment
-from pipeline.methods.arg.tokens import OPEN, RETRIEVE_RELATION, UNRELEVANT
+from pipeline.methods.arg.tokens import CLOSE, OPEN, RETRIEVE_RELATION, UNRELEVANT
 from pipeline.methods.arg.transcript import Segment, T, read_labelled
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.types import Question, Relation
+from pipeline.types import Direction, Question, Relation
 
 _UNNAMED = "m.unnamed"
 
@@ -49,7 +49,7 @@ def assert_reads_back(row: Mapping[str, Any]) -> None:
         judged, _ = reader.read(relations)
         assert {pair.name: pair.token.text for pair in judged.labelled} == hop["relations"]
         assert step["relation"] in hop["relations"]
-        reached = _reached(question, reader.before, walk, step, list(hop["entities"]))
+        reached = _reached(question, reader, walk, step, list(hop["entities"]))
         judgement, written = reader.read(reached)
         assert {pair.name: pair.token.text for pair in read_labelled(written)} == hop["entities"]
         assert _printed(step) in hop["entities"]
@@ -67,13 +67,19 @@ def assert_reads_back(row: Mapping[str, Any]) -> None:
 
 
 def _reached(
-    question: Question, before: str, walk: GroundedPath, step: Mapping[str, Any], names: Sequence[str]
+    question: Question, reader: Reader, walk: GroundedPath, step: Mapping[str, Any], names: Sequence[str]
 ) -> EntitySegment:
     """Build the segment of one hop. The printed names serve as ids, because the text holds nothing else."""
-    relation = Relation(step["relation"], step["direction"])
-    tails = tuple(walk.then(relation, _node(name)) for name in names)
+    relation, before = step["relation"], reader.before
+    end = UNKNOWN_ENTITY if walk.end == _UNNAMED else walk.end
+    shown = reader.text[len(before) : reader.text.index(CLOSE, len(before))]
+    incoming = {name for name in names if f"({name}, {relation}, {end})" in shown and name != end}
+    directions: list[Direction] = ["in" if name in incoming else "out" for name in names]
+    tails = tuple(
+        walk.then(Relation(relation, each), _node(name)) for name, each in zip(names, directions, strict=True)
+    )
     known = {node: None if node == _UNNAMED else str(node) for node in (walk.end, *map(_node, names))}
-    return EntitySegment(question, False, before, walk, relation.name, tails, known, len(names), len(names))
+    return EntitySegment(question, False, before, walk, relation, tails, known, len(names), len(names), "graph")
 
 
 def _printed(step: Mapping[str, Any]) -> str:

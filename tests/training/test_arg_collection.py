@@ -53,6 +53,7 @@ class Collected:
         replies: Mapping[str, str | Sequence[str]] | None = None,
         *,
         known: Sequence[Relation] | None = None,
+        layout: str = "graph",
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -66,7 +67,7 @@ class Collected:
             retrieval=VocabularyRetrieval(vocabulary=graph.vocabulary()),
         )
         self.tools.tools = replace(self.tools.tools, rng=lambda role, turn=0, /: Random(f"{role}|{turn}|{seed}"))
-        self.answer = asyncio.run(default(ArGCollection, **options).answer(question, self.tools.tools))
+        self.answer = asyncio.run(default(ArGCollection, facts=layout, **options).answer(question, self.tools.tools))
 
     @property
     def rejected(self) -> str:
@@ -145,11 +146,49 @@ def test_a_literal_can_be_an_answer() -> None:
     assert row["answers"] == {"1961": "[Fully Useful]"}
 
 
-def test_only_answers_that_the_text_shows_are_written() -> None:
+def test_all_answers_are_written_or_by_choice_those_that_the_text_shows() -> None:
     facts: list[Fact] = [("Ann", "wrote", f"Book {number}") for number in range(9)]
     gold = ["Book 7", "Book 1", "Book 2", "Book 8"]
     row = Collected(solved(gold, Relation("wrote", "out")), facts, paths="known").row
+    assert list(row["answers"]) == gold
+    row = Collected(solved(gold, Relation("wrote", "out")), facts, paths="known", answers="shown").row
     assert set(row["answers"]) == set(gold) & set(row["hops"][0]["entities"])
+
+
+@pytest.mark.parametrize(("order", "shown"), [("connected", ["Book 7", "Book 8"]), ("id", ["Book 0", "Book 7"])])
+def test_tails_have_the_order_that_they_have_in_the_search(order: str, shown: list[str]) -> None:
+    facts: list[Fact] = [("Ann", "wrote", f"Book {number}") for number in range(9)]
+    facts += [("Book 7", "about", "Rome"), ("Book 8", "about", "Rome")]
+    path = (Relation("wrote", "out"), Relation("about", "out"))
+    rows = [
+        Collected(solved(["Rome"], *path), facts, paths="known", tail_order=order, max_tails_shown=2, seed=seed).row
+        for seed in range(9)
+    ]
+    assert shown in [list(row["hops"][0]["entities"]) for row in rows]
+    assert {next(iter(row["hops"][0]["entities"])) for row in rows} == {shown[0]}
+
+
+def test_a_path_with_a_contradictory_label_is_kept_unless_it_is_to_be_dropped() -> None:
+    """The critic calls the only relation unrelevant, and the path to the answer fully reasonable."""
+    replies = {"critic.relations": "1. {wrote (Score: [Unrelevant])}: no"}
+    facts: list[Fact] = [("Ann", "wrote", "Oak")]
+    question = solved(["Oak"], Relation("wrote", "out"))
+    row = Collected(question, facts, replies, paths="known").row
+    assert row["text"] == (
+        "[Retrieve Relation]<paragraph>wrote</paragraph>wrote[Unrelevant][Retrieve Entity]<paragraph>(Ann, wrote, Oak)"
+        "</paragraph>Oak[Fully Relevant][Fully Reasonable][No Retrieval]Answer: Oak[Fully Useful][Utility:5]"
+    )
+    rejected = Collected(question, facts, replies, paths="known", contradictions="drop").rejected
+    assert rejected == "the critic calls a step unrelevant, and the path reasonable"
+
+
+@pytest.mark.parametrize(("layout", "fact"), [("graph", "(Oak, by, Ann)"), ("walk", "(Ann, by, Oak)")])
+def test_an_incoming_fact_is_written_in_the_chosen_layout(layout: str, fact: str) -> None:
+    question = solved(["Oak"], Relation("by", "in"))
+    collected = Collected(question, [("Oak", "by", "Ann")], paths="known", layout=layout)
+    assert f"<paragraph>{fact}</paragraph>" in collected.row["text"]
+    shown_to_critic = collected.tools.model.last("critic.entities").inputs()["new"]
+    assert shown_to_critic == '[("Oak", "by", "Ann")]', "the critic reads the graph's own direction"
 
 
 def test_an_unnamed_node_is_never_an_answer() -> None:
@@ -179,7 +218,7 @@ def test_an_unreasonable_path_ends_the_text_with_all_gold_answers() -> None:
 
 def test_another_path_is_tried_if_one_gives_no_text() -> None:
     """A critic that calls a path reasonable and its step unrelevant contradicts itself."""
-    collected = Collected(solved(["Dee"]), known=[PLAYED, DIRECTED], max_paths=9)
+    collected = Collected(solved(["Dee"]), known=[PLAYED, DIRECTED], max_paths=9, contradictions="drop")
     reasons = {pruned["reason"] for pruned in collected.tools.payloads("pruned")}
     assert reasons <= {"the critic calls a step unrelevant, and the path reasonable"}
     assert collected.row

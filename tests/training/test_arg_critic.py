@@ -31,7 +31,7 @@ def relations(walk: GroundedPath, *group: str) -> RelationRelevance:
 def entities(walk: GroundedPath, relation: str, *ends: str) -> EntityRelevance:
     names = {end: None if end.startswith("m.") else end for end in ("Ann", *map(str, walk.nodes), *ends)}
     tails = tuple(chain(*_flat(walk), relation, end) for end in ends)
-    return EntityRelevance(EntitySegment(ASKED, False, "…", walk, relation, tails, names, 5, 3))
+    return EntityRelevance(EntitySegment(ASKED, False, "…", walk, relation, tails, names, 5, 3, "graph"))
 
 
 def _flat(walk: GroundedPath) -> list[str]:

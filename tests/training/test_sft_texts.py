@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.training.llama import Checkpoint, LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.config import SFTConfig
+from pipeline.training.sft.model import PLAIN_TEMPLATE, open_tokenizer
 from pipeline.training.sft.prefix_packing import IGNORED
 from pipeline.training.sft.texts import TrainingText, encode, read_texts, split
 from pipeline.training.sft.worker import Task, prepare
@@ -42,6 +44,30 @@ def text(said: str, *loss: tuple[int, int]) -> TrainingText:
 
 def test_the_whole_turn_and_its_end_carry_loss(tokenizer: PreTrainedTokenizerFast) -> None:
     assert carried(text(WALK), tokenizer) == f"{WALK}<|eot_id|>"
+
+
+def test_a_base_model_without_a_chat_template_gets_a_plain_one_and_ends_its_turn(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    base = deepcopy(tokenizer)
+    base.chat_template = base.pad_token = None
+    base.save_pretrained(tmp_path)
+    opened = open_tokenizer(str(tmp_path), default(SFTConfig))
+    assert carried(text(WALK), opened) == f"{WALK}{opened.eos_token}"
+    (item,) = encode([text(WALK)], opened, 1000, Counter())
+    assert tokenizer.decode(item["input_ids"]) == (
+        f"{opened.bos_token}user:\nwho played in Nine Lanterns?\n\nassistant:\n{WALK}{opened.eos_token}"
+    )
+    opened.save_pretrained(tmp_path / "trained")
+    assert PreTrainedTokenizerFast.from_pretrained(tmp_path / "trained").chat_template == PLAIN_TEMPLATE
+
+
+def test_a_base_model_that_cannot_end_its_turn_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    base = deepcopy(tokenizer)
+    base.chat_template = base.eos_token = None
+    base.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="neither a chat template nor an end-of-text token"):
+        open_tokenizer(str(tmp_path), default(SFTConfig))
 
 
 def test_loss_can_leave_out_paragraphs(tokenizer: PreTrainedTokenizerFast) -> None:

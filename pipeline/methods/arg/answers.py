@@ -11,14 +11,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.arg.tokens import NOT_USEFUL, ReflectionToken, find_tokens
+from pipeline.methods.arg.tokens import CLASSES, NOT_USEFUL, ReflectionToken, find_tokens
 from pipeline.methods.arg.transcript import Segment, without_retrieval
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import Names, names_of, one_line
+from pipeline.methods.templates import load_template
+
+_PROMPTED = load_template(__file__, "answer")
 
 _CUE = re.compile(r"\s*answers?\s*:", re.IGNORECASE)
 _UTILITY = re.compile(r"\[\s*utility", re.IGNORECASE)
+_OPEN_BRACKET = re.compile(r"\[[^\[\]\n]{0,40}$")
+_CLOSING_TOKENS = tuple(token.casefold() for kind in ("usefulness", "utility") for token in CLASSES[kind])
+_NONE = "none"
+"""What a model writes instead of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,8 @@ class ParsedAnswers:
     utility: ReflectionToken | None = None
     raw: str = ""
     """The text that the answers were read from."""
+    is_none: bool = False
+    """Whether the model says that there is no answer."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class AnswerSegment(Segment[ParsedAnswers]):
     """A forced answer: at the depth limit, or if the question has no topic entity."""
 
     role: ClassVar[str] = "arg.answer"
+    explained = _PROMPTED
 
     walks: tuple[GroundedPath, ...]
     """The walks to the current entities of the transcript."""
@@ -51,13 +61,13 @@ class AnswerSegment(Segment[ParsedAnswers]):
 
     def read(self, text: str) -> ParsedAnswers:
         answers = read_answers(text, known_names(self.walks, self.names))
-        if not answers.texts:
+        if not answers.texts and not answers.is_none:
             raise ParseError(f"there is no answer: {truncate(text)}")
         return answers
 
 
 def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> ParsedAnswers:
-    """Read the answers that follow `[No Retrieval]`.
+    """Read the answers that follow `[No Retrieval]`. A text that was cut gives the answers before the cut.
 
     Args:
         text: A segment.
@@ -77,10 +87,15 @@ def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> ParsedA
         answers += [(item, True) for item in items[:-1]]
         answers += [(item, token.text != NOT_USEFUL) for item in items[-1:]]
         position = token.end
-    answers += [(item, True) for item in _items(text[position:end], known)]
+    rest = text[position:end] if closing else _without_open_token(text[position:end])
+    unlabelled = _items(rest, known)
+    if unlabelled and position > begin and not closing:
+        unlabelled[-1] = _completed(unlabelled[-1], known)
+    answers += [(item, True) for item in unlabelled]
     kept = [item for item, useful in answers if useful] or [item for item, _ in answers]
+    named = [item for item in kept if match_key(item) != _NONE or _NONE in known]
     utility = next((token for token in tokens if token.kind == "utility" and token.start >= end), None)
-    return ParsedAnswers(tuple(dict.fromkeys(kept)), utility, raw)
+    return ParsedAnswers(tuple(dict.fromkeys(named)), utility, raw, is_none=bool(kept) and not named)
 
 
 def known_names(walks: Iterable[GroundedPath], names: Names) -> dict[str, str]:
@@ -99,3 +114,16 @@ def _items(text: str, known: Mapping[str, str]) -> list[str]:
     text = one_line(text).removeprefix(";").strip()
     items = [text] if match_key(text) in known else [item.strip() for item in text.split(";")]
     return [known.get(match_key(item), item) for item in items if item]
+
+
+def _without_open_token(text: str) -> str:
+    """Remove a token of usefulness or utility that was cut before its end, as in `Bo[Fully Us`."""
+    opened = _OPEN_BRACKET.search(text)
+    is_cut = opened and any(token.startswith(opened[0].casefold()) for token in _CLOSING_TOKENS)
+    return text[: opened.start()] if opened and is_cut else text
+
+
+def _completed(text: str, known: Mapping[str, str]) -> str:
+    """Return the one known name that begins with the text, for a name that was cut; else the text."""
+    begun = {name for key, name in known.items() if key.startswith(match_key(text))}
+    return begun.pop() if len(begun) == 1 else text

@@ -5,10 +5,10 @@ See specification §4.5.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from pipeline.errors import ParseError
 from pipeline.methods.arg.answers import ParsedAnswers, known_names, read_answers
@@ -23,7 +23,13 @@ from pipeline.methods.arg.tokens import (
 from pipeline.methods.arg.transcript import Segment, find_name, paragraph, read_labelled, write_labelled
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
-from pipeline.methods.rendering import Names, Printer, one_line
+from pipeline.methods.rendering import Fact, Names, Printer, one_line
+from pipeline.methods.templates import load_template
+
+FactLayout: TypeAlias = Literal["graph", "walk"]
+"""Whether a fact is written with the graph's own subject and object, or beginning at the entity that was reached."""
+
+_PROMPTED = load_template(__file__, "entities")
 
 UNKNOWN_ENTITY = "Unknown Entity"
 """The placeholder that is printed for every unnamed tail."""
@@ -58,6 +64,7 @@ class EntitySegment(Segment[TailJudgement]):
     """The relevance of each tail of a relation, the rationality of the path, and the next retrieval or the answers."""
 
     role: ClassVar[str] = "arg.entities"
+    explained = _PROMPTED
 
     source: GroundedPath
     """The walk to the head entity of the relation."""
@@ -69,11 +76,28 @@ class EntitySegment(Segment[TailJudgement]):
     """Maximum number of distinct tail names in the paragraph."""
     cvt_fanout: int
     """Maximum number of unnamed tails that a relevant placeholder selects."""
+    facts: FactLayout
 
     @property
     def text_so_far(self) -> str:
-        head = one_line(self._printer.node(self.source.end))
-        return self.transcript + paragraph(f"({head}, {self.relation}, {name})" for name in self.shown_tails)
+        return self.transcript + paragraph(f"({', '.join(fact)})" for fact in self.shown_facts(self.facts))
+
+    def shown_facts(self, layout: FactLayout) -> list[Fact]:
+        """Return a fact for each shown name, from the first tail of that name."""
+        return [
+            (name, self.relation, self.head)
+            if layout == "graph" and _is_incoming(tails[0])
+            else (self.head, self.relation, name)
+            for name, tails in self.shown_tails.items()
+        ]
+
+    @property
+    def head(self) -> str:
+        """The printed name of the entity from which the relation was followed."""
+        return one_line(self._printer.node(self.source.end))
+
+    def turn(self) -> dict[str, str]:
+        return {"head": self.head, "shown": str(len(self.shown_tails)), "found": str(len(self.by_name))}
 
     @property
     def shown_tails(self) -> dict[str, list[GroundedPath]]:
@@ -95,8 +119,15 @@ class EntitySegment(Segment[TailJudgement]):
         return f"{labelled}{rationality}{end}"
 
     def fallback(self, text: str) -> TailJudgement:
-        """Return a leaf without an answer."""
-        return TailJudgement(ends=True)
+        """Return a leaf without an answer; of a prompted model, walk on from the tails judged before the text was cut.
+
+        A trained model was taught to end its segment, so a segment without an end is an error (§4.5.3).
+        """
+        tokens = find_tokens(text)
+        if not self.prompted or any(token.kind == "retrieval" for token in tokens):
+            return TailJudgement(ends=True)
+        relevant = self._relevant_tails(text)
+        return self._judgement(tokens, relevant, None) if relevant else TailJudgement(ends=True)
 
     def read(self, text: str) -> TailJudgement:
         tokens = find_tokens(text)
@@ -106,13 +137,18 @@ class EntitySegment(Segment[TailJudgement]):
         answers = None
         if retrieval.text == NO_RETRIEVAL:
             answers = read_answers(text, known_names(self.tails, self.names), retrieval.end)
-            if not answers.texts:
+            if not answers.texts and not answers.is_none:
                 raise ParseError(f"there is no answer after {NO_RETRIEVAL}: {truncate(text)}")
         before = [token for token in tokens if token.start < retrieval.start]
+        return self._judgement(before, self._relevant_tails(text[: retrieval.start]), answers)
+
+    def _judgement(
+        self, tokens: Sequence[ReflectionToken], relevant: tuple[GroundedPath, ...], answers: ParsedAnswers | None
+    ) -> TailJudgement:
         return TailJudgement(
-            relevant=self._relevant_tails(text[: retrieval.start]),
-            relevance=tuple(token for token in before if token.kind == "relevance"),
-            rationality=next((token for token in before if token.kind == "rationality"), None),
+            relevant=relevant,
+            relevance=tuple(token for token in tokens if token.kind == "relevance"),
+            rationality=next((token for token in tokens if token.kind == "rationality"), None),
             ends=answers is not None,
             answers=answers,
         )
@@ -130,3 +166,7 @@ class EntitySegment(Segment[TailJudgement]):
     @cached_property
     def _printer(self) -> Printer:
         return Printer(self.names, unnamed=UNKNOWN_ENTITY)
+
+
+def _is_incoming(tail: GroundedPath) -> bool:
+    return tail.steps[-1].relation.direction == "in"

@@ -11,10 +11,12 @@ from typing import ClassVar
 from pipeline.llm.prompt import Template
 from pipeline.methods.arg.tokens import NO_RETRIEVAL, find_tokens
 from pipeline.methods.arg.transcript import FINETUNED, Segment
+from pipeline.methods.templates import load_template
 
 MAX_TOKENS = 16
 """Enough for a retrieval token that the vocabulary of the model does not have as one token."""
 
+_PROMPTED = load_template(__file__, "retrieval")
 _BEGINNING = Template(system=FINETUNED.system, user=FINETUNED.user)
 """For a model trained on transcripts: its turn is still empty."""
 
@@ -24,6 +26,7 @@ class RetrievalToken(Segment[bool]):
     """Whether the model declines to retrieve: the retrieval token at the beginning of a transcript."""
 
     role: ClassVar[str] = "arg.retrieval"
+    explained = _PROMPTED
 
     transcript: str = ""
 

@@ -14,7 +14,8 @@ from pipeline.methods.arg.tokens import CLASSES, Logprobs, Weights
 UtilityWeights: TypeAlias = (
     Literal["shifted", "linear"] | Annotated[tuple[float, ...], Field(min_length=5, max_length=5)]
 )
-SeqScore: TypeAlias = Literal["exp_mean", "mean_logprob", "none"]
+SeqScore: TypeAlias = Literal["exp_mean", "cumulative", "mean_logprob", "none"]
+ScoreAt: TypeAlias = Literal["every_hop", "leaf"]
 Aggregate: TypeAlias = Literal["mean", "code", "sum"]
 
 _UTILITY_WEIGHTS: dict[str, tuple[float, ...]] = {
@@ -56,8 +57,17 @@ def sequence(logprobs: Logprobs | None, how: SeqScore) -> float:
     """Return the model's confidence in the text it wrote, or 0 without log-probabilities."""
     if not logprobs or how == "none":
         return 0.0
-    mean = sum(next(iter(position.values())) for position in logprobs) / len(logprobs)
-    return mean if how == "mean_logprob" else math.exp(mean)
+    mean = mean_logprob(logprobs)
+    if how == "mean_logprob":
+        return mean
+    return math.exp(mean if how == "exp_mean" else mean * len(logprobs))
+
+
+def mean_logprob(logprobs: Logprobs | None) -> float:
+    """Return the mean log-probability of the tokens that were written, or 0 without log-probabilities."""
+    if not logprobs:
+        return 0.0
+    return sum(next(iter(position.values())) for position in logprobs) / len(logprobs)
 
 
 def aggregate(hops: Sequence[float], how: Aggregate) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.arg.tokens import (
@@ -18,19 +18,20 @@ from pipeline.methods.arg.tokens import (
 )
 from pipeline.methods.parsing import LenientPrompt, match_key
 from pipeline.methods.rendering import as_question, one_line
-from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
 T = TypeVar("T")
 
 FINETUNED = Template(system="", user="{{question}}", assistant="{{text}}")
 """For a model trained on transcripts: it continues its own turn, which holds the transcript so far."""
-PROMPTED = load_template(__file__, "prompted")
 
 
 @dataclass(frozen=True)
 class Segment(LenientPrompt[T], ABC):
     """A piece of the transcript that the generator writes."""
+
+    explained: ClassVar[Template]
+    """For a model that was not fine-tuned: the tokens explained, and what to write in this turn."""
 
     question: Question
     prompted: bool
@@ -45,11 +46,17 @@ class Segment(LenientPrompt[T], ABC):
 
     @property
     def template(self) -> Template:
-        return PROMPTED if self.prompted else FINETUNED
+        return self.explained if self.prompted else FINETUNED
 
     def inputs(self) -> dict[str, str]:
         text = self.question.text
-        return {"question": as_question(text) if self.prompted else one_line(text), "text": self.text_so_far}
+        if not self.prompted:
+            return {"question": one_line(text), "text": self.text_so_far}
+        return {"question": as_question(text), "text": self.text_so_far, **self.turn()}
+
+    def turn(self) -> dict[str, str]:
+        """Return the further inputs of the explanation of this turn."""
+        return {}
 
 
 @dataclass(frozen=True)

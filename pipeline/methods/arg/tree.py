@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from pipeline.methods.arg.answers import ParsedAnswers
+from pipeline.methods.arg.scores import Terms
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.rendering import Names, node_name
 from pipeline.types import EntityId, Relation
+
+RelationRank: TypeAlias = Literal["relevance", "parent", "parent_seq"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +25,16 @@ class Node:
     """The walks to its current entities."""
     hop_scores: tuple[float, ...] = ()
     """k1 · S_rel · S_rat of each hop."""
+    sequence_scores: tuple[float, ...] = ()
+    """S_seq of the segment of tails of each hop."""
     score: float = 0.0
-    """The path score, aggregated from the hop scores."""
+    """The path score, aggregated from the scores of the hops."""
     tried: frozenset[Relation] = frozenset()
     """The relations followed from the current entities in the last hop without reaching a relevant tail."""
     relations: Mapping[str, float] = field(default_factory=dict)
     """At the relation level: the relevant relations of the group, each with its relevance score."""
+    mean_logprob: float = 0.0
+    """At the relation level: the mean log-probability of the segment of the group."""
 
     @property
     def walk_to(self) -> dict[EntityId, GroundedPath]:
@@ -59,10 +67,27 @@ class Leaf:
     score: float
 
 
-def relation_beam(nodes: Iterable[Node], width: int) -> list[Node]:
-    """Return the best relation-level nodes by path score, then by their most relevant relation. Width 0 keeps all."""
-    ranked = sorted(nodes, key=lambda node: (-node.score, -max(node.relations.values())))
+def relation_beam(nodes: Iterable[Node], width: int, rank: RelationRank, terms: Terms) -> list[Node]:
+    """Return the best relation-level nodes; ties keep the order of retrieval. Width 0 keeps all.
+
+    Args:
+        nodes: Nodes with a relevant relation, in the order of the beam before and of retrieval.
+        width: How many to keep.
+        rank: By the path score plus the largest relevance of the group, by the path score and then that relevance, or
+            by the path score plus the mean log-probability of the segment.
+        terms: Without relevance or sequence, no rank uses it.
+    """
+    ranked = sorted(nodes, key=lambda node: _rank(node, rank, terms), reverse=True)
     return ranked[:width] if width else ranked
+
+
+def _rank(node: Node, rank: RelationRank, terms: Terms) -> tuple[float, float]:
+    relevance = max(node.relations.values()) if terms.relevance else 0.0
+    if rank == "relevance":
+        return node.score + relevance, 0.0
+    if rank == "parent":
+        return node.score, relevance
+    return node.score + (node.mean_logprob if terms.sequence else 0.0), 0.0
 
 
 def entity_beam(nodes: Iterable[Node], width: int) -> list[Node]:

@@ -165,9 +165,9 @@ class AnswerSegmentSimulator(SegmentSimulator[AnswerSegment]):
     """Answers with the ends of the walks."""
 
     def write_as_oracle(self, prompt: AnswerSegment, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Answer with the sought ends of the walks, else with nothing; as an error, answer with another end."""
+        """Answer with the sought ends of the walks, or sought names before; as an error, answer with another end."""
         ends = _named_ends(prompt)
-        right = answers_shown(ends, gold_context)
+        right = answers_shown(ends, gold_context) or answers_shown(_named_nodes(prompt), gold_context)
         if error_rng:
             right = [error_rng.choice([name for name in ends.values() if name not in right] or [UNKNOWN])]
         return f" {_write_useful(right)}"
@@ -179,6 +179,10 @@ class AnswerSegmentSimulator(SegmentSimulator[AnswerSegment]):
 
 def _named_ends(prompt: AnswerSegment) -> dict[Node, str]:
     return names_of((walk.end for walk in prompt.walks if walk.length), prompt.names)
+
+
+def _named_nodes(prompt: AnswerSegment) -> dict[Node, str]:
+    return names_of((node for walk in prompt.walks if walk.length for node in walk.nodes), prompt.names)
 
 
 @simulates(TokenChoice)

@@ -19,8 +19,9 @@ from pipeline.errors import ParseError
 from pipeline.kg.paths import GoldNodes, find_paths, gold_paths
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.arg.answers import write_answers
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
+from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment, FactLayout
 from pipeline.methods.arg.relations import RelationSegment
+from pipeline.methods.arg.tails import TailOrder, ordered_tails
 from pipeline.methods.arg.tokens import (
     NOT_USEFUL,
     PARTIALLY_RELEVANT,
@@ -83,6 +84,10 @@ class ArGCollection:
     retrieve_k: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     max_tails_shown: PositiveInt
     max_tails_fetched: PositiveInt
+    tail_order: TailOrder
+    facts: FactLayout
+    contradictions: Literal["keep", "drop"]
+    answers: Literal["all", "shown"]
     max_answers: PositiveInt
     temperature: NonNegativeFloat
     max_tokens: PositiveInt
@@ -171,7 +176,8 @@ class ArGCollection:
             hop = Hop(relations, entities, rationality)
             hops.append(hop)
             stopped = rationality == UNREASONABLE
-            if not stopped and UNRELEVANT in (relations[so_far.path[-1]], entities[state.printed(so_far.end)]):
+            steps = (relations[so_far.path[-1]], entities[state.printed(so_far.end)])
+            if self.contradictions == "drop" and not stopped and UNRELEVANT in steps:
                 raise Unusable("the critic calls a step unrelevant, and the path reasonable")
             if stopped or so_far == walk:
                 answers = await self._judge_answers(state, reached, stopped=stopped)
@@ -201,7 +207,14 @@ class ArGCollection:
         directed = [each for each in _both_directions(relation) if is_named or each == relation]
         source = before.entity
         found = await state.tools.kg.neighbours([(source, each) for each in directed], self.max_tails_fetched)
-        tails = dict.fromkeys(before.then(each, end) for each in directed for end in found[source, each].nodes)
+        nodes = await ordered_tails(
+            {hop: reached.nodes for hop, reached in found.items()},
+            self.tail_order,
+            lambda ends: state.tools.kg.relations(list(dict.fromkeys(ends))),
+            shown=self.max_tails_shown,
+            is_last=so_far.length == self.max_hops,
+        )
+        tails = dict.fromkeys(before.then(each, end) for each in directed for end in nodes[source, each])
         tails |= {so_far: None}
         await state.look_up_names(tail.end for tail in tails)
         segment = EntitySegment(
@@ -214,6 +227,7 @@ class ArGCollection:
             names=state.names,
             max_shown=self.max_tails_shown,
             cvt_fanout=len(tails),
+            facts=self.facts,
         )
         own = state.printed(node)
         kept = (own,) if own == UNKNOWN_ENTITY else _including(own, list(segment.by_name), self.max_tails_shown)
@@ -237,12 +251,17 @@ class ArGCollection:
         return rationality
 
     async def _judge_answers(self, state: QuestionState, reached: EntitySegment, *, stopped: bool) -> Judgement:
-        """Have the gold answers that the text shows judged; after an early stop, all gold answers."""
+        """Have all gold answers judged, or by choice those that the text shows, unless it stops early."""
         gold = state.question.gold.answers
         goals = await GoldNodes.resolve(state.tools.kg, gold)
         named = ((name, tails) for name, tails in reached.shown_tails.items() if name != UNKNOWN_ENTITY)
         shown = [name for name, tails in named if any(tail.end in goals for tail in tails)]
-        texts = [one_line(answer.name) for answer in gold] if stopped else shown
+        if stopped or self.answers == "all":
+            await state.look_up_names(answer.id for answer in gold if answer.id)
+            named = (answer for answer in gold if answer.id is None or state.names[answer.id] is not None)
+            texts = [one_line(answer.name) for answer in named]
+        else:
+            texts = shown
         answers = tuple(dict.fromkeys(texts))[: self.max_answers]
         return await self._ask(state, Utility(state.question, answers))
 

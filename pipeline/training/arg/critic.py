@@ -93,11 +93,10 @@ class EntityRelevance(Relevance):
 
     def inputs(self) -> dict[str, str]:
         segment, printer = self.segment, _printer(self.segment.names)
-        head = one_line(printer.node(segment.source.end))
         return {
             "question": as_question(segment.question.text),
             "facts": _facts(segment.source, printer),
-            "new": print_facts((head, segment.relation, name) for name in self.judged),
+            "new": print_facts(segment.shown_facts("graph")),
             "candidates": _numbered_list(self.judged),
         }
 

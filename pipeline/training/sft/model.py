@@ -14,6 +14,16 @@ from pipeline.training.sft.config import LoRA, SFTConfig
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+PLAIN_TEMPLATE = (
+    "{{ bos_token or '' }}"
+    "{% for message in messages %}"
+    "{{ message['role'] + ':\\n' + message['content'] }}"
+    "{{ eos_token if message['role'] == 'assistant' else '\\n\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\\n' }}{% endif %}"
+)
+"""The layout of a model that has none: a turn is its role and its text, and the model's turn ends with the end-of-text
+token, at which every server stops."""
 _ADAPTER = "adapter_model.safetensors"
 
 
@@ -36,7 +46,8 @@ def open_base(name: str, sft_config: SFTConfig) -> Checkpoint:
 def open_tokenizer(name: str, sft_config: SFTConfig) -> PreTrainedTokenizerBase:
     """Open the tokenizer of a model (a folder or a name on the Hub) and add missing reflection tokens.
 
-    Raises UserError if the model cannot be opened or has no chat template.
+    A base model without a chat template, such as Meta-Llama-3-8B, gets a plain one, which is written with the trained
+    model. Raises UserError if the model cannot be opened, or has neither a chat template nor an end-of-text token.
     """
     from tokenizers import AddedToken
     from transformers import AutoTokenizer
@@ -44,7 +55,9 @@ def open_tokenizer(name: str, sft_config: SFTConfig) -> PreTrainedTokenizerBase:
     with _opening(name):
         tokenizer = AutoTokenizer.from_pretrained(name)
     if tokenizer.chat_template is None:
-        raise UserError(f"model={name} has no chat template: use an instruction-tuned model")
+        if tokenizer.eos_token is None:
+            raise UserError(f"model={name} has neither a chat template nor an end-of-text token to end its turn with")
+        tokenizer.chat_template = PLAIN_TEMPLATE
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token  # padding carries no loss, so any token will do
     wanted = REFLECTION_TOKENS if sft_config.reflection_tokens else ()

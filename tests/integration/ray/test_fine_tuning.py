@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.cli.main import main
 from pipeline.config import default
@@ -125,6 +125,35 @@ def test_arg_has_its_tokens(undisturbed: Path, base: Path) -> None:
     assert all(len(after.tokenize(token)) == 1 for token in REFLECTION_TOKENS)
     assert all(len(before.tokenize(token)) > 1 for token in REFLECTION_TOKENS)
     assert load_file(undisturbed / "model.safetensors")["lm_head.weight"].shape[0] == len(after)
+
+
+def test_a_base_model_without_a_chat_template_is_trained_from_scratch_and_then_on_other_texts(
+    texts: dict[str, Path], base: Path, tmp_path: Path
+) -> None:
+    """As Meta-Llama-3-8B, whose tokenizer has no chat template and neither ArG's tokens nor a token to pad with."""
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = tokenizer.pad_token = None
+    plain, scratch, transferred = tmp_path / "plain", tmp_path / "scratch", tmp_path / "transferred"
+    AutoModelForCausalLM.from_pretrained(base).save_pretrained(plain)
+    tokenizer.save_pretrained(plain)
+    assert AutoTokenizer.from_pretrained(plain).chat_template is None
+
+    train(words("arg", texts["arg"], plain, scratch))
+    losses = of_steps(scratch, "eval_loss")
+    assert losses[STEPS] < losses[1]
+    written = AutoTokenizer.from_pretrained(scratch)
+    turns = [{"role": "user", "content": "who?"}, {"role": "assistant", "content": "[Retrieve Relation]"}]
+    laid_out = written.apply_chat_template(turns, tokenize=False)
+    assert laid_out == f"{written.bos_token}user:\nwho?\n\nassistant:\n[Retrieve Relation]{written.eos_token}"
+    assert len(written.tokenize("[Retrieve Relation]")) == 1
+
+    other = tmp_path / "metaqa.jsonl"
+    other.write_bytes(b"".join(texts["arg"].read_bytes().splitlines(keepends=True)[::-1]))
+    train(words("arg", other, scratch, transferred))
+    assert len(AutoTokenizer.from_pretrained(transferred)) == len(written), "no token is added twice"
+    continued = of_steps(transferred, "eval_loss")
+    assert continued[1] < losses[1], "it goes on from what it has learned"
+    assert continued[STEPS] < continued[1]
 
 
 def test_a_killed_training_goes_on(texts: dict[str, Path], base: Path, undisturbed: Path, tmp_path: Path) -> None:
