@@ -186,11 +186,14 @@ def _first_u_turn(chain: GroundedPath, names: Names) -> int | None:
 
 
 def _without_loops(chains: Sequence[GroundedPath], names: Names) -> tuple[GroundedPath, ...]:
-    """Drop the chains that lead back over an unnamed node to the node before it, unless no other chain is left."""
-    return tuple(chain for chain in chains if not _returns(chain, names)) or tuple(chains)
+    """Drop the chains that cross a fact of several parts and come back, unless no other chain is left."""
+    return tuple(chain for chain in chains if not _comes_back(chain, names)) or tuple(chains)
 
 
-def _returns(chain: GroundedPath, names: Names) -> bool:
+def _comes_back(chain: GroundedPath, names: Names) -> bool:
+    """Return whether an unnamed node leads back to the node before it, or is reached twice."""
     nodes = chain.nodes
-    steps = zip(nodes, nodes[1:], nodes[2:], strict=False)
-    return any(before == after and node_name(between, names) is None for before, between, after in steps)
+    unnamed = [at for at in range(1, len(nodes)) if node_name(nodes[at], names) is None]
+    if len({nodes[at] for at in unnamed}) < len(unnamed):
+        return True
+    return any(nodes[at - 1] == nodes[at + 1] for at in unnamed if at + 1 < len(nodes))
