@@ -32,6 +32,7 @@ class Plan:
     output: Path | None
     clusters: PositiveInt
     per_cluster: PositiveInt
+    mask: bool
     held_out: dict[str, Any] | None
 
 
@@ -67,6 +68,7 @@ async def _build(plan: Plan, composed: Mapping[str, Any], dataset: Dataset) -> t
                 held_out=_held_out(plan, composed),
                 clusters=plan.clusters,
                 per_cluster=plan.per_cluster,
+                masked=plan.mask,
                 seed=composed["run"]["seed"],
                 on_drawn=lambda reference: progress.advance(task, reference is not None),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
@@ -42,11 +42,15 @@ class AnswerFromFacts(AnswerPrompt):
     question: Question
     chains: tuple[GroundedPath, ...]
     names: Names
+    left_out: int = field(default=0, kw_only=True)
+    """Chains that were found and are not shown."""
 
     def inputs(self) -> dict[str, str]:
         printer = Printer(self.names)
-        facts = "\n".join(printer.chain(chain.triples) for chain in self.chains)
-        return {"question": as_question(self.question.text), "facts": facts}
+        lines = [printer.chain(chain.triples) for chain in self.chains]
+        if self.left_out:
+            lines.append(f"({self.left_out} more were found)")
+        return {"question": as_question(self.question.text), "facts": "\n".join(lines)}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pipeline.normalisation import canonical_literal
 from pipeline.types import EntityId, LiteralNode, Node, Triple
@@ -15,6 +15,10 @@ Names: TypeAlias = Mapping[EntityId, str | None]
 
 Fact: TypeAlias = tuple[str, str, str]
 """A rendered fact: subject, relation, object."""
+
+T = TypeVar("T")
+
+_CHARACTERS_PER_TOKEN = 4
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -86,3 +90,13 @@ def as_question(text: str) -> str:
 def print_path(name: str, path: Iterable[str]) -> str:
     """Return a relation path as `name -> r1 -> r2`."""
     return " -> ".join((one_line(name), *path))
+
+
+def fit(items: Sequence[T], text: Callable[[T], str], max_tokens: int) -> tuple[T, ...]:
+    """Return the longest run of first items whose texts have at most `max_tokens` tokens, four characters each."""
+    characters = max_tokens * _CHARACTERS_PER_TOKEN
+    for count, item in enumerate(items):
+        characters -= len(text(item)) + 1
+        if characters < 0:
+            return tuple(items[:count])
+    return tuple(items)

@@ -59,8 +59,13 @@ class Retrieval(Protocol):
         """Return the k nodes whose texts are most similar to `query`, best first; none if there are no texts (§6.2)."""
         ...
 
-    async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
-        """Return the k nearest references (§7.1), or k random ones seeded by the question; never itself."""
+    async def references(
+        self, question: Question, k: int, *, random: bool = False, masked: bool = False
+    ) -> list[Reference]:
+        """Return the k nearest references (§7.1), or k random ones seeded by the question; never itself.
+
+        With `masked`, names of topic entities do not count in the comparison.
+        """
         ...
 
 

@@ -42,11 +42,13 @@ async def build_references(
     held_out: Collection[str] = (),
     clusters: int = 50,
     per_cluster: int = 2,
+    masked: bool = False,
     seed: int = 0,
     on_drawn: Callable[[Reference | None], None] = lambda _: None,
 ) -> tuple[ReferenceBase, BuildReport]:
     """Cluster the eligible questions and draw the same number of solvable ones from each cluster.
 
+    With `masked`, names of topic entities do not count in the clustering.
     Questions equal to one of `held_out` after normalisation are never drawn. Relation paths are searched only for drawn
     questions, until enough are solved. `on_drawn` is called for each drawn question, with None if it was not solved.
     """
@@ -69,11 +71,12 @@ async def build_references(
         on_drawn(reference)
         return reference
 
-    masked = [mask(example.question.text, example.question.topic_entities) for example in eligible]
-    groups = await asyncio.to_thread(group_similar, await encoder.encode(masked), clusters, seed)
+    questions = [example.question for example in eligible]
+    texts = [mask(each.text, each.topic_entities) if masked else each.text for each in questions]
+    groups = await asyncio.to_thread(group_similar, await encoder.encode(texts), clusters, seed)
     report.clusters = len(groups)
     base = ReferenceBase(await draw(groups, per_cluster, total=clusters * per_cluster, seed=seed, solve=solve))
-    await base.prepare(encoder)
+    await base.vectors(encoder, masked=masked)
     return base, report
 
 

@@ -26,10 +26,10 @@ class ReferenceBase:
     """References and their vectors, with exact nearest-neighbour search."""
 
     def __init__(self, references: Sequence[Reference], vectors: Vectors | None = None) -> None:
-        """Store references. `vectors` are those of the masked questions, shape (references, dimensions), if known."""
+        """Store references. `vectors` are those of the questions, masked or not, shape (references, dimensions)."""
         self.references = tuple(references)
-        self._vectors = vectors
-        self._encoded_by: str | None = None
+        self._stored = vectors
+        self._vectors: dict[tuple[str, bool], Vectors] = {}
 
     @classmethod
     def load(cls, path: Path) -> ReferenceBase:
@@ -47,20 +47,23 @@ class ReferenceBase:
     def save(self, path: Path) -> None:
         """Write the references to `path` and their vectors to the `.npy` file next to it, each atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        if self._vectors is not None:
-            save_vectors(_vector_file(path), self._vectors)
+        if self._stored is not None:
+            save_vectors(_vector_file(path), self._stored)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_bytes(b"".join(orjson.dumps(reference) + b"\n" for reference in self.references))
         temporary.replace(path)
 
-    async def nearest(self, question: Question, k: int, encoder: Encoder) -> list[Reference]:
-        """Return the k references nearest to the masked question (inner product), never the question itself."""
-        await self.prepare(encoder)
-        if not self.references or self._vectors is None:
+    async def nearest(self, question: Question, k: int, encoder: Encoder, *, masked: bool = False) -> list[Reference]:
+        """Return the k references nearest to the question (inner product), never the question itself.
+
+        With `masked`, names of topic entities count on neither side.
+        """
+        if not self.references:
             return []
-        query = (await encoder.encode([mask(question.text, question.topic_entities)]))[0]
-        nearest_first = best(self._vectors @ query, len(self.references))  # for unit vectors, the order of L2 distances
-        return list(islice(self._others(question, nearest_first), k))
+        text = mask(question.text, question.topic_entities) if masked else question.text
+        query = (await encoder.encode([text]))[0]
+        scores = await self.vectors(encoder, masked=masked) @ query  # for unit vectors, the order of L2 distances
+        return list(islice(self._others(question, best(scores, len(self.references))), k))
 
     def sample(self, question: Question, k: int) -> list[Reference]:
         """Draw k references at random, seeded by the question, never the question itself."""
@@ -68,14 +71,16 @@ class ReferenceBase:
         Random(f"{question.dataset}/{question.split}/{question.id}").shuffle(order)
         return list(islice(self._others(question, order), k))
 
-    async def prepare(self, encoder: Encoder) -> None:
-        """Encode the references if their vectors are not from this encoder."""
-        if self._encoded_by == encoder.name or not self.references:
-            return
-        texts = [reference.masked_question for reference in self.references]
-        if self._vectors is None or not await are_current(self._vectors, encoder, texts):
-            self._vectors = await encoder.encode(texts)
-        self._encoded_by = encoder.name
+    async def vectors(self, encoder: Encoder, *, masked: bool) -> Vectors:
+        """Return the vectors of the questions, masked or not. Encodes them if the stored ones are others."""
+        key = encoder.name, masked
+        if key not in self._vectors:
+            texts = [each.masked_question if masked else each.question for each in self.references]
+            changed = [at for at, each in enumerate(self.references) if each.masked_question != each.question]
+            if self._stored is None or not await are_current(self._stored, encoder, texts, check=changed[:1]):
+                self._stored = await encoder.encode(texts)
+            self._vectors[key] = self._stored
+        return self._vectors[key]
 
     def _others(self, question: Question, order: Iterable[int]) -> Iterable[Reference]:
         asked = normalise(question.text)

@@ -42,7 +42,7 @@ class Search:
         """Load models and references, to report missing ones before the first question. Raises UserError."""
         for encoder in (self.encoder, self._relation_encoder):
             await encoder.encode([encoder.name])
-        await self._references.prepare(self.encoder)
+        _ = self._references
         return self
 
     async def __aexit__(self, *exc: object) -> None: ...
@@ -91,7 +91,9 @@ class GraphSearch:
     async def nodes(self, query: str, k: int) -> list[EntityId]:
         return await self.node_index.search(query, k) if self.node_index else []
 
-    async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
+    async def references(
+        self, question: Question, k: int, *, random: bool = False, masked: bool = False
+    ) -> list[Reference]:
         if random:
             return self.reference_base.sample(question, k)
-        return await self.reference_base.nearest(question, k, self.encoder)
+        return await self.reference_base.nearest(question, k, self.encoder, masked=masked)

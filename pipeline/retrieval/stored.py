@@ -30,11 +30,11 @@ def file_name(encoder: Encoder, texts: Sequence[str]) -> str:
     return f"{digest.hexdigest()}.npy"
 
 
-async def are_current(vectors: Vectors, encoder: Encoder, texts: Sequence[str]) -> bool:
-    """Return whether stored vectors match `texts`. Checks the first, the middle and the last one."""
+async def are_current(vectors: Vectors, encoder: Encoder, texts: Sequence[str], *, check: Sequence[int] = ()) -> bool:
+    """Return whether stored vectors match `texts`. Checks the first, the middle, the last and those at `check`."""
     if len(vectors) != len(texts):
         return False
-    positions = sorted({0, len(texts) // 2, len(texts) - 1})
+    positions = sorted({0, len(texts) // 2, len(texts) - 1, *check})
     fresh = await encoder.encode([texts[at] for at in positions])
     return fresh.shape == vectors[positions].shape and bool(np.allclose(fresh, vectors[positions], atol=_TOLERANCE))
 

@@ -20,7 +20,7 @@ TO_OSLO = GroundedPath("Ann").then(Relation("born_in", "out"), "Oslo")
 
 CHECK = RelationCheck(ASKED, ANN, ("born_in", "directed", "role"), top_k=2)
 PLAN = PathGeneration(ASKED, {"Ann": ("directed", "role"), "Bob": ("born_in",)})
-JUDGED = Judge(ASKED, (TO_FILM, TO_HI, TO_OSLO), NAMES)
+JUDGED = Judge(ASKED, ANN, (TO_FILM, TO_HI, TO_OSLO), NAMES)
 EDITED = Edit(
     question=ASKED,
     entity=ANN,

@@ -153,7 +153,7 @@ class PlainRetrieval:
     bound: Mapping[str, list[str]] = field(default_factory=dict)
     base: Sequence[Reference] = ()
     encoder: LexicalEncoder = field(default_factory=LexicalEncoder)
-    asked: list[tuple[int, bool]] = field(default_factory=list)
+    asked: list[tuple[int, bool, bool]] = field(default_factory=list)
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[int]:
         scores = self.encoder.similarities(query, texts)
@@ -165,8 +165,10 @@ class PlainRetrieval:
     async def nodes(self, query: str, k: int) -> list[EntityId]:
         return []
 
-    async def references(self, question: Question, k: int, *, random: bool = False) -> list[Reference]:
-        self.asked.append((k, random))
+    async def references(
+        self, question: Question, k: int, *, random: bool = False, masked: bool = False
+    ) -> list[Reference]:
+        self.asked.append((k, random, masked))
         return list(self.base[:k])
 
 

@@ -36,6 +36,11 @@ def test_each_chain_is_rendered_on_one_line() -> None:
     )
 
 
+def test_the_prompt_says_how_many_chains_were_left_out() -> None:
+    cut = AnswerFromFacts(ASKED, (TO_OSLO,), NAMES, left_out=2)
+    assert cut.messages()[-1].content.endswith('"Oslo")]\n(2 more were found)\nReasoning:')
+
+
 def test_methods_share_the_text_of_the_prompts_and_have_their_own_roles() -> None:
     asked = [AnswerFromEvidence(ASKED, (TO_FILM,), NAMES), AnswerFromChains(ASKED, (TO_FILM,), NAMES)]
     assert [prompt.role for prompt in asked] == ["srp.answer", "tog.answer"]

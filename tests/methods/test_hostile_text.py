@@ -33,7 +33,7 @@ RELATIONS = ("film.directed_by", "film.genre")
 PROMPTS: list[Prompt[Any]] = [
     RelationCheck(ASKED, TOPIC, RELATIONS, 2),
     PathGeneration(ASKED, {"Amélie": RELATIONS, "O’Hara": ("person.film",)}, paths_per_entity=3),
-    Judge(ASKED, (FOUND, FOUND.first(0)), NAMES),
+    Judge(ASKED, TOPIC, (FOUND, FOUND.first(0)), NAMES),
     Edit(ASKED, TOPIC, ("film.genre",), ((),), "no", (FOUND,), (), NAMES, (((), RELATIONS),)),
     AnswerFromEvidence(ASKED, (FOUND,), NAMES),
     AnswerAlone(ASKED),
@@ -46,6 +46,7 @@ PROMPTS: list[Prompt[Any]] = [
 PIECES = [
     *COMMON,
     *("Path:", "Final Path:", "Thought:", "Goal:", "<HAVE_ANSWER>", "<NO_ANSWER>", "Retained sequences:", "answer is"),
+    *("1-3", "2 (first 1)", "9999", "none", "first"),
     *(";", "|", "->", "→", "—>", "0.5", "+", "film.genre", "m.0abc", "<cvt 1>"),
     *("[Fully Relevant]", "[Partially]", "[Unreasonable]", "[Retrieve Relation]", "[Entity Retrieval]"),
     *("[No Retrieval]", "[Not Useful]", "[Utility:", "[Utility: 3]", "Answer:", "Unknown Entity"),

@@ -50,6 +50,8 @@ async def test_the_worked_example_takes_six_calls_two_instantiations_and_one_edi
             ("m.0cg8r04", "performance.actor", "carmen electra"),
             ("m.0cg8r04", "performance.film", "Naked Movie"),
             ("carmen electra", "appearing_in_film.films", "m.other"),
+            ("carmen electra", "person.gender", "Female"),
+            ("carmen electra", "person.profession", "Actor"),
         ]
     )
     first_triple = '1. [("carmen electra", "actor.film", "<cvt 1>")]'
@@ -95,8 +97,15 @@ def country(person: str) -> list[tuple[str, str, str]]:
     return [(person, NATIONALITY, f"{person}land"), (f"{person}land", CAPITAL, f"{person} City")]
 
 
-async def run(srp: SRP, *people: str, facts: list[Any] | None = None, **replies: Any) -> tuple[ScriptedTools, Any]:
-    graph = DictionaryGraph(facts if facts is not None else [fact for person in people for fact in country(person)])
+def biography(person: str) -> list[tuple[str, str, str]]:
+    """More relations than the relation check asks for, so that it is called."""
+    return [*country(person), *((person, f"people.person.hobby_{n}", "Chess") for n in range(3))]
+
+
+async def run(
+    srp: SRP, *people: str, facts: list[Any] | None = None, text: str = "which capital?", **replies: Any
+) -> tuple[ScriptedTools, Any]:
+    graph = DictionaryGraph(facts if facts is not None else [fact for person in people for fact in biography(person)])
     defaults = {
         "srp.relation_check": picked(NATIONALITY),
         "srp.path_generation": plan(**dict.fromkeys(people, f"{NATIONALITY} -> {CAPITAL}")),
@@ -106,7 +115,7 @@ async def run(srp: SRP, *people: str, facts: list[Any] | None = None, **replies:
         "srp.answer_cot": "So the answer is {a guess}.",
     }
     script = ScriptedTools(graph, defaults | {f"srp.{role}": reply for role, reply in replies.items()})
-    return script, await srp.answer(question("which capital?", *people), script.tools)
+    return script, await srp.answer(question(text, *people), script.tools)
 
 
 @pytest.mark.parametrize("topics", [1, 2, 3])
@@ -130,7 +139,7 @@ async def test_the_calls_and_lookups_of_an_entity_whose_edits_never_help(edits: 
 
 
 async def test_three_judged_edits_cost_ten_calls() -> None:
-    facts = [*country("Ann"), *(("Annland", f"a.b.{n}", f"node {n}") for n in range(3))]
+    facts = [*biography("Ann"), *(("Annland", f"a.b.{n}", f"node {n}") for n in range(3))]
     retries = [edited(f"Ann -> {NATIONALITY} -> a.b.{n}") for n in range(3)]
     script, _ = await run(default(SRP), "Ann", facts=facts, judge=no(), edit=retries)
     assert Counter(script.model.roles) == {
@@ -173,7 +182,7 @@ async def test_without_evidence_the_model_answers_alone() -> None:
 
 @pytest.mark.parametrize(("cap", "roles"), [(1, ["srp.answer_cot"]), (3, ["srp.answer"]), (4, ["srp.answer"])])
 async def test_after_a_cap_on_calls_the_answer_comes_from_the_evidence_so_far(cap: int, roles: list[str]) -> None:
-    graph = DictionaryGraph(country("Ann"))
+    graph = DictionaryGraph(biography("Ann"))
     replies = {
         "srp.relation_check": picked(NATIONALITY),
         "srp.path_generation": plan(Ann=f"{NATIONALITY} -> {CAPITAL}"),
@@ -249,7 +258,7 @@ async def test_too_many_relations_are_cut_to_the_most_similar_ones() -> None:
 async def test_an_entity_without_a_path_starts_with_its_best_relation_or_else_with_editing() -> None:
     facts = [("Ann", LEADER, "x"), ("Ann", NATIONALITY, "Annland")]
     script, answer = await run(default(SRP), "Ann", "Bob", facts=facts, path_generation="I cannot.")
-    assert script.payloads("path_generated")[0]["paths"] == {"Ann": ((NATIONALITY,),), "Bob": ((),)}
+    assert script.payloads("path_generated")[0]["paths"] == {"Ann": ((LEADER,),), "Bob": ((),)}
     assert script.payloads("path_generated")[0]["missing"] == ["Ann", "Bob"]
     findings = {payload["entity"]: payload["findings"] for payload in script.payloads("judged")}
     assert findings == {"Ann": (), "Bob": ("empty initial path",)}
@@ -260,6 +269,7 @@ async def test_an_empty_path_is_edited_from_the_relations_of_its_entity() -> Non
     script, answer = await run(
         default(SRP, relation_check=False),
         "Ann",
+        facts=country("Ann"),
         path_generation="I cannot.",
         edit=edited(f"Ann -> {NATIONALITY} -> {CAPITAL}"),
     )
@@ -276,43 +286,44 @@ async def test_without_the_relation_check_no_relation_is_offered_and_no_lookup_i
     assert "aluable relations" not in text
 
 
-async def test_the_initial_paths_of_an_entity_share_its_edits() -> None:
+TWO_PATHS = f'Path: {{"Ann": ["Ann -> {NATIONALITY}", "Ann -> {LEADER}", "Ann -> a.b.c"]}}'
+
+
+async def test_the_initial_paths_of_an_entity_are_judged_in_one_call() -> None:
     facts = [("Ann", NATIONALITY, "Annland"), ("Ann", LEADER, "Zed"), ("Ann", "a.b.c", "y")]
-    two = f'Path: {{"Ann": ["Ann -> {NATIONALITY}", "Ann -> {LEADER}", "Ann -> a.b.c"]}}'
     script, answer = await run(
-        default(SRP, paths_per_entity=2, max_edits=1),
-        "Ann",
-        facts=facts,
-        path_generation=two,
-        judge=no(),
-        edit=edited("a.b.d"),
+        default(SRP, paths_per_entity=2), "Ann", facts=facts, path_generation=TWO_PATHS, judge=yes("1", "2")
     )
-    assert [payload["path"] for payload in script.payloads("instantiated")] == [(NATIONALITY,), ("a.b.d",), (LEADER,)]
-    assert [chain[0].tail for chain in answer.evidence] == ["Annland", "Zed"], (
-        "the edit of the first path found nothing"
-    )
-    narrow, _ = await run(
-        default(SRP, max_edits=1), "Ann", facts=facts, path_generation=two, judge=no(), edit=edited("a.b.d")
-    )
-    calls, wider = (
-        [prompt.messages() for prompt in each.model.prompts if prompt.role != "srp.path_generation"]
-        for each in (narrow, script)
-    )
-    assert wider[: len(calls) - 1] == calls[:-1], "a wider beam makes them too"
-
-
-async def test_an_initial_path_that_an_edit_has_already_tried_is_not_tried_again() -> None:
-    facts = [("Ann", NATIONALITY, "Annland"), ("Ann", LEADER, "Zed")]
-    two = f'Path: {{"Ann": ["Ann -> {NATIONALITY}", "Ann -> {LEADER}"]}}'
-    script, _ = await run(
-        default(SRP, paths_per_entity=2, max_edits=1),
-        "Ann",
-        facts=facts,
-        path_generation=two,
-        judge=no(),
-        edit=edited(LEADER),
-    )
+    assert script.model.roles == ["srp.path_generation", "srp.judge", "srp.answer"]
     assert [payload["path"] for payload in script.payloads("instantiated")] == [(NATIONALITY,), (LEADER,)]
+    judged = script.model.last("srp.judge").messages()[-1].content
+    assert f'1. [("Ann", "{NATIONALITY}", "Annland")]\n2. [("Ann", "{LEADER}", "Zed")]\n' in judged
+    assert [chain[0].tail for chain in answer.evidence] == ["Annland", "Zed"]
+
+
+async def test_the_initial_path_of_which_most_was_kept_is_edited_and_the_others_count_as_tried() -> None:
+    facts = [("Ann", NATIONALITY, "Annland"), ("Ann", LEADER, "Zed"), ("Zed", "a.b.d", "x")]
+    script, answer = await run(
+        default(SRP, paths_per_entity=2, max_edits=2),
+        "Ann",
+        facts=facts,
+        path_generation=TWO_PATHS,
+        judge=[no("2"), yes("1")],
+        edit=[edited(NATIONALITY), edited(f"{LEADER} -> a.b.d")],
+    )
+    prompt = script.model.last("srp.edit")
+    assert (prompt.path, prompt.tried) == ((LEADER,), ((NATIONALITY,),))
+    assert "was tried before" in script.model.complaints[0]
+    assert [payload["path"] for payload in script.payloads("instantiated")][2:] == [(LEADER, "a.b.d")]
+    assert [chain[-1].tail for chain in answer.evidence] == ["x"], "what was kept of the first round begins this chain"
+
+
+async def test_no_relation_check_is_made_when_no_more_relations_are_there_than_wanted() -> None:
+    script, _ = await run(default(SRP), "Ann", facts=[("Ann", NATIONALITY, "x"), ("Ann", CAPITAL, "y")])
+    assert "srp.relation_check" not in script.model.roles
+    selected = script.payloads("relations_selected")[0]
+    assert (selected["relations"], selected["scores"]) == ([CAPITAL, NATIONALITY], {}), "ranked by the encoder"
+    assert script.model.last("srp.path_generation").relations == {"Ann": (CAPITAL, NATIONALITY)}
 
 
 # References (§3.3)
@@ -329,7 +340,7 @@ SOLVED = Reference("who rules X?", "who rules *?", {"X": "X -> a.b -> c.d"}, ("o
     ],
 )
 async def test_references_are_shown_in_the_configured_calls(where: Any, guided: set[str]) -> None:
-    graph = DictionaryGraph(country("Ann"))
+    graph = DictionaryGraph(biography("Ann"))
     replies = {
         "srp.relation_check": picked(NATIONALITY),
         "srp.path_generation": plan(Ann=f"{NATIONALITY} -> {CAPITAL}"),
@@ -351,8 +362,9 @@ async def test_references_are_shown_in_the_configured_calls(where: Any, guided: 
 async def test_references_are_requested_as_configured() -> None:
     for srp, asked in (
         (default(SRP, num_references=0), []),
-        (default(SRP, reference_selection="random", num_references=2), [(2, True)]),
-        (default(SRP), [(4, False)]),
+        (default(SRP, reference_selection="random", num_references=2), [(2, True, False)]),
+        (default(SRP), [(4, False, False)]),
+        (default(SRP, mask_references=True), [(4, False, True)]),
     ):
         script, _ = await run(srp, "Ann")
         assert script.retrieval.asked == asked
@@ -387,7 +399,7 @@ async def test_pruned_evidence_is_what_the_judge_retained_and_instances_are_ever
 
 
 async def test_without_a_judge_one_retrieval_is_the_evidence() -> None:
-    facts = [*country("Ann"), ("Ann", NATIONALITY, "Elsewhere")]
+    facts = [*biography("Ann"), ("Ann", NATIONALITY, "Elsewhere")]
     script, answer = await run(default(SRP, judge=False), "Ann", facts=facts)
     assert script.model.roles == ["srp.relation_check", "srp.path_generation", "srp.answer"]
     assert len(answer.evidence) == 2
@@ -454,7 +466,7 @@ async def test_the_editor_is_offered_relations_by_prefix_up_to_its_limits() -> N
     )
     edit = script.model.last("srp.edit")
     assert [(prefix, len(relations)) for prefix, relations in edit.candidates] == [((), 1), ((NATIONALITY,), 5)]
-    assert "\n1 more\n" in edit.messages()[-1].content
+    assert "\n(1 more were found)\n" in edit.messages()[-1].content
     offered = {relation for _, relations in edit.candidates for relation in relations}
     assert not any(relation.startswith("geo.land.r2") for relation in offered), "only the ends of what is shown"
 
@@ -522,7 +534,7 @@ async def test_the_editor_sees_the_sequences_of_which_most_was_kept_first() -> N
     verdict = no(f'3. [("Ann", "{NATIONALITY}", "land 2")]')
     srp = default(SRP, max_edits=1, shown_grounded=1)
     script, _ = await run(srp, "Ann", facts=facts, path_generation=plan(Ann=NATIONALITY), judge=verdict)
-    assert f'whole path:\n3. [("Ann", "{NATIONALITY}", "land 2")]\n2 more\n' in (
+    assert f'whole path:\n3. [("Ann", "{NATIONALITY}", "land 2")]\n(2 more were found)\n' in (
         script.model.last("srp.edit").messages()[-1].content
     )
 
@@ -541,6 +553,61 @@ async def test_what_the_judge_kept_of_an_earlier_path_comes_back_after_have() ->
     )
     tails = [[triple.tail for triple in chain] for chain in answer.evidence]
     assert tails == [["land 2", "City"], ["land 0"]], "a chain that another one begins with is not repeated"
+
+
+async def test_a_wrong_first_relation_is_mended_by_an_edit() -> None:
+    """The profession of a man is looked for by way of his children, and then among his own relations."""
+    facts = [
+        ("Tavin", "people.person.children", "Edda"),
+        ("Edda", "people.person.profession", "Glazier"),
+        ("Tavin", "people.person.profession", "Ferryman"),
+        *(("Tavin", f"people.person.other_{n}", "x") for n in range(20)),
+    ]
+    script, answer = await run(
+        default(SRP),
+        "Tavin",
+        facts=facts,
+        text="what is Tavin by profession?",
+        relation_check=picked("people.person.children"),
+        path_generation=plan(Tavin="people.person.children -> people.person.profession"),
+        judge=["This is about his daughter. <NO_ANSWER>\nRetained sequences: none", yes("1")],
+        edit=edited("Tavin -> people.person.profession"),
+    )
+    edit = script.model.last("srp.edit")
+    shown = edit.messages()[-1].content
+    assert '1. [] cut away: [("Tavin", "people.person.children", "Edda"), ("Edda",' in shown
+    assert "people.person.profession" in dict(edit.candidates)[()], "the topic entity offers its own relations"
+    assert "\nTavin: " in shown
+    assert "less similar relations left out)" in shown
+    assert [[triple.tail for triple in chain] for chain in answer.evidence] == [["Ferryman"]]
+    assert script.model.roles.count("srp.edit") == 1
+
+
+async def test_all_sequences_are_judged_by_choice_partial_ones_included_up_to_a_limit_of_tokens() -> None:
+    facts = [*(("Ann", NATIONALITY, f"land {n:02}") for n in range(30)), ("land 00", CAPITAL, "City")]
+    path = plan(Ann=f"{NATIONALITY} -> {CAPITAL}")
+
+    async def judged(srp: SRP) -> tuple[int, str]:
+        script, _ = await run(srp, "Ann", facts=facts, path_generation=path)
+        prompt = script.model.last("srp.judge")
+        return len(prompt.sequences), prompt.messages()[-1].content
+
+    assert (await judged(default(SRP)))[0] == 1, "one chain takes the whole path"
+    everything, text = await judged(default(SRP, judge_sequences="all"))
+    assert everything == 30
+    assert "more were found" not in text
+    some, text = await judged(default(SRP, judge_sequences="all", judge_sequence_tokens=100))
+    assert 1 < some < 12
+    assert f"({30 - some} more were found)" in text
+
+
+async def test_the_judge_sees_sequences_that_differ_in_unnamed_nodes_once_and_how_many_were_left_out() -> None:
+    facts = [("Ann", ACTOR, f"m.{n}") for n in range(6)] + [(f"m.{n}", FILM, f"Film {n // 2}") for n in range(6)]
+    srp = default(SRP, judge_samples_per_path=2)
+    script, _ = await run(srp, "Ann", facts=facts, path_generation=plan(Ann=f"{ACTOR} -> {FILM}"))
+    text = script.model.last("srp.judge").messages()[-1].content
+    assert text.count("Film 0") == text.count("Film 1") == 1
+    assert "\n(1 more were found)\n" in text
 
 
 def ring(people: tuple[str, ...]) -> list[Any]:

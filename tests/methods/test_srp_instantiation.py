@@ -139,3 +139,34 @@ async def test_an_unnamed_topic_entity_has_the_name_in_the_question() -> None:
     assert found.is_named("x")
     assert not found.is_named("m.8")
     assert found.is_named(literal("7"))
+
+
+async def test_an_edge_that_two_inverse_relations_state_is_taken_once_by_the_closer_one() -> None:
+    facts = [("Ann", "plays", f"m.{n}") for n in range(3)] + [(f"m.{n}", "played_by", "Ann") for n in range(3)]
+    facts += [(f"m.{n}", "in_film", f"Film {n}") for n in range(3)]
+    found = await walk(DictionaryGraph(facts), "plays in_film", bound=[["plays", "played_by"], ["in_film"]])
+    assert nodes(found.complete) == [(f"m.{n}", f"Film {n}") for n in range(3)]
+    assert {chain.path for chain in found.complete} == {("plays", "in_film")}
+
+
+async def test_relations_to_other_nodes_or_of_one_direction_are_no_copies() -> None:
+    graph = DictionaryGraph([("Ann", "r", "x"), ("x", "s", "Ann"), ("y", "s", "Ann"), ("Ann", "t", "x")])
+    found = await walk(graph, "r", bound=[["r", "s", "t"]])
+    assert [(chain.path, chain.end) for chain in found.complete] == [
+        (("r",), "x"),
+        (("s",), "x"),
+        (("s",), "y"),
+        (("t",), "x"),
+    ]
+
+
+async def test_a_chain_that_leads_back_over_an_unnamed_node_is_kept_only_without_others() -> None:
+    loop = [("Ann", "plays", "m.1"), ("m.1", "played_by", "Ann")]
+    alone = await walk(DictionaryGraph(loop), "plays played_by")
+    assert nodes(alone.complete) == [("m.1", "Ann")], "the judge sees what is wrong with the path (§3.12)"
+    others = await walk(
+        DictionaryGraph([*loop, ("m.1", "in_film", "Film")]),
+        "plays played_by",
+        bound=[["plays"], ["played_by", "in_film"]],
+    )
+    assert nodes(others.complete) == [("m.1", "Film")]

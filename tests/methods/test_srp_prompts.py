@@ -12,10 +12,11 @@ from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.srp.evidence import EMPTY_PATH, ENDS_UNNAMED, NOT_INSTANTIATED
-from pipeline.methods.srp.judge import Judge, Verdict
+from pipeline.methods.srp.judge import Judge, Verdict, print_retained
 from pipeline.methods.srp.path_edit import EDIT
 from pipeline.methods.srp.path_generation import PATH_GENERATION, PathGeneration
 from pipeline.methods.srp.relation_check import RelationCheck
+from pipeline.retrieval.interface import Reference
 from pipeline.simulation.registry import write_as_oracle
 from pipeline.types import Entity, Relation
 from tests.methods.srp_prompts import ANN, ASKED, CHECK, EDITED, JUDGED, PLAN, TO_FILM, TO_HI, TO_OSLO
@@ -66,7 +67,7 @@ def test_only_planning_shows_the_value_of_a_sweep_axis() -> None:
     assert "Paths for each entity: up to 7\nThought:" in shown(replace(PLAN, paths_per_entity=7))
     assert "Paths for each entity" not in shown(replace(PLAN, paths_per_entity=1))
     assert replace(EDITED, max_path_len=9).messages() == EDITED.messages()
-    assert "Number of relations to pick: 2" in shown(CHECK)
+    assert "Pick at most: 2" in shown(CHECK)
 
 
 def test_the_user_message_of_each_prompt() -> None:
@@ -75,10 +76,13 @@ def test_the_user_message_of_each_prompt() -> None:
         'Topic entities: ["Ann", "Bob"]\nValuable relations: {"Ann": ["directed", "role"], "Bob": ["born_in"]}\n'
         in (shown(PLAN))
     )
+    assert "?\nEntity: Ann\nSequences:\n1. [" in shown(JUDGED)
     assert r'2. [("Ann", "role", "<cvt 2>"), ("<cvt 2>", "film", "Say \"Hi\"")]' in shown(JUDGED)
     text = shown(EDITED)
     assert "Path: Ann -> role\nTried before: Ann -> born_in\nCheck: Not yet. <cvt></cvt> in the end\n" in text
-    assert 'Facts of the whole path:\n- [("Ann", "role", "<cvt></cvt>")]\nFacts of a part of the path:\nnone\n' in text
+    assert 'Facts of the whole path:\n- [("Ann", "role", "<cvt></cvt>")]\nRelations offered:\n' in text
+    alone = shown(replace(EDITED, path=(), tried=(), grounded=(), message="empty initial path"))
+    assert "Path: Ann\nCheck: empty initial path\nRelations offered:\n" in alone, "no section without content"
     assert text.endswith("Relations offered:\nAnn -> role: film; character\nGoal:")
 
 
@@ -199,9 +203,55 @@ def test_a_retained_item_that_is_not_a_prefix_is_dropped_and_recorded(item: str)
 
 def test_retained_items_may_have_curly_quotes_and_unquoted_numbers() -> None:
     year = GroundedPath("Film").then(Relation("year", "out"), literal("1999"))
-    judged = Judge(ASKED, (year,), {"Film": "Film"})
+    judged = Judge(ASKED, ANN, (year,), {"Film": "Film"})
     text = "<NO_ANSWER> Retained sequences:\n1. [(“Film”, “year”, 1999)]"
     assert judged.parse(text).retained == (year,)
+
+
+@pytest.mark.parametrize(
+    ("retained", "lengths", "invalid"),
+    [
+        ("1-2", (2, 2, 0), ()),
+        ("1, 3", (2, 0, 1), ()),
+        ("1 (first 1), 2-3", (1, 2, 1), ()),
+        ("\n1: all\n2. first 1 fact\n", (2, 1, 0), ()),
+        ("Sequence 2 (the first 1 facts) and 3", (0, 1, 1), ()),
+        ("1–2", (2, 2, 0), ()),
+        ("2 to 3", (0, 2, 1), ()),
+        ("1 (first 9)", (2, 0, 0), ()),
+        ("none", (0, 0, 0), ()),
+        ("", (0, 0, 0), ()),
+        ("1. []\n2. all\n3. []", (0, 2, 0), ()),
+        ("1-3. []", (0, 0, 0), ()),
+        ("1, 7", (2, 0, 0), (7,)),
+        ("2-9999", (0, 2, 1), (4, 5)),
+        ("1 (first two), 2", (0, 2, 0), (1,)),
+        ("All of them help.", (0, 0, 0), ()),
+    ],
+)
+def test_retained_items_may_be_numbers(retained: str, lengths: tuple[int, ...], invalid: tuple[int, ...]) -> None:
+    verdict = JUDGED.parse(f"so. <NO_ANSWER>\nRetained sequences: {retained}")
+    assert tuple(verdict.pruned[sequence].length for sequence in JUDGED.sequences) == lengths
+    assert verdict.invalid_items == invalid
+
+
+@pytest.mark.parametrize("lengths", [(2, 2, 1), (0, 0, 0), (1, 0, 1), (2, 1, 0), (1, 1, 0)])
+def test_written_numbers_are_read_back(lengths: tuple[int, ...]) -> None:
+    verdict = JUDGED.parse(f"so. <NO_ANSWER>\n{print_retained(lengths, JUDGED.sequences)}")
+    assert tuple(kept.length for kept in verdict.pruned.values()) == lengths
+
+
+def test_references_are_mentioned_only_where_they_are_shown() -> None:
+    known = Reference("who rules X?", "who rules *?", {"X": "X -> a.b"}, ("one",))
+    for prompt in (CHECK, PLAN, JUDGED, EDITED):
+        assert "solved" not in "".join(message.content for message in prompt.messages())
+    guided = shown(replace(CHECK, references=(known,)))
+    assert guided.startswith("Similar solved questions. A relation with which one of their paths begins deserves")
+    assert shown(replace(JUDGED, references=(known,))).startswith("Similar solved questions:\nQuestion: who rules X?")
+
+
+def test_the_relation_check_says_how_many_relations_it_leaves_out() -> None:
+    assert "\nRelations (most similar to the question first; 5 left out): born_in;" in shown(replace(CHECK, left_out=5))
 
 
 # Edit
@@ -215,12 +265,13 @@ def test_the_editor_sees_what_the_judge_kept_and_cut_away_and_how_much_was_left_
         f'3. [("Ann", "role", "<cvt></cvt>"), {hi}]',
         f'2. [("Ann", "role", "<cvt></cvt>")] cut away: {film}',
         '1. [] cut away: [("Ann", "born_in", "Oslo")]',
-        "Facts of a part of the path:",
+        "Relations offered:",
     ]
-    few = shown(replace(edit, shown_grounded=1, partial=(TO_FILM.first(1),) * 3, shown_partial=2))
-    assert f'{hi}]\n2 more\nFacts of a part of the path:\n- [("Ann"' in few
-    assert few.count('\n- [("Ann", "role", "<cvt></cvt>")]') == 2
-    assert "\n1 more\nRelations offered:" in few
+    alike = (TO_FILM.first(1), TO_HI.first(1))
+    few = shown(replace(edit, shown_grounded=1, partial=(*alike, TO_OSLO), pruned={TO_HI: TO_HI}, shown_partial=1))
+    assert f'{hi}]\n(2 more were found)\nFacts of a part of the path:\n- [("Ann"' in few
+    assert few.count('\n- [("Ann", "role", "<cvt></cvt>")]') == 1, "a text is shown once"
+    assert "\n(1 more were found)\nRelations offered:" in few
 
 
 def test_relations_that_several_paths_offer_are_shown_once() -> None:
@@ -228,6 +279,7 @@ def test_relations_that_several_paths_offer_are_shown_once() -> None:
     assert shown(replace(EDITED, candidates=offers)).endswith(
         "Relations offered:\nAnn -> role or Ann -> part: film; year\nAnn: role\nGoal:"
     )
+    assert shown(replace(EDITED, left_out=3)).endswith(": film; character\n(3 less similar relations left out)\nGoal:")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +326,7 @@ def test_hostile_names_survive_rendering_and_parsing_in_every_prompt() -> None:
     asked = question("q", "e.1", names={"e.1": evil})
     found = GroundedPath("e.1").then(Relation(evil, "out"), "e.2")
     names = {"e.1": evil, "e.2": evil}
-    judged = Judge(asked, (found,), names)
+    judged = Judge(asked, Entity("e.1", evil), (found,), names)
     assert judged.parse(f"<NO_ANSWER>\nRetained sequences:\n1. {shown(judged).partition('1. ')[2]}").retained == (
         found,
     )

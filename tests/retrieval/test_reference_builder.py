@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.config import default
@@ -106,6 +107,17 @@ async def test_the_same_seed_builds_the_same_base(metaqa: Callable[[int, str], M
 
     assert (await build(1)).references == (await build(1)).references
     assert (await build(1)).references != (await build(2)).references
+
+
+@pytest.mark.parametrize("masked", [False, True])
+async def test_questions_are_clustered_and_stored_masked_by_choice(
+    metaqa: Callable[[int, str], MetaQA], films: EmbeddedGraph, tmp_path: Path, masked: bool
+) -> None:
+    examples, encoder = read(metaqa(1, "dev"), step=100), LexicalEncoder()
+    base, _ = await build_references(examples, films, encoder, clusters=8, per_cluster=2, masked=masked)
+    base.save(tmp_path / "films.jsonl")
+    texts = [known.masked_question if masked else known.question for known in base.references]
+    assert np.allclose(np.load(tmp_path / "films.npy"), encoder.vectors(texts))
 
 
 async def test_no_test_question_becomes_a_reference(metaqa: Callable[[int, str], MetaQA], films: EmbeddedGraph) -> None:

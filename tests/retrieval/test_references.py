@@ -56,20 +56,34 @@ def test_mask_replaces_the_names_of_topic_entities(text: str, names: list[str], 
     assert mask(text, [Entity(name, name) for name in names]) == masked
 
 
-async def test_nearest_ignores_the_topic_on_both_sides() -> None:
+async def test_nearest_ignores_the_topic_on_both_sides_by_choice() -> None:
     base = ReferenceBase(REFERENCES)
-    found = await base.nearest(question("who directed The Languages", "The Languages"), 2, LexicalEncoder())
+    asked = question("who directed The Languages", "The Languages")
+    found = await base.nearest(asked, 2, LexicalEncoder(), masked=True)
     assert found[0] == REFERENCES[0]
     assert len(found) == 2
 
 
-async def test_nearest_is_the_order_of_euclidean_distance() -> None:
+@pytest.mark.parametrize("masked", [False, True])
+async def test_nearest_is_the_order_of_euclidean_distance(masked: bool) -> None:
     encoder = LexicalEncoder()
-    asked = question("which genre and language does Titanic have, and who directed it")
-    [query] = encoder.vectors([mask(asked.text, asked.topic_entities)])
-    distances = np.linalg.norm(encoder.vectors([known.masked_question for known in REFERENCES]) - query, axis=1)
+    asked = question("which genre and language does Titanic have, and who directed Titanic", "Titanic")
+    [query] = encoder.vectors([mask(asked.text, asked.topic_entities) if masked else asked.text])
+    texts = [known.masked_question if masked else known.question for known in REFERENCES]
+    distances = np.linalg.norm(encoder.vectors(texts) - query, axis=1)
     expected = [REFERENCES[position] for position in np.argsort(distances, kind="stable")]
-    assert await ReferenceBase(REFERENCES).nearest(asked, 10, encoder) == expected
+    assert await ReferenceBase(REFERENCES).nearest(asked, 10, encoder, masked=masked) == expected
+
+
+async def test_stored_vectors_of_masked_questions_are_not_used_for_the_questions(tmp_path: Path) -> None:
+    encoder = LexicalEncoder()
+    unnamed = Reference("who wrote it", "who wrote it", {}, ())
+    base = ReferenceBase([unnamed, *REFERENCES[:1], unnamed, unnamed])
+    await base.vectors(encoder, masked=True)
+    base.save(tmp_path / "base.jsonl")
+    read = ReferenceBase.load(tmp_path / "base.jsonl")
+    expected = encoder.vectors([known.question for known in base.references])
+    assert np.allclose(await read.vectors(encoder, masked=False), expected)
 
 
 async def test_a_question_is_never_its_own_reference() -> None:
@@ -89,14 +103,14 @@ def test_random_references_depend_on_the_question_alone() -> None:
 
 async def test_an_empty_base_returns_no_references() -> None:
     base = ReferenceBase([])
-    await base.prepare(LexicalEncoder())
+    await base.vectors(LexicalEncoder(), masked=False)
     assert await base.nearest(question("x"), 4, LexicalEncoder()) == []
     assert base.sample(question("x"), 4) == []
 
 
 async def test_a_base_is_read_back_unchanged(tmp_path: Path) -> None:
     base = ReferenceBase(REFERENCES)
-    await base.prepare(LexicalEncoder())
+    await base.vectors(LexicalEncoder(), masked=False)
     base.save(tmp_path / "references" / "films.jsonl")
     assert sorted(file.name for file in (tmp_path / "references").iterdir()) == ["films.jsonl", "films.npy"]
 
@@ -109,7 +123,7 @@ async def test_a_base_is_read_back_unchanged(tmp_path: Path) -> None:
 async def test_vectors_of_other_references_or_of_another_encoder_are_not_used(tmp_path: Path) -> None:
     file = tmp_path / "films.jsonl"
     base = ReferenceBase(REFERENCES)
-    await base.prepare(LexicalEncoder())
+    await base.vectors(LexicalEncoder(), masked=False)
     base.save(file)
     asked = question("who is the director of Titanic")
     expected = await base.nearest(asked, 5, LexicalEncoder())

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from pipeline.types import EntityId, Triple
 
-T = TypeVar("T")
-
 Order: TypeAlias = Literal["nested", "breadth"]
 """`nested` shows a neighbour's own neighbours directly behind it, `breadth` shows the first ring before the second."""
-
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +23,3 @@ class NodeText:
     """The texts of its features, for simulated models."""
     facts: tuple[Triple, ...]
     """The connection that led to it, and its features."""
-
-
-def fit(items: Sequence[T], text: Callable[[T], str], max_tokens: int) -> tuple[T, ...]:
-    """Return the longest run of first items whose texts have at most `max_tokens` tokens, four characters each."""
-    characters = max_tokens * _CHARACTERS_PER_TOKEN
-    for count, item in enumerate(items):
-        characters -= len(text(item)) + 1
-        if characters < 0:
-            return tuple(items[:count])
-    return tuple(items)

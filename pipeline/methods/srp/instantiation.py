@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names, node_name
-from pipeline.types import Entity, EntityId, LiteralNode, Node, Relation
+from pipeline.types import Direction, Entity, EntityId, LiteralNode, Node, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ async def instantiate(
     names = {**names, entity.id: names.get(entity.id) or entity.name}
     complete, cut_complete = _cut_u_turns(_closest_first(walk.complete), names)
     uncut_partial, cut_partial = _cut_u_turns(_closest_first(walk.partial), names)
-    partial = dict.fromkeys([*uncut_partial, *cut_complete, *cut_partial])
+    complete = _without_loops(complete, names)
+    partial = dict.fromkeys([*_without_loops(uncut_partial, names), *cut_complete, *cut_partial])
     return Instantiation(
         path=path,
         complete=complete,
@@ -98,7 +99,7 @@ class _Walk:
         taken = moves[: self.frontier]  # each of them reaches a node, so more are never needed
         hops = dict.fromkeys((move.chain.entity, move.relation) for move in taken)
         found = await self.kg.neighbours(list(hops), self.frontier)
-        reached = [(move, found[move.chain.entity, move.relation].nodes) for move in taken]
+        reached = _each_edge_once((move, found[move.chain.entity, move.relation].nodes) for move in taken)
         continued = {move.chain for move, nodes in reached if nodes}
         continued.update(move.chain for move in moves[self.frontier :])
         self.partial += [costed for costed in layer if costed.chain not in continued]
@@ -122,6 +123,21 @@ class _Walk:
             if relation.name in distance and (relation.name == predicted or relation.name not in chain.path)
         ]
         return sorted(moves, key=lambda move: move.cost)
+
+
+def _each_edge_once(reached: Iterable[tuple[_Move, Sequence[Node]]]) -> list[tuple[_Move, Sequence[Node]]]:
+    """Drop a move against an earlier one of the same chain to the same nodes: it takes the same edges by their inverse.
+
+    The earlier one is closer to the predicted relation (§3.6).
+    """
+    kept = []
+    taken: set[tuple[GroundedPath, Direction, tuple[Node, ...]]] = set()
+    for move, nodes in reached:
+        inverse: Direction = "in" if move.relation.direction == "out" else "out"
+        if not nodes or (move.chain, inverse, tuple(nodes)) not in taken:
+            taken.add((move.chain, move.relation.direction, tuple(nodes)))
+            kept.append((move, nodes))
+    return kept
 
 
 def _in_turn(reached: Iterable[tuple[_Move, Sequence[Node]]]) -> Iterator[_CostedChain]:
@@ -167,3 +183,17 @@ def _first_u_turn(chain: GroundedPath, names: Names) -> int | None:
         return None
     facts = chain.triples
     return next((hops for hops in unnamed if facts[hops - 1] == facts[hops]), None)
+
+
+def _without_loops(chains: Sequence[GroundedPath], names: Names) -> tuple[GroundedPath, ...]:
+    """Drop the chains that cross a fact of several parts and come back, unless no other chain is left."""
+    return tuple(chain for chain in chains if not _comes_back(chain, names)) or tuple(chains)
+
+
+def _comes_back(chain: GroundedPath, names: Names) -> bool:
+    """Return whether an unnamed node leads back to the node before it, or is reached twice."""
+    nodes = chain.nodes
+    unnamed = [at for at in range(1, len(nodes)) if node_name(nodes[at], names) is None]
+    if len({nodes[at] for at in unnamed}) < len(unnamed):
+        return True
+    return any(nodes[at - 1] == nodes[at + 1] for at in unnamed if at + 1 < len(nodes))

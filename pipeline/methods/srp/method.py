@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
-from dataclasses import replace
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -16,18 +15,18 @@ from pipeline.methods.answer_linking import answer_from_chains
 from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.interface import Caps, Tools
+from pipeline.methods.rendering import Names, Printer, fit
 from pipeline.methods.srp.answer import AnswerFromEvidence, AnswerWithoutEvidence
+from pipeline.methods.srp.entity_search import EditBudget, EntitySearch, Round
 from pipeline.methods.srp.evidence import (
+    Candidates,
     Evidence,
-    all_chains,
     candidate_relations,
-    join,
     kept_first,
-    longest_chains,
     merge,
+    sample_of_each_path,
     sequences_to_judge,
     structural_findings,
-    without_beginnings,
 )
 from pipeline.methods.srp.instantiation import Instantiation, instantiate
 from pipeline.methods.srp.judge import Judge, Verdict
@@ -53,6 +52,7 @@ class SRP:
     temperature: NonNegativeFloat
     num_references: NonNegativeInt
     reference_selection: Literal["nearest", "random"]
+    mask_references: bool
     references_in: tuple[GuidedCall, ...]
     relation_check: bool
     relation_check_max: PositiveInt
@@ -62,7 +62,9 @@ class SRP:
     bind_top_k: PositiveInt
     frontier_per_layer: PositiveInt
     judge: bool | Literal["structural"]
+    judge_sequences: Literal["complete", "all"]
     judge_samples_per_path: PositiveInt
+    judge_sequence_tokens: PositiveInt
     max_edits: NonNegativeInt
     edit_budget_scope: Literal["per_entity", "per_question"]
     compat_readi_budget: bool
@@ -77,9 +79,8 @@ class SRP:
     max_tokens_other: PositiveInt
 
     def most_llm_calls(self, question: Question, caps: Caps) -> int:
-        """Bound the calls (§3.11): each path is judged once and may be edited in vain, and each edit is judged."""
-        edits = 2 * self._new_budget().limit
-        of_entity = int(self.relation_check) + 2 * self.paths_per_entity + edits
+        """Bound the calls (§3.11): the initial paths of an entity are judged together, and each edit is judged."""
+        of_entity = int(self.relation_check) + 1 + 2 * self._new_budget().limit
         return (1 + self.parse_retries) * (len(question.topic_entities) * of_entity + 2)
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
@@ -107,7 +108,8 @@ class SRP:
         if not self.num_references or not question.topic_entities:
             return ()
         at_random = self.reference_selection == "random"
-        return await tools.retrieval.references(question, self.num_references, random=at_random)
+        masked = self.mask_references
+        return await tools.retrieval.references(question, self.num_references, random=at_random, masked=masked)
 
     async def _check_relations(self, state: QuestionState) -> dict[EntityId, tuple[str, ...]] | None:
         """Return R0, the best first relations of each topic entity; None when the check is switched off."""
@@ -120,19 +122,33 @@ class SRP:
     async def _pick_relations(
         self, state: QuestionState, entity: Entity, around: Sequence[Relation]
     ) -> tuple[str, ...]:
+        """Return the best first relations of an entity. Without more of them than wanted, the model is not asked."""
         names = sorted({relation.name for relation in around})
         if not names:
             return ()
-        if len(names) > self.relation_check_max:
-            names = sorted((await state.rank(names))[: self.relation_check_max])
-        top_k = min(self.relation_top_k, len(names))
-        prompt = RelationCheck(
-            state.question, entity, tuple(names), top_k, self._references_for("relation_check", state)
-        )
-        scored = await self._ask(state, prompt, self.max_tokens_plan)
-        picked = list(scored) or (await state.rank(names))[:top_k]
-        state.tools.record("relations_selected", entity=entity.id, relations=picked, scores=scored, offered=len(names))
+        picked: list[str] = []
+        scores: dict[str, float] = {}
+        if len(names) > self.relation_top_k:
+            scores = await self._ask_for_relations(state, entity, names)
+            picked = list(scores)
+        picked = picked or (await state.rank(names))[: self.relation_top_k]
+        state.tools.record("relations_selected", entity=entity.id, relations=picked, scores=scores, offered=len(names))
         return tuple(picked)
+
+    async def _ask_for_relations(self, state: QuestionState, entity: Entity, names: Sequence[str]) -> dict[str, float]:
+        if len(names) > self.relation_check_max:
+            offered = (await state.rank(names))[: self.relation_check_max]
+        else:
+            offered = list(names)
+        prompt = RelationCheck(
+            question=state.question,
+            entity=entity,
+            relations=tuple(offered),
+            top_k=self.relation_top_k,
+            left_out=len(names) - len(offered),
+            references=self._references_for("relation_check", state),
+        )
+        return await self._ask(state, prompt, self.max_tokens_plan)
 
     async def _generate_paths(
         self, state: QuestionState, relations: Mapping[EntityId, tuple[str, ...]] | None
@@ -152,54 +168,28 @@ class SRP:
         """Search from all topic entities: concurrently, or one after the other when they share one edit budget."""
         if self.compat_readi_budget or self.edit_budget_scope == "per_question":
             shared = self._new_budget()
-            return [await self._explore_entity(state, entity, paths[entity.id], shared) for entity in state.entities]
+            return [await self._search(state, entity, paths[entity.id], shared) for entity in state.entities]
         return await concurrently(
-            self._explore_entity(state, entity, paths[entity.id], self._new_budget()) for entity in state.entities
+            self._search(state, entity, paths[entity.id], self._new_budget()) for entity in state.entities
         )
 
-    async def _explore_entity(
-        self, state: QuestionState, entity: Entity, paths: Sequence[Path], budget: _EditBudget
+    async def _search(
+        self, state: QuestionState, entity: Entity, paths: tuple[Path, ...], budget: EditBudget
     ) -> Evidence:
-        """Follow the initial paths of one topic entity, except those that an earlier one was edited into."""
-        tried: list[Path] = []
-        evidence: list[Evidence] = []
-        for path in paths:
-            if path in tried or not budget.may_retrieve:
-                continue
-            found = await self._follow(state, entity, path, tried, budget)  # adds each path it retrieves to `tried`
-            evidence.append(found)
-        return join(evidence)
-
-    async def _follow(
-        self, state: QuestionState, entity: Entity, path: Path, tried: list[Path], budget: _EditBudget
-    ) -> Evidence:
-        """Retrieve, judge and edit until an answer is found, the edits are used up or the editor proposes no path.
-
-        Adds every path that it retrieves to `tried`.
-        """
-        searched: list[Instantiation] = []
-        kept: tuple[GroundedPath, ...] = ()
-        exhausted = False
-        names: dict[EntityId, str | None] = {}
+        """Retrieve, judge and edit until an answer is found, the edits are used up or the editor proposes no path."""
+        search = EntitySearch(entity)
         try:
-            while True:
-                tried.append(path)
-                instances = await self._instantiate(state, entity, path)
-                searched.append(instances)
-                names.update(instances.names)
-                verdict = await self._judge(state, entity, instances)
-                if verdict.have:
-                    return Evidence(self._supporting(instances, verdict, kept), names)
-                kept = (*verdict.retained, *kept)
-                if not budget.may_edit:
-                    break
-                edited = await self._edit(state, entity, tried, instances, verdict)
-                if edited is None or not budget.spend():
-                    break
-                path = edited
+            while paths and budget.may_search:
+                current = Round(await concurrently(self._instantiate(state, entity, path) for path in paths))
+                search.rounds.append(current)
+                await self._judge(state, entity, current)
+                edited = None
+                if not current.verdict.have and budget.may_edit:
+                    edited = await self._edit(state, search, current)
+                paths = (edited,) if edited is not None and budget.spend() else ()
         except BudgetExhausted:
-            exhausted = True
-        return Evidence(self._unsatisfying(searched, kept), names, exhausted)
+            search.exhausted = True
+        return search.evidence(pruned=self.judge is not False and self.answer_evidence == "pruned")
 
     async def _instantiate(self, state: QuestionState, entity: Entity, path: Path) -> Instantiation:
         """Bind each relation of the path to the most similar ones of the graph, and walk along them (§3.6)."""
@@ -219,50 +209,67 @@ class SRP:
         )
         return instances
 
-    async def _judge(self, state: QuestionState, entity: Entity, instances: Instantiation) -> Verdict:
-        """Decide whether the instances contain the answer, and describe to the editor what is wrong (§3.7)."""
-        shown = self._sequences(instances)
-        verdict = Verdict(have=self.judge is False or (self.judge == "structural" and bool(shown)))
-        if self.judge is True and shown:
-            prompt = Judge(state.question, shown, instances.names, self._references_for("judge", state))
-            verdict = await self._ask(state, prompt, self.max_tokens_judge, retries=min(1, self.parse_retries))
-        findings = structural_findings(instances)
+    async def _judge(self, state: QuestionState, entity: Entity, current: Round) -> None:
+        """Decide whether the paths of a round, judged together, lead to the answer (§3.7)."""
+        partial = self.judge is True and self.judge_sequences == "all"
+        sequences = sequences_to_judge(current.found, current.names, partial=partial)
+        current.shown = self._shown_to_the_judge(sequences, current.names) if self.judge is True else sequences
+        if self.judge is True and current.shown:
+            prompt = Judge(
+                question=state.question,
+                entity=entity,
+                sequences=current.shown,
+                names=current.names,
+                left_out=len(sequences) - len(current.shown),
+                references=self._references_for("judge", state),
+            )
+            retries = min(1, self.parse_retries)
+            current.verdict = await self._ask(state, prompt, self.max_tokens_judge, retries=retries)
+        else:
+            current.verdict = Verdict(have=self.judge is False or (self.judge == "structural" and bool(sequences)))
         state.tools.record(
             "judged",
             entity=entity.id,
-            have=verdict.have,
-            shown=len(shown),
-            retained=len(verdict.retained),
-            hallucinated=verdict.invalid_items,
-            findings=findings,
+            have=current.verdict.have,
+            shown=len(current.shown),
+            retained=len(current.verdict.retained),
+            hallucinated=current.verdict.invalid_items,
+            findings=structural_findings(current.to_edit),
         )
-        return replace(verdict, message=" ".join(filter(None, (verdict.message, *findings))))
 
-    async def _edit(
-        self, state: QuestionState, entity: Entity, tried: Sequence[Path], instances: Instantiation, verdict: Verdict
-    ) -> Path | None:
+    def _shown_to_the_judge(self, sequences: Sequence[GroundedPath], names: Names) -> tuple[GroundedPath, ...]:
+        """Return a sample of each relation path or, with `judge_sequences=all`, what its limit of tokens allows."""
+        if self.judge_sequences == "complete":
+            return sample_of_each_path(sequences, self.judge_samples_per_path)
+        printer = Printer(names)
+        return fit(sequences, lambda chain: printer.chain(chain.triples), self.judge_sequence_tokens)
+
+    async def _edit(self, state: QuestionState, search: EntitySearch, current: Round) -> Path | None:
         """Return a path that was not tried, or None when the editor proposes none (§3.8)."""
-        grounded = kept_first(instances.complete, verdict.pruned)
-        shown = (*grounded[: self.shown_grounded], *instances.partial[: self.shown_partial])
+        path, verdict = current.to_edit, current.verdict
+        grounded = kept_first((chain for each in current.found for chain in each.complete), verdict)
+        shown = (*grounded[: self.shown_grounded], *path.partial[: self.shown_partial])
+        candidates = await self._candidates(state, self._extensible(search.entity, verdict, shown))
         prompt = Edit(
             question=state.question,
-            entity=entity,
-            path=instances.path,
-            tried=tuple(path for path in tried if path != instances.path),
-            message=verdict.message,
+            entity=search.entity,
+            path=path.path,
+            tried=tuple(tried for tried in search.tried if tried != path.path),
+            message=" ".join(filter(None, (verdict.message, *structural_findings(path)))),
             grounded=grounded,
-            partial=instances.partial,
-            names=instances.names,
-            candidates=await self._candidates(state, self._extensible(entity, verdict, shown)),
+            partial=path.partial,
+            names=current.names,
+            candidates=candidates.by_path,
+            left_out=candidates.left_out,
             pruned=verdict.pruned,
-            known=instances.known,
+            known=frozenset().union(*(each.known for each in current.found)),
             references=self._references_for("edit", state),
             max_path_len=self.max_path_len,
             shown_grounded=self.shown_grounded,
             shown_partial=self.shown_partial,
         )
         edited = await self._ask(state, prompt, self.max_tokens_other)
-        state.tools.record("edited", entity=entity.id, path=edited)
+        state.tools.record("edited", entity=search.entity.id, path=edited)
         return edited
 
     def _extensible(self, entity: Entity, verdict: Verdict, shown: Sequence[GroundedPath]) -> tuple[GroundedPath, ...]:
@@ -275,9 +282,7 @@ class SRP:
         first = (GroundedPath(entity.id),) if self.judge is True and not verdict.retained else ()
         return (*pruned, *shown, *first)
 
-    async def _candidates(
-        self, state: QuestionState, chains: Sequence[GroundedPath]
-    ) -> tuple[tuple[Path, tuple[str, ...]], ...]:
+    async def _candidates(self, state: QuestionState, chains: Sequence[GroundedPath]) -> Candidates:
         """Return the relations that extend each path of the chains, the most similar to the question first."""
         ends = [(chain.path, chain.end) for chain in chains if isinstance(chain.end, str)]
         around = await state.tools.kg.relations(list(dict.fromkeys(end for _, end in ends)))
@@ -287,40 +292,15 @@ class SRP:
         ranking = await state.rank(sorted(set().union(*offered.values())))
         return candidate_relations(offered, ranking, self.candidates_per_prefix, self.candidates_total)
 
-    def _sequences(self, instances: Instantiation) -> tuple[GroundedPath, ...]:
-        """Return the chains that can answer: for a model a sample of each path, for the structural check all."""
-        return sequences_to_judge(instances, self.judge_samples_per_path if self.judge is True else None)
-
-    def _supporting(
-        self, instances: Instantiation, verdict: Verdict, kept: Sequence[GroundedPath]
-    ) -> tuple[GroundedPath, ...]:
-        """Return the evidence after a HAVE verdict (§3.9), with what the judge kept of earlier paths.
-
-        Without a judge, return everything that was retrieved.
-        """
-        if self.judge is False or self.answer_evidence == "instances":
-            return all_chains(instances)
-        return without_beginnings((*(verdict.retained or self._sequences(instances)), *kept))
-
-    def _unsatisfying(
-        self, searched: Sequence[Instantiation], kept: Sequence[GroundedPath]
-    ) -> tuple[GroundedPath, ...]:
-        """Return the evidence when no verdict was HAVE (§3.9): what the judge kept, then the longest instances.
-
-        The last path comes first. The paths before it are left out if the evidence is not pruned.
-        """
-        paths = searched[-1:] if self.answer_evidence == "instances" else searched[::-1]
-        return without_beginnings((*kept, *(chain for instances in paths for chain in longest_chains(instances))))
-
-    def _new_budget(self) -> _EditBudget:
-        return _EditBudget(5, discard_from=4) if self.compat_readi_budget else _EditBudget(self.max_edits)
+    def _new_budget(self) -> EditBudget:
+        return EditBudget(5, discard_from=4) if self.compat_readi_budget else EditBudget(self.max_edits)
 
     # Answering (§3.10)
 
     async def _answer(self, state: QuestionState, evidence: Evidence) -> Answer:
         """Answer from the evidence. Without any, ask the model alone."""
         prompt = (
-            AnswerFromEvidence(state.question, evidence.chains, evidence.names)
+            AnswerFromEvidence(state.question, evidence.chains, evidence.names, left_out=evidence.left_out)
             if evidence.chains
             else AnswerWithoutEvidence(state.question)
         )
@@ -363,27 +343,3 @@ class QuestionState:
         """Return the relations ranked by the sentence encoder, the most similar to the question first."""
         texts = [as_text(relation) for relation in relations]
         return [relations[index] for index in await self.tools.retrieval.rank(self.question.text, texts)]
-
-
-@plain_dataclass
-class _EditBudget:
-    """Counts the edits of one topic entity, or of several that share a budget."""
-
-    limit: int
-    discard_from: int | None = None
-    """Readi's budget (§3.8): this edit ends the loop and its path is discarded; at `limit`, no further loop starts."""
-    spent: int = 0
-
-    @property
-    def may_retrieve(self) -> bool:
-        """Whether the loop of another initial path may start."""
-        return self.discard_from is None or self.may_edit
-
-    @property
-    def may_edit(self) -> bool:
-        return self.spent < self.limit
-
-    def spend(self) -> bool:
-        """Count one edit. Return whether its path may be retrieved."""
-        self.spent += 1
-        return self.discard_from is None or self.spent < self.discard_from

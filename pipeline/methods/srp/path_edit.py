@@ -58,6 +58,8 @@ class Edit(LenientPrompt[Path | None]):
     names: Names
     candidates: tuple[tuple[Path, tuple[str, ...]], ...]
     """The relations with which each path of the facts shown can be extended, or a part of it that the judge kept."""
+    left_out: int = 0
+    """Such relations that are not shown."""
     pruned: Mapping[GroundedPath, GroundedPath] = field(default_factory=dict)
     """The judge's sequences in their order → what it kept of each. The rest is shown as cut away."""
     known: frozenset[str] = frozenset()
@@ -76,10 +78,9 @@ class Edit(LenientPrompt[Path | None]):
             "references": print_references(self.references),
             "question": as_question(self.question.text),
             "path": self._print(self.path),
-            "tried": "; ".join(map(self._print, self.tried)) or "none",
+            "tried": f"Tried before: {'; '.join(map(self._print, self.tried))}\n" if self.tried else "",
             "message": one_line(self.message) or "none",
-            "grounded": self._print_chains(self.grounded, self.shown_grounded),
-            "partial": self._print_chains(self.partial, self.shown_partial),
+            "facts": self._print_facts(),
             "candidates": "\n".join(self._print_offers()) or "none",
         }
 
@@ -115,16 +116,24 @@ class Edit(LenientPrompt[Path | None]):
         prefixes: dict[tuple[str, ...], list[str]] = {}
         for prefix, relations in self.candidates:
             prefixes.setdefault(relations, []).append(self._print(prefix))
-        return (f"{' or '.join(paths)}: {'; '.join(relations)}" for relations, paths in prefixes.items())
+        yield from (f"{' or '.join(paths)}: {'; '.join(relations)}" for relations, paths in prefixes.items())
+        if self.left_out:
+            yield f"({self.left_out} less similar relations left out)"
 
-    def _print_chains(self, chains: Sequence[GroundedPath], shown: int) -> str:
-        """Render the first `shown` chains that have a fact, and say how many were left out."""
-        chains = [chain for chain in chains if chain.length]
-        numbers = {sequence: number for number, sequence in enumerate(self.pruned, 1)}
+    def _print_facts(self) -> str:
+        """Render the facts in sections, each with a title. A section without facts is left out."""
         printer = Printer(self.names, unnamed="<cvt></cvt>")
-        lines = [self._print_chain(printer, chain, numbers.get(chain)) for chain in chains[:shown]]
-        left_out = [f"{len(chains) - shown} more"] if len(chains) > shown else []
-        return "\n".join(lines + left_out) or "none"
+        whole = self._print_chains(printer, self.grounded, self.shown_grounded)
+        part = self._print_chains(printer, self.partial, self.shown_partial)
+        sections = {"Facts of the whole path:": whole, "Facts of a part of the path:": part}
+        return "".join(f"{line}\n" for title, lines in sections.items() if lines for line in (title, *lines))
+
+    def _print_chains(self, printer: Printer, chains: Sequence[GroundedPath], shown: int) -> list[str]:
+        """Render the first `shown` chains that have a fact, each text once, and say how many were left out."""
+        numbers = {sequence: number for number, sequence in enumerate(self.pruned, 1)}
+        texts = dict.fromkeys(self._print_chain(printer, chain, numbers.get(chain)) for chain in chains if chain.length)
+        lines = list(texts)
+        return [*lines[:shown], f"({len(lines) - shown} more were found)"] if len(lines) > shown else lines
 
     def _print_chain(self, printer: Printer, chain: GroundedPath, number: int | None) -> str:
         """Render a chain; one that was judged with the number to which the message refers, and cut as the judge did."""

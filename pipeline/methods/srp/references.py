@@ -10,11 +10,15 @@ from pipeline.retrieval.interface import Reference
 _ANSWERS_SHOWN = 3
 
 
-def print_references(references: Sequence[Reference], *, answers: bool = False) -> str:
-    """Return a block that ends in a blank line, or an empty string when there are no references."""
+def print_references(references: Sequence[Reference], *, use: str = "", answers: bool = False) -> str:
+    """Return a block that ends in a blank line, or an empty string when there are no references.
+
+    `use` is a sentence that says what the references are good for in this prompt.
+    """
     if not references:
         return ""
-    return "\n".join(["Similar solved questions:", *(_print(reference, answers) for reference in references), "", ""])
+    title = f"Similar solved questions. {use}" if use else "Similar solved questions:"
+    return "\n".join([title, *(_print(reference, answers) for reference in references), "", ""])
 
 
 def _print(reference: Reference, answers: bool) -> str:

@@ -13,6 +13,8 @@ from pipeline.methods.templates import load_template
 from pipeline.retrieval.interface import Reference
 from pipeline.types import Entity, Question
 
+_USE_OF_REFERENCES = "A relation with which one of their paths begins deserves a higher score:"
+
 
 @dataclass(frozen=True)
 class RelationCheck(LenientPrompt[dict[str, float]]):
@@ -24,15 +26,19 @@ class RelationCheck(LenientPrompt[dict[str, float]]):
     question: Question
     entity: Entity
     relations: tuple[str, ...]
-    """The candidates, sorted."""
+    """The candidates: sorted, or the best ranked first if some are left out."""
     top_k: int
+    """The largest number to pick."""
+    left_out: int = 0
+    """Candidates that are not shown."""
     references: tuple[Reference, ...] = ()
 
     def inputs(self) -> dict[str, str]:
         return {
-            "references": print_references(self.references),
+            "references": print_references(self.references, use=_USE_OF_REFERENCES),
             "question": as_question(self.question.text),
             "entity": one_line(self.entity.name),
+            "cut": f" (most similar to the question first; {self.left_out} left out)" if self.left_out else "",
             "relations": "; ".join(self.relations),
             "top_k": str(self.top_k),
         }

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pipeline.methods.grounded_path import Path
 from pipeline.methods.parsing import split_path
 from pipeline.methods.rendering import one_line, print_path, quoted
-from pipeline.methods.srp.judge import HAVE_ANSWER, NO_ANSWER, RETAINED, Judge, print_sequences
+from pipeline.methods.srp.judge import HAVE_ANSWER, NO_ANSWER, Judge, print_retained
 from pipeline.methods.srp.path_edit import Edit, repeats_relation
 from pipeline.methods.srp.path_generation import PathGeneration
 from pipeline.methods.srp.relation_check import RelationCheck
@@ -122,9 +122,8 @@ class JudgeSimulator(Simulator[Judge]):
 
 def _write_verdict(prompt: Judge, *, have: bool, lengths: Sequence[int]) -> str:
     """Write a verdict that retains the first `lengths[i]` facts of sequence i."""
-    kept = [facts[:length] for facts, length in zip(prompt.facts, lengths, strict=True)]
     thought = "These sequences lead to what is asked for." if have else "None of them reaches what is asked for."
-    return f"{thought} {HAVE_ANSWER if have else NO_ANSWER}\n{RETAINED}\n{print_sequences(kept)}"
+    return f"{thought} {HAVE_ANSWER if have else NO_ANSWER}\n{print_retained(lengths, prompt.sequences)}"
 
 
 @simulates(Edit)
