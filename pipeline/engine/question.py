@@ -50,9 +50,11 @@ async def run_question(
     example: Example, runtime: ConfigurationRuntime, cache: CallCache, on_template: Callable[[str, Template], None]
 ) -> TraceRow:
     """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
-    record = QuestionRecord(runtime.budget, runtime.budget.most_llm_calls(runtime.method, example.question))
+    most_llm_calls = runtime.budget.most_llm_calls(runtime.method, example.question)
+    record = QuestionRecord(runtime.budget, most_llm_calls, example.gold)
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = await _answer(example, runtime, tools, record)
+    record.trail.answer(record.steps, answer.raw)
     configuration, name = runtime.configurations[0]
     without_graph = isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph
     followed = None if without_graph else sorted(record.followed)
@@ -73,6 +75,7 @@ async def run_question(
         counters=record.finish(),
         steps=record.steps,
         error=error,
+        trail=record.trail.events,
     )
 
 

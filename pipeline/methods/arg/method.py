@@ -146,6 +146,8 @@ class ArG:
                 nodes = await self._judge_relations(state, depth)
                 if not state.exhausted:
                     await self._judge_entities(state, nodes, depth)
+            if not state.exhausted:
+                state.record_cut("depth", state.frontier)
         except BudgetExhausted:
             state.exhausted = True
 
@@ -185,6 +187,9 @@ class ArG:
         declined = [self._declined(node, segment) for node, segment in judged if self._declines(segment)]
         nodes = [self._relation_node(node, segment) for node, segment in judged if not self._declines(segment)]
         beam = relation_beam((node for node in nodes if node.relations), self._width)
+        kept = {relation for node in beam for relation in node.relations}
+        cut = {relation for node in nodes for relation in node.relations} - kept
+        state.tools.record("cut", by="beam", relations=cut)
         state.tools.record(
             "relations_selected",
             hop=depth,
@@ -222,6 +227,7 @@ class ArG:
             queries.append(" ".join(map(as_text, hypothetical)))
         candidates = sorted({relation.name for entity in node.walk_to for relation in state.relations.get(entity, ())})
         found = [relation for query in queries for relation in await self._search(state, query, candidates)]
+        state.tools.record("cut", by="similarity", relations=set(candidates).difference(found))
         allowed = {relation.name for relations in state.relations_to_follow(node).values() for relation in relations}
         return [relation for relation in dict.fromkeys(found) if relation in allowed or not candidates]
 
@@ -260,6 +266,8 @@ class ArG:
         grown = [outcome for outcome in outcomes if isinstance(outcome, Node)]
         state.leaves += [outcome for outcome in outcomes if isinstance(outcome, Leaf)]
         state.advance(entity_beam(grown, self._width))
+        state.tools.record("kept", nodes=[walk.end for found in outcomes if found for walk in found.walks])
+        state.record_cut("beam", [node for node in grown if node not in state.frontier])
         state.tools.record(
             "expanded",
             hop=depth,
@@ -288,7 +296,12 @@ class ArG:
             )
             for expansion in expansions
         ]
-        return [(expansion, self._entity_segment(state, expansion, tails)) for expansion, tails in reached if tails]
+        segments = [(expansion, self._entity_segment(state, expansion, tails)) for expansion, tails in reached if tails]
+        hidden = {tail.end for _, segment in segments for tail in segment.tails} - {
+            tail.end for _, segment in segments for tails in segment.shown_tails.values() for tail in tails
+        }
+        state.tools.record("cut", by="cap", nodes=hidden)
+        return segments
 
     async def _ordered(
         self, state: QuestionState, tails_of: Mapping[Hop, Sequence[GraphNode]], depth: int
@@ -404,11 +417,14 @@ class ArG:
 
     def _answer(self, state: QuestionState) -> Answer:
         """Return the answers of the best leaves, in their order."""
-        leaves = best_leaves(state.leaves)[: self.answer_leaves]
+        ranked = best_leaves(state.leaves)
+        leaves = ranked[: self.answer_leaves]
         walks = dict.fromkeys(walk for leaf in leaves for walk in leaf.walks if walk.length)
         kept = within(walks, state.tools.caps.max_evidence_triples)
         if len(kept) < len(walks):
             state.tools.record("cap_hit", cap="max_evidence_triples")
+        left_out = {walk.end for leaf in ranked[self.answer_leaves :] for walk in leaf.walks}
+        state.tools.record("cut", by="beam", nodes=left_out - {walk.end for walk in walks})
         evidence = tuple(walk.triples for walk in kept)
         scores: dict[str, float] = {}
         for leaf in leaves:
@@ -473,6 +489,10 @@ class QuestionState:
         """Make `frontier` the nodes to extend."""
         self.frontier = frontier
         self.deepest = frontier or self.deepest
+
+    def record_cut(self, by: str, nodes: Iterable[Node]) -> None:
+        """Record that the current entities of some nodes are not explored further."""
+        self.tools.record("cut", by=by, nodes=[walk.end for node in nodes for walk in node.walks])
 
     async def generate(self, segments: Sequence[Segment[T]], *, last: bool = False) -> list[GeneratedSegment[T] | None]:
         """Write all segments concurrently, in order; None for one that a cap prevented."""

@@ -102,6 +102,7 @@ class SubgoalSearch:
                 if is_done or self._stops_the_question():
                     return
             frontier = await self._next_frontier(new)
+        self._tools.record("cut", by="depth", nodes=frontier)
 
     async def _start_entities(self) -> list[EntityId]:
         """Return the topic entities, and the entities among the answers that this sub-goal depends on (§5.4)."""
@@ -163,6 +164,8 @@ class SubgoalSearch:
             self._record("cap_hit", cap="max_frontier")
         ranking = await self._rank([self._labels.name(entity) or "" for entity in entities])
         ranking.sort(key=lambda index: entities[index] not in self._picked)
+        cut = [entities[index] for index in ranking[limit:]]
+        self._tools.record("cut", by="cap" if limit == cap else "beam", nodes=cut)
         return [entities[index] for index in sorted(ranking[:limit])]
 
     # Selection of relations (§5.6)
@@ -227,6 +230,8 @@ class SubgoalSearch:
         """Return the `relation_prefilter` relations most like the sub-goal, best first."""
         offered = sorted(relations)
         ranking = await self._rank([as_text(relation.name) for relation in offered])
+        cut = [offered[index] for index in ranking[self._options.relation_prefilter :]]
+        self._tools.record("cut", by="similarity", relations=cut)
         return tuple(offered[index] for index in ranking[: self._options.relation_prefilter])
 
     async def _select_relations(self, offers: tuple[Offer, ...]) -> Mapping[str, Sequence[Relation]]:
@@ -260,6 +265,8 @@ class SubgoalSearch:
                 size = len(group.facts)
                 sample = sorted(rng.sample(range(size), min(self._options.unnamed_sample, size)))
                 kept += [group.facts[index] for index in sample]
+                cut = [fact.end for index, fact in enumerate(group.facts) if index not in sample]
+                self._tools.record("cut", by="sample", nodes=cut)
             elif _leaves_no_choice(group):
                 kept += group.facts
             else:
@@ -277,6 +284,7 @@ class SubgoalSearch:
             picked=len(selected),
             unasked=len(kept),
         )
+        self._tools.record("kept", nodes=[fact.end for fact in (*selected, *kept)])
         self._picked.update(fact.end for fact in selected)
         return [*selected, *kept]
 
@@ -286,6 +294,8 @@ class SubgoalSearch:
         facts = [(self._labels.label(fact.end), fact) for fact in group.facts]
         if len(facts) > self._options.entity_prefilter:
             ranking = await self._rank([text for text, _ in facts])
+            cut = [facts[index][1].end for index in ranking[self._options.entity_prefilter :]]
+            self._tools.record("cut", by="similarity", nodes=cut)
             facts = [facts[index] for index in sorted(ranking[: self._options.entity_prefilter])]
         return CandidateGroup(self._labels.label(group.source), path_label(group.path), tuple(facts))
 

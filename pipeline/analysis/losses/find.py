@@ -1,0 +1,276 @@
+"""Finds the stage, the step and the reason for which a wrong question lost its answer, from its trace row alone.
+
+A gold answer passes the stages hop by hop along a gold path. The loss is where the attempt that came furthest ended:
+dead ends that a method recovered from do not count. Everything is read from the `trail` of the row, which the engine
+writes for every method in the same way (`pipeline.traces.trail`), so a new method needs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pipeline.analysis.losses.stages import STAGES, Loss, Reason, Stage
+from pipeline.normalisation import normalise
+from pipeline.traces.trail import number_edges
+
+LOSS_COLUMNS = (
+    *("question_id", "method", "status", "hits_at_1", "hits_any", "answer_in_evidence"),
+    *("answers", "gold", "gold_aliases", "followed_relations", "topic_entities", "gold_paths"),
+    *("trail", "steps", "at_limit"),
+)
+"""The columns of a trace row from which its loss is found."""
+
+_REASONS: Mapping[str | None, Reason] = {"beam": "beam"}
+"""The reason for what cut something; all others are caps."""
+
+
+def find_loss(row: Mapping[str, Any]) -> Loss | None:
+    """Return where a question lost its answer; None if its first answer is right, or it has no gold answers.
+
+    `row` holds the `LOSS_COLUMNS`.
+    """
+    if row["hits_at_1"] is None or row["hits_at_1"] >= 1:
+        return None
+    if row["trail"] is None:
+        return Loss("unknown", "old trace")
+    question = _Question(row)
+    loss = question.search_loss() or question.evidence_loss() or question.answer_loss()
+    if row["status"] == "failed":
+        return Loss(loss.stage, "error", question.last_step, loss.hop, loss.departure)
+    return loss
+
+
+class _Event(NamedTuple):
+    """An event of the trail, and its place in it."""
+
+    at: int
+    step: int
+    event: str
+    edge: int | None
+    number: int | None
+    of: int | None
+    by: str | None
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A gold path, with the numbers of its edges."""
+
+    topic: str
+    relations: Sequence[str]
+    edges: Sequence[int]
+
+    def departure(self, hop: int) -> str:
+        """Print the path up to the edge at which it was left, from 0."""
+        walked = " → ".join(["topic", *self.relations[:hop]])
+        return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else walked
+
+
+class _Question:
+    """The trail of a wrong question."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+        self._steps: Sequence[Mapping[str, Any]] = row["steps"] or ()
+        events = (tuple(event[name] for name in _Event._fields[1:]) for event in row["trail"])
+        self._events = [_Event(at, *event) for at, event in enumerate(events)]
+
+    @property
+    def last_step(self) -> int | None:
+        """The number of the last step; None without steps."""
+        return self._steps[-1]["index"] if self._steps else None
+
+    # The search: from the topic entity to a gold answer
+
+    def search_loss(self) -> Loss | None:
+        """Return the loss of a question whose gold answer was not found in the graph; None if it was."""
+        if self._row["followed_relations"] is None or self._of("found"):
+            return None
+        if self._is_computed and any(self._progress(path) == len(path.edges) for path in self._paths):
+            return None
+        if self._paths:
+            losses = [self._path_loss(path) for path in self._paths]
+            return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))
+        lookups = self._steps_of("kg")
+        if not self._row["topic_entities"] and not lookups:
+            return Loss("topic known", "graph", self.last_step)
+        reason: Reason = "cap" if self._at_limit else "no gold path"
+        return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
+
+    def _path_loss(self, path: _Path) -> Loss:
+        """Return where a gold path was left."""
+        hop = self._progress(path)
+        if hop == len(path.edges):
+            return self._loss_of_nodes(path)
+        edge = path.edges[hop]
+        if followed := self._of("followed", edge):
+            return self._loss_at("node reached", self._graph_or_cap(followed[-1].step), followed[-1].step, path, hop)
+        listed, passed = self._of("listed", edge), self._of("passed", edge)
+        if not (listed or passed):
+            return self._loss_before(path, hop)
+        if not passed and not any(event.number for event in listed):
+            return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
+        return self._loss_of_relation(path, hop)
+
+    def _progress(self, path: _Path) -> int:
+        """Return how many edges of a path were followed, one after the other, to at least one node."""
+        for hop, edge in enumerate(path.edges):
+            if not any(event.number for event in self._of("reached", edge)):
+                return hop
+        return len(path.edges)
+
+    def _loss_of_relation(self, path: _Path, hop: int) -> Loss:
+        """Return the loss of a path whose next relation is in the graph, and was not followed."""
+        edge = path.edges[hop]
+        within_reach = (self._of("listed", edge) or self._of("passed", edge))[0]
+        shown = [event for event in self._of("shown", edge) if event.at > within_reach.at]
+        cut = [event for event in self._of("cut", edge) if event.number is None and event.at > within_reach.at]
+        if cut and (not shown or cut[-1].at > shown[-1].at):
+            stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
+            return self._loss_at(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop)
+        call = shown[-1].step if shown else self._call_before(within_reach.step) or self._call_after(within_reach.step)
+        return self._loss_at("relation chosen", self._model_reason(call), call, path, hop)
+
+    def _loss_before(self, path: _Path, hop: int) -> Loss:
+        """Return the loss of a path whose last node was not explored: it was dropped, or the search ended."""
+        if hop == 0:
+            call = self._call_after(-1)
+            reason: Reason = self._model_reason(call) if not self._at_limit else "cap"
+            return self._loss_at("relation offered", reason, call, path, hop)
+        edge, reached = path.edges[hop], self._of("reached", path.edges[hop - 1])[-1]
+        kept = [event for event in self._of("kept", edge) if event.at > reached.at]
+        cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
+        if cut and cut[-1].by == "depth":
+            return self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
+        survivors = max((event.number or 0 for event in kept), default=None)
+        if survivors is None and not self._lookups_after(reached.step):
+            survivors = 1  # nothing was explored any more, and the method does not say what it kept
+        if survivors and sum(event.number or 0 for event in cut) < survivors:
+            return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
+        if cut:
+            return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
+        call = self._call_in(reached.step, kept[-1].step if kept else None)
+        return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
+
+    def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
+        """Return the loss of a search that ended at a node of a path, although the path leads on."""
+        call = self._call_after(after)
+        reason: Reason = "cap" if self._at_limit else self._model_reason(call)
+        return self._loss_at("relation offered", reason, after if call is None else call, path, hop)
+
+    def _loss_of_nodes(self, path: _Path) -> Loss:
+        """Return the loss of a path that was followed to its end, from nodes that lead to no gold answer."""
+        for hop in range(len(path.edges) - 1, 0, -1):
+            followed = self._of("followed", path.edges[hop])
+            if max(event.number or 0 for event in followed) < max(event.of or 0 for event in followed):
+                reached = self._of("reached", path.edges[hop - 1])[-1]
+                cut = [event for event in self._of("cut", path.edges[hop]) if event.number]
+                if cut:
+                    return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
+                call = self._call_in(reached.step, followed[-1].step)
+                reason = self._model_reason(call)
+                return self._loss_at("node kept", reason, reached.step if call is None else call, path, hop - 1)
+        last = self._of("followed", path.edges[-1])[-1].step
+        return self._loss_at("node reached", self._graph_or_cap(last), last, path, len(path.edges) - 1)
+
+    def _loss_at(self, stage: Stage, reason: Reason, step: int | None, path: _Path, hop: int) -> Loss:
+        left_at = hop + (stage == "node kept")
+        return Loss(stage, reason, step, hop + 1, path.departure(left_at))
+
+    # From a gold answer that was found to the call that answers
+
+    def evidence_loss(self) -> Loss | None:
+        """Return the loss of a gold answer that was found and is not in the prompt of the answering call."""
+        found = self._of("found")
+        if not found or self._row["answer_in_evidence"] == 1:
+            return None
+        answered = self._of("answered")
+        shown = [event for event in self._of("shown") if event.at > found[0].at]
+        if not answered or any(event.step == answered[-1].step for event in shown):
+            return None
+        cut = [event for event in self._of("cut") if event.at > found[0].at]
+        kept = any(event.number for event in self._of("kept"))
+        stage: Stage = "shown" if kept else "node kept"
+        if cut and (not shown or cut[-1].at > shown[-1].at):
+            stage = "shown" if cut[-1].by == "evidence" else "node kept"
+            return Loss(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
+        if shown:
+            return Loss(stage, self._model_reason(shown[-1].step), shown[-1].step)
+        return Loss("node kept", "cap", found[-1].step)
+
+    # From the answering call to the score
+
+    def answer_loss(self) -> Loss:
+        """Return the loss of a gold answer that the answering call could have given, or gave."""
+        answered = self._of("answered")
+        call = answered[-1].step if answered else self.last_step
+        if self._row["hits_any"]:
+            return Loss("answered", "model", call)
+        if self._is_nearly_right:
+            return Loss("matched", "match rule", call)
+        if not answered:
+            return Loss("answered", "cap" if self._at_limit else "model", call)
+        return Loss("answered", self._model_reason(call), call)
+
+    @cached_property
+    def _is_nearly_right(self) -> bool:
+        """Whether an answer contains a gold answer as whole words, or is a part of one."""
+        gold = set(self._row["gold"]) | {
+            alias for of_one in self._row["gold_aliases"] for alias in of_one
+        }
+        forms = [f" {form} " for name in gold if (form := normalise(name))]
+        given = [f" {form} " for answer in self._row["answers"] if (form := normalise(answer))]
+        return any(one in other or other in one for one in forms for other in given)
+
+    # What the trail and the steps say
+
+    def _of(self, event: str, edge: int | None = None) -> list[_Event]:
+        return [each for each in self._events if each.event == event and each.edge == edge]
+
+    def _steps_of(self, kind: str) -> list[Mapping[str, Any]]:
+        return [step for step in self._steps if step["kind"] == kind]
+
+    @cached_property
+    def _paths(self) -> Sequence[_Path]:
+        paths = [(path["topic"], path["relations"]) for path in self._row["gold_paths"] or ()]
+        return [_Path(*path, edges) for path, edges in zip(paths, number_edges(paths), strict=True)]
+
+    @property
+    def _is_computed(self) -> bool:
+        """Whether the gold answer may be computed from nodes and is none itself, as a count is."""
+        return all(name.replace(".", "", 1).isdigit() for name in self._row["gold"])
+
+    @property
+    def _at_limit(self) -> bool:
+        return bool(self._row["at_limit"]) or self._row["status"] == "budget_exhausted"
+
+    def _graph_or_cap(self, lookup: int) -> Reason:
+        return "cap" if self._steps[lookup]["truncated"] else "graph"
+
+    def _model_reason(self, call: int | None) -> Reason:
+        """Return `parse failure` if the reply of a call could not be read, else `model`."""
+        if call is None:
+            return "cap" if self._at_limit else "model"
+        return "parse failure" if self._steps[call]["error"] else "model"
+
+    def _lookups_after(self, step: int) -> bool:
+        lookups = {"relations", "neighbours", "degrees"}
+        return any(each["index"] > step and each["role"] in lookups for each in self._steps_of("kg"))
+
+    def _calls(self) -> Iterator[int]:
+        return (step["index"] for step in self._steps_of("llm"))
+
+    def _call_before(self, step: int) -> int | None:
+        return max((call for call in self._calls() if call < step), default=None)
+
+    def _call_after(self, step: int) -> int | None:
+        return min((call for call in self._calls() if call > step), default=None)
+
+    def _call_in(self, after: int, until: int | None) -> int | None:
+        """Return the last call after a step, until another one; without that, the first call after the step."""
+        if until is None:
+            return self._call_after(after)
+        return max((call for call in self._calls() if after < call <= until), default=None)
