@@ -7,6 +7,7 @@ writes for every method in the same way (`pipeline.traces.trail`), so a new meth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,9 +88,10 @@ class _Question:
 
     def search_loss(self) -> Loss | None:
         """Return the loss of a question whose gold answer was not found in the graph; None if it was."""
-        if self._row["followed_relations"] is None or self._of("found"):
+        if self._row["followed_relations"] is None or self._was_seen:
             return None
-        if self._is_computed and any(self._progress(path) == len(path.edges) for path in self._paths):
+        is_walked = any(self._progress(path) == len(path.edges) for path in self._paths)
+        if (self._is_computed and is_walked) or (self._of("found") and (is_walked or not self._paths)):
             return None
         if self._paths:
             losses = [self._path_loss(path) for path in self._paths]
@@ -99,6 +101,16 @@ class _Question:
             return Loss("topic known", "graph", self.last_step)
         reason: Reason = "cap" if self._at_limit else "no gold path"
         return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
+
+    @property
+    def _was_seen(self) -> bool:
+        """Whether a gold answer was found, and then survived a selection or was shown to the model.
+
+        One that was met off the gold paths, and dropped unseen, does not count: it was met by chance.
+        """
+        found = self._of("found")
+        later = (*self._of("kept"), *self._of("shown"))
+        return bool(found) and any(event.number and event.at > found[0].at for event in later)
 
     def _path_loss(self, path: _Path) -> Loss:
         """Return where a gold path was left."""
@@ -113,6 +125,9 @@ class _Question:
             return self._loss_before(path, hop)
         if not passed and not any(event.number for event in listed):
             return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
+        kept = self._of("kept", edge)
+        if hop and kept and not passed and not any(event.number for event in kept):
+            return self._loss_before(path, hop)  # the method looked ahead from nodes that it dropped then
         return self._loss_of_relation(path, hop)
 
     def _progress(self, path: _Path) -> int:
@@ -125,14 +140,38 @@ class _Question:
     def _loss_of_relation(self, path: _Path, hop: int) -> Loss:
         """Return the loss of a path whose next relation is in the graph, and was not followed."""
         edge = path.edges[hop]
-        within_reach = (self._of("listed", edge) or self._of("passed", edge))[0]
-        shown = [event for event in self._of("shown", edge) if event.at > within_reach.at]
-        cut = [event for event in self._of("cut", edge) if event.number is None and event.at > within_reach.at]
-        if cut and (not shown or cut[-1].at > shown[-1].at):
+        within_reach = self._of("listed", edge) + self._of("passed", edge)
+        cut = [event for event in self._of("cut", edge) if event.number is None]
+        calls = self._calls_that_chose(edge)
+        shown = calls & {event.step for event in self._of("shown", edge)}
+        if cut and all(cut[-1].step >= call for call in shown):
             stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
             return self._loss_at(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop)
-        call = shown[-1].step if shown else self._call_before(within_reach.step) or self._call_after(within_reach.step)
+        call = max(shown or calls, default=None)
+        call = self._call_before(within_reach[-1].step) if call is None else call
         return self._loss_at("relation chosen", self._model_reason(call), call, path, hop)
+
+    def _calls_that_chose(self, edge: int) -> set[int]:
+        """Return the calls that could choose an edge: after a lookup that listed it, before the next hop.
+
+        The call that answers is the last resort.
+        """
+        windows = [(event.step, self._next_hop_after(event.step)) for event in self._of("listed", edge)]
+        within = {call for call in self._calls() if any(start < call < end for start, end in windows)}
+        return within - self._answering or within
+
+    def _detour(self, path: _Path, hop: int) -> Loss | None:
+        """Return the first edge up to a hop that was in reach at one hop of the search and followed only later."""
+        for number, edge in enumerate(path.edges[: hop + 1]):
+            listed = self._of("listed", edge)
+            if not listed:
+                continue
+            next_hop = self._next_hop_after(listed[0].step)
+            if all(event.step != next_hop for event in self._of("followed", edge)):
+                calls = [call for call in self._calls() if listed[0].step < call < next_hop]
+                if calls:
+                    return self._loss_at("relation chosen", self._model_reason(calls[-1]), calls[-1], path, number)
+        return None
 
     def _loss_before(self, path: _Path, hop: int) -> Loss:
         """Return the loss of a path whose last node was not explored: it was dropped, or the search ended."""
@@ -144,7 +183,8 @@ class _Question:
         kept = [event for event in self._of("kept", edge) if event.at > reached.at]
         cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
         if cut and cut[-1].by == "depth":
-            return self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
+            at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
+            return self._detour(path, hop - 1) or at_depth
         survivors = max((event.number or 0 for event in kept), default=None)
         if survivors is None and not self._lookups_after(reached.step):
             survivors = 1  # nothing was explored any more, and the method does not say what it kept
@@ -152,7 +192,7 @@ class _Question:
             return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
         if cut:
             return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
-        call = self._call_in(reached.step, kept[-1].step if kept else None)
+        call = self._call_in(reached.step, kept[0].step if kept else None)
         return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
@@ -218,9 +258,7 @@ class _Question:
     @cached_property
     def _is_nearly_right(self) -> bool:
         """Whether an answer contains a gold answer as whole words, or is a part of one."""
-        gold = set(self._row["gold"]) | {
-            alias for of_one in self._row["gold_aliases"] for alias in of_one
-        }
+        gold = set(self._row["gold"]) | {alias for of_one in self._row["gold_aliases"] for alias in of_one}
         forms = [f" {form} " for name in gold if (form := normalise(name))]
         given = [f" {form} " for answer in self._row["answers"] if (form := normalise(answer))]
         return any(one in other or other in one for one in forms for other in given)
@@ -255,6 +293,15 @@ class _Question:
         if call is None:
             return "cap" if self._at_limit else "model"
         return "parse failure" if self._steps[call]["error"] else "model"
+
+    def _next_hop_after(self, step: int) -> float:
+        """Return the number of the next lookup of neighbours; infinity if there is none."""
+        hops = (each["index"] for each in self._steps_of("kg") if each["role"] == "neighbours")
+        return min((hop for hop in hops if hop > step), default=math.inf)
+
+    @property
+    def _answering(self) -> set[int]:
+        return {event.step for event in self._of("answered")}
 
     def _lookups_after(self, step: int) -> bool:
         lookups = {"relations", "neighbours", "degrees"}

@@ -15,7 +15,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
 _KEYS = ("point", "type", "level", "hops", "query_type", "dataset")
-_SCHEMA = {
+_SCHEMA: Mapping[str, Any] = {
     "configuration": pl.Int32,
     "question_id": pl.String,
     "method": pl.String,
@@ -51,14 +51,14 @@ def scan_losses(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         for rows in read_shards(folder, columns, indices=indices):
             scored = rows.filter(pl.col("hits_at_1").is_not_null())
-            frame = pl.DataFrame(list(map(_loss_row, scored.iter_rows(named=True))), _SCHEMA, orient="row")
+            frame = pl.DataFrame(list(map(_loss_row, scored.iter_rows(named=True))), dict(_SCHEMA), orient="row")
             kept = frame if predicate is None else frame.filter(predicate)
             kept = kept if wanted is None else kept.select(wanted)
             yield kept if limit is None else kept.head(limit)
             if limit is not None and (limit := limit - kept.height) <= 0:
                 return
 
-    return register_io_source(read, schema=_SCHEMA)
+    return register_io_source(read, schema=dict(_SCHEMA))
 
 
 def _loss_row(row: Mapping[str, Any]) -> tuple[Any, ...]:

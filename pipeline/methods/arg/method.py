@@ -187,9 +187,9 @@ class ArG:
         declined = [self._declined(node, segment) for node, segment in judged if self._declines(segment)]
         nodes = [self._relation_node(node, segment) for node, segment in judged if not self._declines(segment)]
         beam = relation_beam((node for node in nodes if node.relations), self._width)
-        kept = {relation for node in beam for relation in node.relations}
-        cut = {relation for node in nodes for relation in node.relations} - kept
-        state.tools.record("cut", by="beam", relations=cut)
+        for node in nodes:
+            if node not in beam:
+                state.tools.record("cut", by="beam", relations=list(node.relations), at=list(node.walk_to))
         state.tools.record(
             "relations_selected",
             hop=depth,
@@ -227,7 +227,8 @@ class ArG:
             queries.append(" ".join(map(as_text, hypothetical)))
         candidates = sorted({relation.name for entity in node.walk_to for relation in state.relations.get(entity, ())})
         found = [relation for query in queries for relation in await self._search(state, query, candidates)]
-        state.tools.record("cut", by="similarity", relations=set(candidates).difference(found))
+        cut = set(candidates).difference(found)
+        state.tools.record("cut", by="similarity", relations=cut, at=list(node.walk_to))
         allowed = {relation.name for relations in state.relations_to_follow(node).values() for relation in relations}
         return [relation for relation in dict.fromkeys(found) if relation in allowed or not candidates]
 

@@ -212,26 +212,26 @@ class SubgoalSearch:
         self._labels.add([*single, *shown])
         self._labels.add_answers(self._dependencies)
         offers = [
-            Offer(self._labels.label(id), (id,), await self._ranked(relations[id]))
+            Offer(self._labels.label(id), (id,), await self._ranked((id,), relations[id]))
             for id in sorted(single, key=lambda entity: (not self._is_named(entity), entity in topics))
         ]
         if shared:
             together = {relation for id in shared for relation in relations[id]}
             examples = tuple(map(self._labels.label, shown))
             text = f"all {len(shared)} others"
-            offers.insert(0, Offer(text, tuple(shared), await self._ranked(together), examples))
+            offers.insert(0, Offer(text, tuple(shared), await self._ranked(shared, together), examples))
         return offers
 
     def _is_named(self, entity: EntityId) -> bool:
         name = self._labels.name(entity)
         return name is not None and match_key(name) in match_key(self._subgoal.goal)
 
-    async def _ranked(self, relations: Iterable[Relation]) -> tuple[Relation, ...]:
-        """Return the `relation_prefilter` relations most like the sub-goal, best first."""
+    async def _ranked(self, entities: Iterable[EntityId], relations: Iterable[Relation]) -> tuple[Relation, ...]:
+        """Return the `relation_prefilter` relations at some entities that are most like the sub-goal, best first."""
         offered = sorted(relations)
         ranking = await self._rank([as_text(relation.name) for relation in offered])
         cut = [offered[index] for index in ranking[self._options.relation_prefilter :]]
-        self._tools.record("cut", by="similarity", relations=cut)
+        self._tools.record("cut", by="similarity", relations=cut, at=entities)
         return tuple(offered[index] for index in ranking[: self._options.relation_prefilter])
 
     async def _select_relations(self, offers: tuple[Offer, ...]) -> Mapping[str, Sequence[Relation]]:

@@ -127,7 +127,7 @@ class SRP:
             return ()
         if len(names) > self.relation_check_max:
             ranking = await state.rank(names)
-            state.tools.record("cut", by="similarity", relations=ranking[self.relation_check_max :])
+            state.tools.record("cut", by="similarity", relations=ranking[self.relation_check_max :], at=[entity.id])
             names = sorted(ranking[: self.relation_check_max])
         top_k = min(self.relation_top_k, len(names))
         prompt = RelationCheck(

@@ -96,7 +96,8 @@ class ToG:
         for (chain, relations), scores in zip(offered, scored, strict=True):
             best = sorted((pair for pair in scores.items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
             moves = [_Move(chain, relation, score) for relation, score in best[: self.width]]
-            search.tools.record("cut", by="beam", relations=[relation for relation, _ in best[self.width :]])
+            cut = [relation for relation, _ in best[self.width :]]
+            search.tools.record("cut", by="beam", relations=cut, at=[chain.end])
             search.tools.record(
                 "relations_selected",
                 entity=chain.end,
@@ -105,7 +106,8 @@ class ToG:
             )
             picked += moves
         picked.sort(key=lambda move: (search.is_named(move.chain.end), -move.score))
-        search.tools.record("cut", by="beam", relations=[move.relation for move in picked[self.width :]])
+        for move in picked[self.width :]:
+            search.tools.record("cut", by="beam", relations=[move.relation], at=[move.chain.end])
         return picked[: self.width]
 
     async def _score_relations(
