@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -61,6 +62,8 @@ class Output:
     lines: Sequence[str] = ()
     """The figures of a command without tables, one line each; printed above the notes."""
     exit_code: int = 0
+    paged: bool = False
+    """Whether a terminal shows it page by page."""
 
     def print(self, *, as_json: bool = False) -> None:
         """Print tables, lines and notes, or nothing but one JSON document."""
@@ -70,10 +73,19 @@ class Output:
             print(printable_json(written.decode()))
             return
         console = Console()
-        for table in self.tables:
-            console.print(table)
-        for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        with _pager(console) if self.paged and console.is_terminal else nullcontext():
+            for table in self.tables:
+                console.print(table)
+            for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _pager(console: Console) -> Iterator[None]:
+    """Show what is printed page by page, in colour. What fits on the screen is printed at once."""
+    os.environ.setdefault("LESS", "-FRX")
+    with console.pager(styles=True):
+        yield
 
 
 def run_figures(folder: RunFolder) -> dict[str, Any]:

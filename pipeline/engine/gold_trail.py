@@ -188,13 +188,13 @@ class GoldTrail:
         relations: Iterable[Relation | str] = (),
         at: Iterable[EntityId] = (),
     ) -> None:
-        """Note gold answers, nodes of gold paths, and edges, among what code dropped: nodes, or relations `at` nodes."""
+        """Note gold answers, nodes of gold paths, and edges among what code dropped: nodes, or relations `at` nodes."""
         dropped = set(nodes)
         if count := sum(map(self._is_gold, dropped)):
             self._marks.append(_Mark(step, "cut", number=count, by=by))
         for edge in sorted(self._starts):
             if here := dropped & self._starts[edge]:
-                self._mark(step, "cut", edge, here, set(self._starts[edge]), by)
+                self._mark(step, "cut", edge, here, set(self._starts[edge]), by=by)
         edges = {edge for relation in relations for edge in self._edges_of(relation)} if self._edges else set()
         within_reach = {edge for node in at for edge in self._from.get(node, ())}
         for edge in sorted(edges & within_reach):
@@ -215,10 +215,10 @@ class GoldTrail:
                 self._leading[edge] = self._leading.get(edge, frozenset()) | nodes
 
     def _was_gold_seen(self) -> bool:
-        """Whether a gold answer was found, and then survived a selection or was shown to the model."""
+        """Whether a gold answer was found, and then shown to the model."""
         found = [at for at, mark in enumerate(self._marks) if mark.event == "found"]
         after = self._marks[found[0] :] if found else []
-        return any(mark.event in {"kept", "shown"} and mark.edge is None and mark.number for mark in after)
+        return any(mark.event == "shown" and mark.edge is None for mark in after)
 
     async def _leading_nodes(self, graph: GraphLookups, path: GoldPath) -> list[Set[Node]]:
         """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""
@@ -303,6 +303,7 @@ class GoldTrail:
         edge: int | None = None,
         nodes: Set[Node] | None = None,
         of: Set[Node] | None = None,
+        *,
         by: str | None = None,
     ) -> None:
         self._marks.append(_Mark(step, event, edge, nodes, of, by=by))

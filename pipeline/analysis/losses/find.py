@@ -91,7 +91,7 @@ class _Question:
         if self._row["followed_relations"] is None or self._was_seen:
             return None
         is_walked = any(self._progress(path) == len(path.edges) for path in self._paths)
-        if (self._is_computed and is_walked) or (self._of("found") and (is_walked or not self._paths)):
+        if self._is_counted or (self._of("found") and (is_walked or not self._paths)):
             return None
         if self._paths:
             losses = [self._path_loss(path) for path in self._paths]
@@ -104,13 +104,12 @@ class _Question:
 
     @property
     def _was_seen(self) -> bool:
-        """Whether a gold answer was found, and then survived a selection or was shown to the model.
+        """Whether a gold answer was found, and then shown to the model.
 
         One that was met off the gold paths, and dropped unseen, does not count: it was met by chance.
         """
         found = self._of("found")
-        later = (*self._of("kept"), *self._of("shown"))
-        return bool(found) and any(event.number and event.at > found[0].at for event in later)
+        return bool(found) and any(event.at > found[0].at for event in self._of("shown"))
 
     def _path_loss(self, path: _Path) -> Loss:
         """Return where a gold path was left."""
@@ -277,9 +276,13 @@ class _Question:
         return [_Path(*path, edges) for path, edges in zip(paths, number_edges(paths), strict=True)]
 
     @property
-    def _is_computed(self) -> bool:
-        """Whether the gold answer may be computed from nodes and is none itself, as a count is."""
-        return all(name.replace(".", "", 1).isdigit() for name in self._row["gold"])
+    def _is_counted(self) -> bool:
+        """Whether the gold answer is a number, and a gold path was followed to at least so many nodes: a count."""
+        numbers = [name for name in self._row["gold"] if name.isascii() and name.isdigit()]
+        if len(numbers) != 1 or len(self._row["gold"]) != 1:
+            return False
+        ends = [event for path in self._paths for event in self._of("reached", path.edges[-1])]
+        return bool(ends) and max(event.number or 0 for event in ends) >= int(numbers[0])
 
     @property
     def _at_limit(self) -> bool:

@@ -88,6 +88,18 @@ def loss_shares(losses: pl.LazyFrame, by: Sequence[str] = ("configuration",), *,
     )
 
 
+def clusters(losses: pl.LazyFrame, *, by_path: bool = True) -> pl.LazyFrame:
+    """Group the wrong questions of each configuration that were lost in the same way, the largest group first.
+
+    With `by_path`, only those that left the same gold path at the same place. Columns: `configuration`, `stage`,
+    `reason`, `role`, with `by_path` also `departure`, `questions`, and `example`, the first question id of the group.
+    """
+    keys = ["configuration", "stage", "reason", "role", *(["departure"] if by_path else [])]
+    groups = losses.filter(~pl.col("right")).group_by(keys)
+    counted = groups.agg(pl.len().alias("questions"), pl.col("question_id").min().alias("example"))
+    return counted.sort("questions", *keys, descending=[True, *(False for _ in keys)], nulls_last=True)
+
+
 def flips(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.LazyFrame:
     """Return the questions that exactly one of two configurations answers right.
 

@@ -55,3 +55,18 @@ class Loss:
     """The hop of the gold path, from 1, for a stage of the search."""
     departure: str | None = None
     """The gold path up to where it was left, as in `topic → film.film.directed_by ✗ people.person.spouse_s`."""
+
+    def __str__(self) -> str:
+        hop = "" if self.hop is None else f", hop {self.hop}"
+        step = "" if self.step is None else f", step {self.step}"
+        path = "" if self.departure is None else f": {self.departure}"
+        return f"{self.stage}{hop}{step}, by the {_CAUSES[self.reason]}{path}"
+
+
+_CAUSES = {
+    "cap": "limit of the method or the budget",
+    "graph": "graph, which does not lead on",
+    "no gold path": "search; the dataset has no gold path to say more",
+    "old trace": "old version that wrote the trace, which cannot tell",
+}
+_CAUSES |= {reason: reason for reason in REASONS if reason not in _CAUSES}
