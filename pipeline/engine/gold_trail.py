@@ -56,7 +56,9 @@ class GoldTrail:
         )
         self._named_gold = tuple(sorted(self._gold))[:_MOST_NAMES]
         self._gold_nodes: set[EntityId] = set()
-        """Nodes that have the name of a gold answer, and another id."""
+        """Nodes that have the name of a gold answer, and another id; for a count, the nodes to count."""
+        texts = [answer.name for answer in gold.answers]
+        self._is_count = len(texts) == 1 and texts[0].isascii() and texts[0].isdigit()
         self._topics = {path.topic for path in self.paths}
         self._inverses: Inverses = {}
         self._edges: dict[int, Relation] = {}
@@ -115,6 +117,9 @@ class GoldTrail:
         for edge in sorted(followed):
             self._mark(step.index, "followed", edge, followed[edge], set(self._starts[edge]))
             self._mark(step.index, "reached", edge, reached[edge])
+        if self._is_count:
+            ends = (reached[edge] for edge in followed if not self._next.get(edge))
+            self._gold_nodes.update(node for nodes in ends for node in nodes if isinstance(node, str))
         for edge in followed:
             self._begin((node for node in reached[edge] if isinstance(node, str)), self._next.get(edge, ()))
         self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
@@ -203,22 +208,23 @@ class GoldTrail:
     # Which nodes lead to a gold answer
 
     async def look_ahead(self, graph: GraphLookups) -> None:
-        """Look up which nodes of the gold paths lead to a gold answer, if the question reached some and no gold answer.
+        """Look up which nodes of the gold paths lead to a gold answer, if the question reached some and walked no gold path.
 
         Of a wrong question, this tells a node that was dropped from a node on which the wrong relation was chosen. It
         makes one batched lookup per hop of a path. Raises ServiceError.
         """
-        if not self._starts.keys() - self._first or self._was_gold_seen():
+        if not self._starts.keys() - self._first or self._was_path_walked():
             return
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
             for edge, nodes in zip(numbers, await self._leading_nodes(graph, path), strict=False):
                 self._leading[edge] = self._leading.get(edge, frozenset()) | nodes
 
-    def _was_gold_seen(self) -> bool:
-        """Whether a gold answer was found, and then shown to the model."""
-        found = [at for at, mark in enumerate(self._marks) if mark.event == "found"]
-        after = self._marks[found[0] :] if found else []
-        return any(mark.event == "shown" and mark.edge is None for mark in after)
+    def _was_path_walked(self) -> bool:
+        """Whether the last edge of a gold path led to a gold answer."""
+        last = (
+            mark.nodes or () for mark in self._marks if mark.event == "reached" and not self._next.get(mark.edge or 0)
+        )
+        return any(self._is_gold(node) for nodes in last for node in nodes)
 
     async def _leading_nodes(self, graph: GraphLookups, path: GoldPath) -> list[Set[Node]]:
         """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""
@@ -235,7 +241,7 @@ class GoldTrail:
             layers.append(layer)
             nodes = {node for ends in layer.values() for node in ends}
         leading: list[Set[Node]] = []
-        ends: Set[Node] = {node for node in nodes if self._is_gold(node)}
+        ends: Set[Node] = nodes if self._is_count else {node for node in nodes if self._is_gold(node)}
         for layer in reversed(layers):
             ends = {source for source, onward in layer.items() if not ends.isdisjoint(onward)}
             leading.append(ends)

@@ -104,12 +104,13 @@ class _Question:
 
     @property
     def _was_seen(self) -> bool:
-        """Whether a gold answer was found, and then shown to the model.
+        """Whether a gold answer was found, and stands in the prompt of the call that answers.
 
-        One that was met off the gold paths, and dropped unseen, does not count: it was met by chance.
+        One that was met off the gold paths, and dropped again, does not count: it was met by chance.
         """
         found = self._of("found")
-        return bool(found) and any(event.at > found[0].at for event in self._of("shown"))
+        shown = (event for event in self._of("shown") if event.step in self._answering)
+        return bool(found) and (self._row["answer_in_evidence"] == 1 or any(event.at > found[0].at for event in shown))
 
     def _path_loss(self, path: _Path) -> Loss:
         """Return where a gold path was left."""
@@ -162,7 +163,12 @@ class _Question:
     def _detour(self, path: _Path, hop: int) -> Loss | None:
         """Return the first edge up to a hop that was in reach at one hop of the search and followed only later."""
         for number, edge in enumerate(path.edges[: hop + 1]):
-            listed = self._of("listed", edge)
+            listed, kept = self._of("listed", edge), self._of("kept", edge)
+            if number and kept and not kept[0].number:
+                reached = self._of("reached", path.edges[number - 1])[0]
+                call = self._call_in(reached.step, kept[0].step)
+                if call is not None:
+                    return self._loss_at("node kept", self._model_reason(call), call, path, number - 1)
             if not listed:
                 continue
             next_hop = self._next_hop_after(listed[0].step)
@@ -183,7 +189,7 @@ class _Question:
         cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
         if cut and cut[-1].by == "depth":
             at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
-            return self._detour(path, hop - 1) or at_depth
+            return self._detour(path, hop) or at_depth
         survivors = max((event.number or 0 for event in kept), default=None)
         if survivors is None and not self._lookups_after(reached.step):
             survivors = 1  # nothing was explored any more, and the method does not say what it kept
@@ -227,6 +233,8 @@ class _Question:
         if not found or self._row["answer_in_evidence"] == 1:
             return None
         answered = self._of("answered")
+        if self._is_counted:
+            return self._count_loss(found[0])
         shown = [event for event in self._of("shown") if event.at > found[0].at]
         if not answered or any(event.step == answered[-1].step for event in shown):
             return None
@@ -239,6 +247,14 @@ class _Question:
         if shown:
             return Loss(stage, self._model_reason(shown[-1].step), shown[-1].step)
         return Loss("node kept", "cap", found[-1].step)
+
+    def _count_loss(self, found: _Event) -> Loss | None:
+        """Return the loss of a count of which some nodes were dropped."""
+        kept = [event for event in self._of("kept") if event.at > found.at]
+        if not kept or max(event.number or 0 for event in kept) >= int(self._row["gold"][0]):
+            return None
+        call = self._call_in(found.step, kept[0].step)
+        return Loss("node kept", self._model_reason(call), found.step if call is None else call)
 
     # From the answering call to the score
 
