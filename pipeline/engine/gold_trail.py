@@ -221,10 +221,8 @@ class GoldTrail:
 
     def _was_path_walked(self) -> bool:
         """Whether the last edge of a gold path led to a gold answer."""
-        last = (
-            mark.nodes or () for mark in self._marks if mark.event == "reached" and not self._next.get(mark.edge or 0)
-        )
-        return any(self._is_gold(node) for nodes in last for node in nodes)
+        reached = [mark for mark in self._marks if mark.event == "reached" and mark.edge not in self._next]
+        return any(self._is_gold(node) for mark in reached for node in mark.nodes or ())
 
     async def _leading_nodes(self, graph: GraphLookups, path: GoldPath) -> list[Set[Node]]:
         """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""

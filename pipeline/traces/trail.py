@@ -42,7 +42,7 @@ class TrailEvent(NamedTuple):
     number: int | None = None
     of: int | None = None
     by: str | None = None
-    """What cut: `beam`, `cap`, `similarity`, `sample`, `depth`, or `evidence` for the facts shown to a call."""
+    """What cut: `beam`, `cap`, `similarity`, `sample`, `depth`, `plan`, or `evidence` for the facts shown to a call."""
 
 
 class GoldPath(NamedTuple):

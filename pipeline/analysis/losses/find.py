@@ -8,7 +8,7 @@ writes for every method in the same way (`pipeline.traces.trail`), so a new meth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -181,7 +181,7 @@ class _Question:
     def _loss_before(self, path: _Path, hop: int) -> Loss:
         """Return the loss of a path whose last node was not explored: it was dropped, or the search ended."""
         if hop == 0:
-            call = self._call_after(-1)
+            call = self._ending_call(-1)
             reason: Reason = self._model_reason(call) if not self._at_limit else "cap"
             return self._loss_at("relation offered", reason, call, path, hop)
         edge, reached = path.edges[hop], self._of("reached", path.edges[hop - 1])[-1]
@@ -190,6 +190,9 @@ class _Question:
         if cut and cut[-1].by == "depth":
             at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
             return self._detour(path, hop) or at_depth
+        if cut and cut[-1].by == "plan":
+            call = self._call_after(-1)
+            return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
         survivors = max((event.number or 0 for event in kept), default=None)
         if survivors is None and not self._lookups_after(reached.step):
             survivors = 1  # nothing was explored any more, and the method does not say what it kept
@@ -202,7 +205,7 @@ class _Question:
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""
-        call = self._call_after(after)
+        call = self._ending_call(after)
         reason: Reason = "cap" if self._at_limit else self._model_reason(call)
         return self._loss_at("relation offered", reason, after if call is None else call, path, hop)
 
@@ -230,6 +233,8 @@ class _Question:
     def evidence_loss(self) -> Loss | None:
         """Return the loss of a gold answer that was found and is not in the prompt of the answering call."""
         found = self._of("found")
+        if found and len(self._row["topic_entities"] or ()) > 1 and (loss := self._side_loss(found)):
+            return loss
         if not found or self._row["answer_in_evidence"] == 1:
             return None
         answered = self._of("answered")
@@ -245,8 +250,18 @@ class _Question:
             stage = "shown" if cut[-1].by == "evidence" else "node kept"
             return Loss(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
         if shown:
-            return Loss(stage, self._model_reason(shown[-1].step), shown[-1].step)
+            acting = [event for event in shown if event.step in self._acting]
+            call = (acting or shown)[-1].step
+            return Loss(stage, self._model_reason(call), call)
         return Loss("node kept", "cap", found[-1].step)
+
+    def _side_loss(self, found: Sequence[_Event]) -> Loss | None:
+        """Return the loss of an answer that has to be found from each of several topic entities, and was dropped once."""
+        for event in found:
+            kept = next((each for each in self._of("kept") if each.at > event.at), None)
+            if kept and not kept.number and (call := self._call_in(event.step, kept.step)) is not None:
+                return Loss("node kept", self._model_reason(call), call)
+        return None
 
     def _count_loss(self, found: _Event) -> Loss | None:
         """Return the loss of a count of which some nodes were dropped."""
@@ -334,6 +349,17 @@ class _Question:
 
     def _call_after(self, step: int) -> int | None:
         return min((call for call in self._calls() if call > step), default=None)
+
+    @cached_property
+    def _acting(self) -> Set[int]:
+        """The calls of an agent that decide, if the answering call is one of several such calls: not its thoughts."""
+        roles = {step["role"] for step in self._steps if step["index"] in self._answering}
+        calls = {step["index"] for step in self._steps_of("llm") if step["role"] in roles}
+        return calls if len(calls) > 1 else set()
+
+    def _ending_call(self, after: int) -> int | None:
+        """Return the call after a step that ended the search: the next one of an agent that decides, else the next."""
+        return min((call for call in self._acting if call > after), default=self._call_after(after))
 
     def _call_in(self, after: int, until: int | None) -> int | None:
         """Return the last call after a step, until another one; without that, the first call after the step."""
