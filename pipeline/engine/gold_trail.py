@@ -208,7 +208,7 @@ class GoldTrail:
     # Which nodes lead to a gold answer
 
     async def look_ahead(self, graph: GraphLookups) -> None:
-        """Look up which nodes of the gold paths lead to a gold answer, if the question reached some and walked no gold path.
+        """Look up which nodes of gold paths lead to a gold answer, if the question reached some and walked no path.
 
         Of a wrong question, this tells a node that was dropped from a node on which the wrong relation was chosen. It
         makes one batched lookup per hop of a path. Raises ServiceError.

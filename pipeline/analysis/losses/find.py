@@ -233,30 +233,34 @@ class _Question:
     def evidence_loss(self) -> Loss | None:
         """Return the loss of a gold answer that was found and is not in the prompt of the answering call."""
         found = self._of("found")
-        if found and len(self._row["topic_entities"] or ()) > 1 and (loss := self._side_loss(found)):
-            return loss
-        if not found or self._row["answer_in_evidence"] == 1:
+        if not found:
             return None
-        answered = self._of("answered")
+        if len(self._row["topic_entities"] or ()) > 1 and (loss := self._side_loss(found)):
+            return loss
         if self._is_counted:
             return self._count_loss(found[0])
         shown = [event for event in self._of("shown") if event.at > found[0].at]
-        if not answered or any(event.step == answered[-1].step for event in shown):
-            return None
+        is_shown = any(event.step in self._answering for event in shown) or not self._answering
+        return None if is_shown or self._row["answer_in_evidence"] == 1 else self._unshown_loss(found, shown)
+
+    def _unshown_loss(self, found: Sequence[_Event], shown: Sequence[_Event]) -> Loss:
+        """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
         cut = [event for event in self._of("cut") if event.at > found[0].at]
-        kept = any(event.number for event in self._of("kept"))
-        stage: Stage = "shown" if kept else "node kept"
+        kept = [event for event in self._of("kept") if event.at > found[0].at]
         if cut and (not shown or cut[-1].at > shown[-1].at):
-            stage = "shown" if cut[-1].by == "evidence" else "node kept"
+            stage: Stage = "shown" if cut[-1].by == "evidence" else "node kept"
             return Loss(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
-        if shown:
-            acting = [event for event in shown if event.step in self._acting]
-            call = (acting or shown)[-1].step
-            return Loss(stage, self._model_reason(call), call)
-        return Loss("node kept", "cap", found[-1].step)
+        if kept and not any(event.number for event in kept):
+            call = self._call_in(found[0].step, kept[0].step)
+            return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
+        if not shown:
+            return Loss("node kept", "cap", found[-1].step)
+        acting = [event for event in shown if event.step in self._acting]
+        call = (acting or shown)[-1].step
+        return Loss("shown" if kept else "node kept", self._model_reason(call), call)
 
     def _side_loss(self, found: Sequence[_Event]) -> Loss | None:
-        """Return the loss of an answer that has to be found from each of several topic entities, and was dropped once."""
+        """Return the loss of an answer that is sought from each of several topic entities, and was dropped once."""
         for event in found:
             kept = next((each for each in self._of("kept") if each.at > event.at), None)
             if kept and not kept.number and (call := self._call_in(event.step, kept.step)) is not None:
