@@ -86,7 +86,7 @@ class QuestionRecord:
     def _follow(self, event: str, payload: Mapping[str, Any]) -> None:
         """Note in the trail what survived a selection (`kept`) or what code dropped (`cut`)."""
         try:
-            _TRAIL_EVENTS[event](self.trail, len(self.steps) - 1, **payload)
+            _TRAIL_EVENTS[event](self.trail, max(0, len(self.steps) - 1), **payload)
         except TypeError as error:
             raise TypeError(f"the event {event} has other fields: {error}") from None
 

@@ -67,7 +67,7 @@ class _Path:
     def departure(self, hop: int) -> str:
         """Print the path up to the edge at which it was left, from 0."""
         walked = " → ".join(["topic", *self.relations[:hop]])
-        return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else walked
+        return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
 
 
 class _Question:
@@ -225,7 +225,7 @@ class _Question:
         return self._loss_at("node reached", self._graph_or_cap(last), last, path, len(path.edges) - 1)
 
     def _loss_at(self, stage: Stage, reason: Reason, step: int | None, path: _Path, hop: int) -> Loss:
-        left_at = hop + (stage == "node kept")
+        left_at = hop + (stage in {"node reached", "node kept"})
         return Loss(stage, reason, step, hop + 1, path.departure(left_at))
 
     # From a gold answer that was found to the call that answers
@@ -302,6 +302,9 @@ class _Question:
     def _of(self, event: str, edge: int | None = None) -> list[_Event]:
         return [each for each in self._events if each.event == event and each.edge == edge]
 
+    def _step(self, number: int) -> Mapping[str, Any]:
+        return self._steps[number] if number < len(self._steps) else {}  # a trace may come from anybody
+
     def _steps_of(self, kind: str) -> list[Mapping[str, Any]]:
         return [step for step in self._steps if step["kind"] == kind]
 
@@ -324,13 +327,13 @@ class _Question:
         return bool(self._row["at_limit"]) or self._row["status"] == "budget_exhausted"
 
     def _graph_or_cap(self, lookup: int) -> Reason:
-        return "cap" if self._steps[lookup]["truncated"] else "graph"
+        return "cap" if self._step(lookup).get("truncated") else "graph"
 
     def _model_reason(self, call: int | None) -> Reason:
         """Return `parse failure` if the reply of a call could not be read, else `model`."""
         if call is None:
             return "cap" if self._at_limit else "model"
-        return "parse failure" if self._steps[call]["error"] else "model"
+        return "parse failure" if self._step(call).get("error") else "model"
 
     def _next_hop_after(self, step: int) -> float:
         """Return the number of the next lookup of neighbours; infinity if there is none."""

@@ -66,7 +66,8 @@ def _loss_row(row: Mapping[str, Any]) -> tuple[Any, ...]:
     identity = (row["point"], *(row[name] for name in list(_SCHEMA)[1:8]))
     if loss is None:
         return (*identity, True, *(None,) * 6)
-    role = None if loss.step is None else row["steps"][loss.step]["role"]
+    steps = row["steps"] or ()
+    role = steps[loss.step]["role"] if loss.step is not None and loss.step < len(steps) else None
     return (*identity, False, loss.stage, loss.reason, loss.hop, loss.step, role, loss.departure)
 
 
