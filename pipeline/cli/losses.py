@@ -24,9 +24,9 @@ def run(arguments: Arguments) -> Output:
     opened = open_run(arguments.words[0])
     losses = opened.losses().collect().lazy()
     columns = ["configuration", *(by if isinstance(by, list) else [by])]
+    shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
     groups = totals.sort(columns, nulls_last=True).collect()
-    shares = loss_shares(losses, columns).collect()
     largest = clusters(losses).head(keys["groups"]).collect()
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
     tables = [_share_table(groups, shares, columns)]

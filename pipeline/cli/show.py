@@ -149,12 +149,12 @@ def _walk(trace: QuestionTrace, steps: Sequence[StepTrace], *, in_full: bool) ->
 
 def _label(step: StepTrace, trail: str, *, is_lost: bool) -> Text:
     label = Text.assemble((f"{step.number} ", "bold"), (step.role, _STYLES.get(step.kind, "")))
+    if is_lost:
+        label.append("  ✗ the answer was lost here", "bold red")
     if step.kind != "decision":
         label.append(f"  {step.duration_s:.3f} s{', shared' if step.shared else ''}", "dim")
     if trail:
         label.append(f"  [{trail}]", "green")
-    if is_lost:
-        label.append("  ✗ the answer was lost here", "bold red")
     return label
 
 
