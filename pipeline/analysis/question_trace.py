@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from pipeline.analysis.losses import LOSS_COLUMNS, Loss, find_loss
 from pipeline.evaluation.rescore import SCORES
 from pipeline.llm.prompt import Message
 from pipeline.text import printable
@@ -84,6 +85,8 @@ class QuestionTrace:
     row: Mapping[str, Any]
     """All other columns of its trace row, such as `evidence` and the counters."""
     steps: Sequence[StepTrace]
+    loss: Loss | None = None
+    """Where a wrong question lost its answer; None if its first answer is right."""
 
     def __str__(self) -> str:
         lines = [
@@ -93,6 +96,7 @@ class QuestionTrace:
             f"answers: {', '.join(self.answers) or 'none'}",
             f"status:  {self.status}{f': {self.error}' if self.error else ''}",
             f"scores:  {', '.join(f'{name} {score:.3g}' for name, score in self.scores.items()) or 'none'}",
+            *([f"lost:    {self.loss}"] if self.loss else []),
             f"cost:    {', '.join(f'{self.row[name]:,} {unit}' for name, unit in _COUNTERS.items())}",
         ]
         return "\n".join([*map(printable, lines), "", *map(str, self.steps)])
@@ -120,6 +124,7 @@ def build_question_trace(row: Mapping[str, Any], folder: RunFolder) -> QuestionT
         text=row["question"],
         scores={name: row[name] for name in SCORES if row[name] is not None},
         row={name: value for name, value in row.items() if name not in shown},
+        loss=find_loss({name: row.get(name) for name in LOSS_COLUMNS}),
         steps=[step({**fields, **texts}) for fields, texts in zip(row["steps"], row["texts"], strict=True)],
         **{name: row[name] for name in ("configuration", "method", "dataset", "status", "error", "answers", "gold")},
     )

@@ -11,6 +11,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from pipeline import config
+from pipeline.analysis import effects, losses
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.errors import UserError, first_defect, nearest
 from pipeline.evaluation.config import ScoringConfig
@@ -105,11 +106,17 @@ class Run:
 
         Raises UserError if the run has no such configuration, or no such finished question.
         """
+        self._require(configuration)
+        return build_question_trace(self._row(id, configuration), self.folder)
+
+    def _require(self, configuration: int) -> None:
         count = len(self.metadata["points"])
         if configuration not in range(count):
             raise UserError(
                 f"{self.folder.path} has no configuration {configuration}: its highest number is {count - 1}"
             )
+
+    def _row(self, id: str, configuration: int) -> dict[str, Any]:
         of_configuration = self._traces.filter(pl.col("configuration") == configuration)
         rows = of_configuration.filter(pl.col("question_id") == id).collect()
         if rows.is_empty():
@@ -118,7 +125,52 @@ class Run:
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
                 f"{nearest(id, ids)} `questions` lists those that it has"
             )
-        return build_question_trace(rows.row(0, named=True), self.folder)
+        return rows.row(0, named=True)
+
+    # Why questions failed
+
+    def losses(self) -> pl.LazyFrame:
+        """One row per question and configuration that has gold answers: where a wrong one lost its answer.
+
+        Columns: `configuration`, `question_id`, `method`, `dataset`, `type`, `level`, `hops`, `query_type`, `right`,
+        and for wrong questions `stage`, `reason`, `hop`, `step`, `role` (of that step) and `departure`, the gold path
+        up to where it was left. `pipeline.analysis.losses` explains stages and reasons; its `loss_shares` and
+        `clusters` count them.
+        """
+        return losses.scan_losses(self.folder, self._indices)
+
+    def flips(self, other: Run, configuration: int = 0, other_configuration: int = 0) -> pl.LazyFrame:
+        """One row per question that only one of two configurations answers right, with where the wrong one lost it.
+
+        Columns: `question_id`, `type`, `hops`, `gained` (right in `other` only), `stage`, `reason`, `role`,
+        `departure`, `step`.
+        """
+        before = self.losses().filter(pl.col("configuration") == configuration)
+        return losses.flips(before, other.losses().filter(pl.col("configuration") == other_configuration))
+
+    def critical_path(self, id: str, configuration: int = 0) -> pl.DataFrame:
+        """Return the steps that a question waited for, one after the other: their `own_s` add up to `critical_s`.
+
+        Columns: `step`, `kind`, `role`, `start_s`, `own_s`, `shared`. Raises UserError like `question`.
+        """
+        self._require(configuration)
+        return losses.critical_path(self._row(id, configuration)["steps"])
+
+    def role_costs(self) -> pl.LazyFrame:
+        """Calls, tokens, seconds and the share of parse failures of each configuration and role."""
+        return effects.role_costs(self.steps)
+
+    def slow_lookups(self, count: int = 20) -> pl.LazyFrame:
+        """Return the graph lookups that took longest, with their question and their arguments."""
+        return effects.slow_lookups(self.steps, count)
+
+    def repetition_effects(self) -> pl.LazyFrame:
+        """Hits@1 and the rates of correction and damage by the number of edits, refinements or retries."""
+        return effects.repetition_effects(self.questions, self.steps)
+
+    def calibration(self, bins: int = 10) -> pl.LazyFrame:
+        """Return Hits@1 by ArG's leaf score, in `bins` ranges, and by the confidence of PARoG's tentative answer."""
+        return effects.calibration(self.questions, self.steps, bins)
 
     @cached_property
     def _traces(self) -> pl.LazyFrame:

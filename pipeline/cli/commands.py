@@ -90,9 +90,16 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
         ),
         "show": Command(
             "show:run",
-            "show one question of a run: answers, scores, and every step with its prompt and reply",
-            usage="RUN QUESTION [configuration=N]",
+            "show one question of a run: answers, where a wrong one was lost, facts, and every step",
+            usage="RUN QUESTION [configuration=N] [calls=true] [step=N]",
             config_name="show",
+            words="required",
+        ),
+        "losses": Command(
+            "losses:run",
+            "show at which stage wrong questions lost their answers, and why",
+            usage="RUN [by=type|hops|…]",
+            config_name="losses",
             words="required",
         ),
         "score": Command(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import pydoc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -63,8 +63,8 @@ class Output:
     lines: Sequence[str] = ()
     """The figures of a command without tables, one line each; printed above the notes."""
     exit_code: int = 0
-    pages: bool = False
-    """Whether the lines are many: a terminal shows them page by page."""
+    paged: bool = False
+    """Whether a terminal shows it page by page."""
 
     def print(self, *, as_json: bool = False) -> None:
         """Print tables, lines and notes, or nothing but one JSON document."""
@@ -74,14 +74,19 @@ class Output:
             print(printable_json(written.decode()))
             return
         console = Console()
-        for table in self.tables:
-            console.print(table)
-        if self.pages and console.is_terminal:
-            os.environ.setdefault("LESS", "FRX")  # ends by itself after a single page
-            pydoc.pager("\n".join([*self.lines, *self.notes]) + "\n")
-            return
-        for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        with _pager(console) if self.paged and console.is_terminal else nullcontext():
+            for table in self.tables:
+                console.print(table)
+            for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _pager(console: Console) -> Iterator[None]:
+    """Show what is printed page by page, in colour. What fits on the screen is printed at once."""
+    os.environ.setdefault("LESS", "-FRX")
+    with console.pager(styles=True):
+        yield
 
 
 def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, Any]:

@@ -185,6 +185,7 @@ def gold_relations(sparql: str | None) -> tuple[str, ...] | None:
     return tuple(sorted(names)) or None
 
 
+@lru_cache(maxsize=1024)
 def query_graph(sparql: str) -> QueryGraph | None:
     """Return the graph of a SELECT query over Freebase names; None if it cannot be parsed."""
     query = _algebra(sparql)

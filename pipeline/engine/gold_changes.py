@@ -23,7 +23,7 @@ def replace_gold(folder: RunFolder, origin: ShardOrigin, examples: Iterable[Exam
     Raises StorageError.
     """
     changed = {example.question.id: example for example in examples}
-    (rows,) = read_shards(folder, ["question_id", *INPUTS], indices=[origin.index])
+    (rows,) = read_shards(folder, ["question_id", *INPUTS, "gold_paths", "trail"], indices=[origin.index])
     columns = _with_gold(rows, changed)
     rows = rows.with_columns(pl.Series(name, values, rows.schema[name]) for name, values in columns.items())
     columns |= rescore(rows, scoring=scoring).select(SCORES).to_dict(as_series=False)
@@ -32,9 +32,10 @@ def replace_gold(folder: RunFolder, origin: ShardOrigin, examples: Iterable[Exam
 
 
 def _with_gold(rows: pl.DataFrame, changed: dict[str, Example]) -> dict[str, list[Any]]:
-    """Return the columns of gold answers with those of the changed questions replaced."""
+    """Return the columns of gold answers with those of the changed questions replaced, and without their trails."""
     columns: dict[str, list[Any]] = {}
-    for name, values in gold_columns([example.gold for example in changed.values()]).items():
+    replaced = {**gold_columns([example.gold for example in changed.values()]), "trail": [None] * len(changed)}
+    for name, values in replaced.items():
         new = dict(zip(changed, values, strict=True))
         columns[name] = [new.get(id, old) for id, old in zip(rows["question_id"], rows[name].to_list(), strict=True)]
     return columns

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -26,6 +27,8 @@ from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Answer, Example, Prediction
 
+_LOOK_AHEAD_S = 10
+"""Seconds that the lookups for the trail of a wrong question may take."""
 _TRACEBACK_FRAMES = 20
 """Innermost frames of a traceback that are stored."""
 
@@ -50,30 +53,44 @@ async def run_question(
     example: Example, runtime: ConfigurationRuntime, cache: CallCache, on_template: Callable[[str, Template], None]
 ) -> TraceRow:
     """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
-    record = QuestionRecord(runtime.budget, runtime.budget.most_llm_calls(runtime.method, example.question))
+    most_llm_calls = runtime.budget.most_llm_calls(runtime.method, example.question)
+    record = QuestionRecord(runtime.budget, most_llm_calls, example.gold)
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = await _answer(example, runtime, tools, record)
+    record.trail.answer(record.steps, answer.raw)
+    counters = record.finish()
     configuration, name = runtime.configurations[0]
     without_graph = isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph
     followed = None if without_graph else sorted(record.followed)
+    scores = score_question(
+        answer,
+        example.gold,
+        dataset=example.question.dataset,
+        scoring=runtime.evaluation,
+        followed=followed,
+        gold_relations=gold_relations(example.gold.sparql),
+    )
+    if scores.hits_at_1 == 0:
+        await _look_ahead(example, runtime, record)
     return TraceRow(
         configuration=configuration,
         method=name,
         example=example,
         answer=answer,
-        scores=score_question(
-            answer,
-            example.gold,
-            dataset=example.question.dataset,
-            scoring=runtime.evaluation,
-            followed=followed,
-            gold_relations=gold_relations(example.gold.sparql),
-        ),
+        scores=scores,
         followed=followed,
-        counters=record.finish(),
+        counters=counters,
         steps=record.steps,
         error=error,
+        trail=record.trail.events,
     )
+
+
+async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:
+    """Complete the trail of a wrong question. It stays as it is without the graph: no score needs it."""
+    with suppress(ServiceError, TimeoutError):
+        async with asyncio.timeout(_LOOK_AHEAD_S):
+            await record.trail.look_ahead(runtime.graph.for_question(example.question))
 
 
 def duplicate_row(row: TraceRow, configuration: int, name: str) -> TraceRow:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.engine.gold_trail import GoldTrail
 from pipeline.errors import BudgetExhausted
 from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.traces.schema import Counters, Step
-from pipeline.types import Question
+from pipeline.types import Gold, Question
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -40,12 +41,18 @@ class Budget:
         return method.most_llm_calls(question, self) if isinstance(method, BoundedCalls) else math.inf
 
 
+_NO_GOLD = Gold()
+_TRAIL_EVENTS: Mapping[str, Callable[..., None]] = {"kept": GoldTrail.keep, "cut": GoldTrail.cut}
+"""The events of which the trace holds only what concerns the gold answers: all of it would be most of the trace."""
+
+
 class QuestionRecord:
     """The steps and counters of one question in one configuration."""
 
-    def __init__(self, budget: Budget, most_llm_calls: float) -> None:
+    def __init__(self, budget: Budget, most_llm_calls: float, gold: Gold = _NO_GOLD) -> None:
         """Start the clock. The method may make `most_llm_calls` calls, and one more to answer."""
         self.budget = budget
+        self.trail = GoldTrail(gold)
         self._most_llm_calls = most_llm_calls
         self.counters = Counters()
         self.steps: list[Step] = []
@@ -67,11 +74,21 @@ class QuestionRecord:
 
     def add_decision(self, event: str, /, **payload: object) -> None:
         """Append a decision of the method (specification §2.6)."""
+        if event in _TRAIL_EVENTS:
+            self._follow(event, payload)
+            return
         if event == "cap_hit":
             self.counters.at_limit = 1
         if event == "without_plan":
             self.counters.without_plan = 1
         self.open("decision", event).payload = to_json(payload)
+
+    def _follow(self, event: str, payload: Mapping[str, Any]) -> None:
+        """Note in the trail what survived a selection (`kept`) or what code dropped (`cut`)."""
+        try:
+            _TRAIL_EVENTS[event](self.trail, max(0, len(self.steps) - 1), **payload)
+        except TypeError as error:
+            raise TypeError(f"the event {event} has other fields: {error}") from None
 
     def spend_call(self, *, last: bool) -> None:
         """Count a model call. Raises BudgetExhausted if a cap is reached, except for the `last` call, which answers."""

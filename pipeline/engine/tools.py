@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -116,6 +116,7 @@ class QuestionModel:
         finally:
             self._record.counters.llm_s += self._record.close(step)
         self._add_to_step(step, completion)
+        self._record.trail.write(step, completion.text)
         return completion, step
 
     def _prepare(
@@ -133,6 +134,7 @@ class QuestionModel:
         digest = hashlib.blake2b(content + ordinal.to_bytes(4, "big"), digest_size=16)
         step.key, step.template = digest.hexdigest(), template.digest
         step.inputs = to_json(inputs)
+        self._record.trail.show(step, inputs)
         step.sampling = to_json({"sampling": sampling, "choices": choices, "ordinal": ordinal})
         seed = int.from_bytes(digest.digest()[:4], "big") >> 1
         nonce = f"{_seed_if_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
@@ -178,19 +180,28 @@ class QuestionGraph:
         self._record = record
 
     async def relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
-        return await self._look_up("relations", ids, self._graph.relations, rows=len)
+        async def look_up(ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
+            self._record.trail.use_inverses(await self._graph.inverses())
+            return await self._graph.relations(ids)
+
+        return await self._look_up("relations", ids, look_up, rows=len, note=self._record.trail.list_relations)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
         async def look_up(hops: Sequence[Hop]) -> Batch[Hop, Neighbours]:
             inverses = await self._graph.inverses()
             names = {relation.name for _, relation in hops}
             self._record.followed |= names | {inverses[name] for name in names if name in inverses}
+            self._record.trail.use_inverses(inverses)
             return await self._graph.neighbours(hops, limit)
 
-        return await self._look_up("neighbours", hops, look_up, rows=lambda found: len(found.nodes))
+        note = self._record.trail.reach
+        return await self._look_up("neighbours", hops, look_up, rows=lambda found: len(found.nodes), note=note)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        return await self._look_up("labels", ids, self._graph.labels, rows=lambda name: name is not None)
+        def is_named(name: str | None) -> int:
+            return name is not None
+
+        return await self._look_up("labels", ids, self._graph.labels, rows=is_named, note=self._record.trail.name)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
         return await self._look_up("mediators", ids, self._graph.mediators, rows=int)
@@ -208,7 +219,8 @@ class QuestionGraph:
         return await self._graph.inverses()
 
     async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, Any] | None]:
-        return await self._look_up("features", ids, self._attributed.features, rows=lambda found: len(found or ()))
+        look_up, note = self._attributed.features, self._record.trail.read_features
+        return await self._look_up("features", ids, look_up, rows=lambda found: len(found or ()), note=note)
 
     async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
         return await self._look_up("degrees", ids, self._attributed.degrees, rows=lambda found: len(found or ()))
@@ -230,6 +242,7 @@ class QuestionGraph:
         look_up: Callable[[Sequence[K]], Awaitable[Batch[K, V]]],
         *,
         rows: Callable[[V], int],
+        note: Callable[[Step, Mapping[K, V]], None] | None = None,
     ) -> Batch[K, V]:
         if isinstance(arguments, str):  # it would be looked up letter by letter
             raise TypeError(f"a lookup takes a list of ids, not one text: [{arguments!r}]")
@@ -246,6 +259,8 @@ class QuestionGraph:
         finally:
             self._record.counters.kg_s += self._record.close(step)
         self._add_to_step(step, found, sum(map(rows, found.values())))
+        if note is not None:
+            note(step, found)
         return found
 
     def _add_to_step(self, step: Step, found: Batch[Any, Any], rows: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
+from pipeline.traces.trail import TrailEvent
 from pipeline.types import Answer, Example, Scores
 
 SCHEMA_VERSION = "1"
@@ -109,6 +110,8 @@ class TraceRow:
     """Type and text of the exception that ended a failed question."""
     followed: Sequence[str] | None = None
     """The relations that the method followed, and their inverses; None for a method that uses no graph."""
+    trail: Sequence[TrailEvent] = ()
+    """What happened to the gold answers and gold paths, in order."""
 
 
 STEP_TYPE = pa.struct(
@@ -153,6 +156,19 @@ FACT_TYPE = pa.struct(
     ]
 )
 
+GOLD_PATH_TYPE = pa.struct([("topic", pa.string()), ("relations", pa.list_(pa.string()))])
+
+TRAIL_TYPE = pa.struct(
+    [
+        ("step", pa.int32()),
+        ("event", pa.string()),
+        ("edge", pa.int32()),
+        ("number", pa.int32()),
+        ("of", pa.int32()),
+        ("by", pa.string()),
+    ]
+)
+
 _IDENTITY: dict[str, pa.DataType] = {
     "point": pa.int32(),
     "question_id": pa.string(),
@@ -181,6 +197,9 @@ _ANSWERS: dict[str, pa.DataType] = {
     "evidence": pa.list_(FACT_TYPE),
     "followed_relations": pa.list_(pa.string()),
     "gold_relations": pa.list_(pa.string()),
+    "topic_entities": pa.list_(pa.string()),
+    "gold_paths": pa.list_(GOLD_PATH_TYPE),
+    "trail": pa.list_(TRAIL_TYPE),
 }
 _SCORES: dict[str, pa.DataType] = {score.name: pa.float32() for score in fields(Scores)}
 _COUNTERS: dict[str, pa.DataType] = {
@@ -204,6 +223,7 @@ ADDED = frozenset(
         *("critical_s", "at_limit", "without_plan", "first_attempt", "query_type"),
         *("corrected_tog_em", "damaged_tog_em", "recovered_halted", "recovered_incorrect"),
         *("relation_recall", "followed_relations", "gold_relations"),
+        *("topic_entities", "gold_paths", "trail"),
     }
 )
 """Columns that were added after the first version. They may be missing in a shard, and null in one."""

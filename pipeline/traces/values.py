@@ -22,6 +22,8 @@ _UNLIMITED = frozenset({"compat_rog_f1"})
 _NEVER_NULL_IN: Mapping[str, frozenset[str]] = {
     "steps": frozenset({"index", "kind", "role", "start_s", "duration_s", "shared"}),
     "evidence": frozenset({"chain", "head", "relation", "tail"}),
+    "gold_paths": frozenset({"topic", "relations"}),
+    "trail": frozenset({"step", "event"}),
     "texts": frozenset[str](),
 }
 """The columns with lists of records, and the fields of a record that are never null."""

@@ -13,9 +13,10 @@ import pyarrow as pa
 from pipeline.datasets.gold_paths import gold_relations
 from pipeline.datasets.query_types import query_type
 from pipeline.traces.origin import ShardOrigin
-from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, Counters, TraceRow
+from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, TRAIL_TYPE, Counters, TraceRow
 from pipeline.traces.shard_file import ShardFile, write_table
 from pipeline.traces.storage import StoragePath, read_whole
+from pipeline.traces.trail import gold_paths_of, print_edge
 from pipeline.types import Answer, Gold, Node, Triple
 
 _MOST_HOPS = 1 << 31
@@ -54,6 +55,7 @@ def to_table(rows: Sequence[TraceRow]) -> pa.Table:
         **_attributes("scores", rows[0].scores, rows),
         **_attributes("counters", Counters(), rows),
         "evidence": _nested([list(_facts(row.answer)) for row in rows], FACT_TYPE),
+        "trail": _nested([row.trail for row in rows], TRAIL_TYPE),
         "steps": _nested([list(map(_step_values, row.steps)) for row in rows], STEP_TYPE),
         "texts": _nested([list(map(_step_texts, row.steps)) for row in rows], TEXT_TYPE),
     }
@@ -87,6 +89,7 @@ def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
         "first_attempt": [row.answer.first_attempt for row in rows],
         "raw_answer": [row.answer.raw for row in rows],
         "followed_relations": [row.followed for row in rows],
+        "topic_entities": [[topic.id for topic in row.example.question.topic_entities] for row in rows],
         **gold_columns([row.example.gold for row in rows]),
     }
 
@@ -95,6 +98,10 @@ def gold_columns(golds: Sequence[Gold]) -> dict[str, list[Any]]:
     """Return the columns with the gold answers of rows, and with the relations of their gold queries."""
     return {
         "gold_relations": [gold_relations(gold.sparql) for gold in golds],
+        "gold_paths": [
+            [{"topic": path.topic, "relations": list(map(print_edge, path.relations))} for path in gold_paths_of(gold)]
+            for gold in golds
+        ],
         "gold": [[answer.name for answer in gold.answers] for gold in golds],
         "gold_ids": [[answer.id for answer in gold.answers] for gold in golds],
         "gold_aliases": [[list(answer.aliases) for answer in gold.answers] for gold in golds],
@@ -127,12 +134,12 @@ def _node_texts(node: Node, answer: Answer) -> tuple[str, str | None]:
     return (node, answer.names.get(node)) if isinstance(node, str) else (node.value, node.value)
 
 
-def _nested(groups: Sequence[Sequence[tuple[Any, ...]]], type: pa.StructType) -> pa.ListArray:
+def _nested(groups: Sequence[Sequence[Sequence[Any]]], type: pa.StructType) -> pa.ListArray:
     """Build a list<struct> column from its columns, which is many times faster than from dictionaries."""
     offsets = [0]
     for group in groups:
         offsets.append(offsets[-1] + len(group))
-    flat = [values for group in groups for values in group]
+    flat: list[Sequence[Any]] = [values for group in groups for values in group]
     columns = list(zip(*flat, strict=True)) if flat else [() for _ in type]
     arrays = [pa.array(column, f.type) for column, f in zip(columns, type, strict=True)]
     return pa.ListArray.from_arrays(

@@ -161,14 +161,3 @@ def test_a_server_that_refuses_every_call_stops_the_run_with_a_sentence_that_nam
     assert "answered 400: no such thing for" in ran.err
     assert "Traceback" not in ran.err
     assert model.requests < 200
-
-
-def test_a_long_trace_is_paged_on_a_terminal(evaluate: Kgqa, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert evaluate("llm=oracle", "run.limit=1").code == 0
-    plain = kgqa("show", "run", "sample-test-000000").out
-    assert "question sample-test-000000" in plain
-    pages: list[str] = []
-    monkeypatch.setattr("pydoc.pager", pages.append)
-    monkeypatch.setattr("pipeline.console.Console.is_terminal", True)
-    assert kgqa("show", "run", "sample-test-000000").out == ""
-    assert pages == [plain]

@@ -80,7 +80,7 @@ async def test_two_hops_take_five_calls_and_six_lookups() -> None:
     ), "the best first, and no chain that is the beginning of another"
     assert {sampling.temperature for sampling in script.model.samplings} == {0.4, 0.0}
     assert {sampling.max_tokens for sampling in script.model.samplings} == {256}
-    assert [event for event, _ in script.events] == [
+    assert [event for event, _ in script.events if event not in {"kept", "cut"}] == [
         *("relations_selected", "expanded", "pruned", "judged"),
         *("relations_selected", "expanded", "pruned", "judged", "answered"),
     ]

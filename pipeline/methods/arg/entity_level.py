@@ -29,6 +29,8 @@ async def judge_entities(search: Search, nodes: Sequence[Node]) -> None:
     grown = [outcome for outcome in outcomes if isinstance(outcome, Node)]
     search.leaves += [outcome for outcome in outcomes if isinstance(outcome, Leaf)]
     search.advance(entity_beam(grown, search.settings.width))
+    search.tools.record("kept", nodes=[walk.end for found in outcomes if found for walk in found.walks])
+    search.record_cut("beam", [node for node in grown if node not in search.frontier])
     search.tools.record(
         "expanded",
         hop=search.depth,
@@ -60,6 +62,10 @@ async def _expand(search: Search, nodes: Sequence[Node]) -> list[tuple[Expansion
         for expansion in expansions
     ]
     segments = [(expansion, _segment(search, expansion, tails)) for expansion, tails in reached]
+    hidden = {tail.end for _, segment in segments for tail in segment.tails} - {
+        tail.end for _, segment in segments for tails in segment.shown_tails.values() for tail in tails
+    }
+    search.tools.record("cut", by="cap", nodes=hidden)
     return [(expansion, segment) for expansion, segment in segments if segment.tails]
 
 

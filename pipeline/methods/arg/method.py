@@ -68,6 +68,8 @@ class ArG(Settings):
                 nodes = await judge_relations(search)
                 if not search.exhausted:
                     await judge_entities(search, nodes)
+            if not search.exhausted:
+                search.record_cut("depth", search.frontier)
         except BudgetExhausted:
             search.exhausted = True
 
@@ -82,11 +84,14 @@ class ArG(Settings):
 
     def _ranked_answer(self, search: Search) -> Answer:
         """Return the answers of the best leaves, in their order (specification §4.7)."""
-        leaves = best_leaves(search.leaves)[: self.answer_leaves]
+        ranked = best_leaves(search.leaves)
+        leaves = ranked[: self.answer_leaves]
         walks = dict.fromkeys(walk for leaf in leaves for walk in leaf.walks if walk.length)
         kept = within(walks, search.tools.caps.max_evidence_triples)
         if len(kept) < len(walks):
             search.tools.record("cap_hit", cap="max_evidence_triples")
+        left_out = {walk.end for leaf in ranked[self.answer_leaves :] for walk in leaf.walks}
+        search.tools.record("cut", by="beam", nodes=left_out - {walk.end for walk in walks})
         evidence = tuple(walk.triples for walk in kept)
         scores: dict[str, float] = {}
         for leaf in leaves:

@@ -36,6 +36,9 @@ async def judge_relations(search: Search) -> list[Node]:
     nodes = [_judged(node, segment) for node, segment in judged if not _declines(search, segment)]
     relevant = (node for node in nodes if node.relations)
     beam = relation_beam(relevant, settings.width, settings.relation_rank, settings.score)
+    for node in nodes:
+        if node not in beam:
+            search.tools.record("cut", by="beam", relations=list(node.relations), at=list(node.walk_to))
     search.tools.record(
         "relations_selected",
         hop=search.depth,
@@ -80,6 +83,8 @@ async def _retrieve_for(search: Search, node: Node, hypothetical: Sequence[str])
     queries = list(_queries(search, node, hypothetical))
     candidates = sorted({relation.name for entity in node.walk_to for relation in search.relations.get(entity, ())})
     found = [relation for query in queries for relation in await _nearest(search, query, candidates)]
+    cut = set(candidates).difference(found)
+    search.tools.record("cut", by="similarity", relations=cut, at=list(node.walk_to))
     allowed = {relation.name for relations in search.relations_to_follow(node).values() for relation in relations}
     return [relation for relation in dict.fromkeys(found) if relation in allowed or not candidates]
 

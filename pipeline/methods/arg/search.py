@@ -61,6 +61,10 @@ class Search:
         self.frontier = frontier
         self.deepest = frontier or self.deepest
 
+    def record_cut(self, by: str, nodes: Iterable[Node]) -> None:
+        """Record that the current entities of some nodes are not explored further."""
+        self.tools.record("cut", by=by, nodes=[walk.end for node in nodes for walk in node.walks])
+
     async def generate(self, segments: Sequence[Segment[T]], *, last: bool = False) -> list[GeneratedSegment[T] | None]:
         """Write all segments concurrently, in order; None for one that a cap prevented."""
         level = await self.model.write(segments, last=last)

@@ -50,6 +50,7 @@ class QuestionState:
         self.tools.record("cap_hit", cap="max_evidence_triples")
         ranking = await self.tools.retrieval.rank(goal, [_as_text(fact, names) for fact in facts])
         shown = set(within((facts[index] for index in ranking), limit))
+        self.tools.record("cut", by="evidence", nodes=[fact.end for fact in facts if fact not in shown])
         return tuple(fact for fact in facts if fact in shown)
 
 

@@ -102,6 +102,7 @@ class SubgoalSearch:
                 if is_done or self._stops_the_question():
                     return
             frontier = await self._next_frontier(new)
+        self._tools.record("cut", by="depth", nodes=frontier)
 
     async def _start_entities(self) -> list[EntityId]:
         """Return the topic entities, and the entities among the answers that this sub-goal depends on (§5.4)."""
@@ -163,6 +164,8 @@ class SubgoalSearch:
             self._record("cap_hit", cap="max_frontier")
         ranking = await self._rank([self._labels.name(entity) or "" for entity in entities])
         ranking.sort(key=lambda index: entities[index] not in self._picked)
+        cut = [entities[index] for index in ranking[limit:]]
+        self._tools.record("cut", by="cap" if limit == cap else "beam", nodes=cut)
         return [entities[index] for index in sorted(ranking[:limit])]
 
     # Selection of relations (§5.6)
@@ -209,24 +212,26 @@ class SubgoalSearch:
         self._labels.add([*single, *shown])
         self._labels.add_answers(self._dependencies)
         offers = [
-            Offer(self._labels.label(id), (id,), await self._ranked(relations[id]))
+            Offer(self._labels.label(id), (id,), await self._ranked((id,), relations[id]))
             for id in sorted(single, key=lambda entity: (not self._is_named(entity), entity in topics))
         ]
         if shared:
             together = {relation for id in shared for relation in relations[id]}
             examples = tuple(map(self._labels.label, shown))
             text = f"all {len(shared)} others"
-            offers.insert(0, Offer(text, tuple(shared), await self._ranked(together), examples))
+            offers.insert(0, Offer(text, tuple(shared), await self._ranked(shared, together), examples))
         return offers
 
     def _is_named(self, entity: EntityId) -> bool:
         name = self._labels.name(entity)
         return name is not None and match_key(name) in match_key(self._subgoal.goal)
 
-    async def _ranked(self, relations: Iterable[Relation]) -> tuple[Relation, ...]:
-        """Return the `relation_prefilter` relations most like the sub-goal, best first."""
+    async def _ranked(self, entities: Iterable[EntityId], relations: Iterable[Relation]) -> tuple[Relation, ...]:
+        """Return the `relation_prefilter` relations at some entities that are most like the sub-goal, best first."""
         offered = sorted(relations)
         ranking = await self._rank([as_text(relation.name) for relation in offered])
+        cut = [offered[index] for index in ranking[self._options.relation_prefilter :]]
+        self._tools.record("cut", by="similarity", relations=cut, at=entities)
         return tuple(offered[index] for index in ranking[: self._options.relation_prefilter])
 
     async def _select_relations(self, offers: tuple[Offer, ...]) -> Mapping[str, Sequence[Relation]]:
@@ -260,6 +265,8 @@ class SubgoalSearch:
                 size = len(group.facts)
                 sample = sorted(rng.sample(range(size), min(self._options.unnamed_sample, size)))
                 kept += [group.facts[index] for index in sample]
+                cut = [fact.end for index, fact in enumerate(group.facts) if index not in sample]
+                self._tools.record("cut", by="sample", nodes=cut)
             elif _leaves_no_choice(group):
                 kept += group.facts
             else:
@@ -277,6 +284,7 @@ class SubgoalSearch:
             picked=len(selected),
             unasked=len(kept),
         )
+        self._tools.record("kept", nodes=[fact.end for fact in (*selected, *kept)])
         self._picked.update(fact.end for fact in selected)
         return [*selected, *kept]
 
@@ -286,6 +294,8 @@ class SubgoalSearch:
         facts = [(self._labels.label(fact.end), fact) for fact in group.facts]
         if len(facts) > self._options.entity_prefilter:
             ranking = await self._rank([text for text, _ in facts])
+            cut = [facts[index][1].end for index in ranking[self._options.entity_prefilter :]]
+            self._tools.record("cut", by="similarity", nodes=cut)
             facts = [facts[index] for index in sorted(ranking[: self._options.entity_prefilter])]
         return CandidateGroup(self._labels.label(group.source), path_label(group.path), tuple(facts))
 

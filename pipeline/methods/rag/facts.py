@@ -49,6 +49,7 @@ async def collect(question: Question, tools: Tools, *, hops: int, per_relation: 
     try:
         for _ in range(max(hops, 1)):
             ring = await _add_ring(facts, ring, tools, per_relation, expand_cvt=expand_cvt)
+        tools.record("cut", by="depth", nodes=ring)
     except BudgetExhausted:
         facts.exhausted = True
     if hops == 0:

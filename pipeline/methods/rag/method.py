@@ -73,6 +73,7 @@ class RAG:
             )
         texts = found.in_order(self.order)
         shown = fit(texts, lambda node: "\n".join(node.lines), self.context_tokens)
+        tools.record("cut", by="evidence", nodes=[node.id for node in texts[len(shown) :]])
         tools.record("context", shown=len(shown), dropped=len(texts) - len(shown))
         answers = await self._ask(ReadNodes(question, shown), tools)
         evidence = tuple((fact,) for node in shown for fact in node.facts)[: tools.caps.max_evidence_triples]
@@ -101,6 +102,7 @@ class RAG:
         chains = within(found.in_order(self.order), tools.caps.max_evidence_triples)
         printer = Printer(found.names)
         shown = fit(chains, lambda chain: printer.chain(chain.triples), self.context_tokens)
+        tools.record("cut", by="evidence", nodes=[node for chain in chains[len(shown) :] for node in chain.nodes])
         tools.record("context", shown=len(shown), dropped=len(chains) - len(shown))
         answers = await self._ask(ReadFacts(question, shown, found.names), tools)
         evidence: tuple[Chain, ...] = tuple(chain.triples for chain in shown)

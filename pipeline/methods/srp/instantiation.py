@@ -30,6 +30,8 @@ class Instantiation:
     """Relations that exist in the graph: those at the visited nodes, and those that the path was bound to."""
     truncated: bool = False
     """Whether a cap cut the walk."""
+    dropped: frozenset[Node] = frozenset()
+    """Nodes that the walk reached and did not keep, because a layer was full."""
 
     def is_named(self, node: Node) -> bool:
         """Return whether the node is a literal or an entity with a name."""
@@ -63,6 +65,7 @@ async def instantiate(
         names=names,
         known=frozenset(walk.known).union(*bound),
         truncated=walk.truncated,
+        dropped=frozenset(walk.dropped),
     )
 
 
@@ -92,6 +95,7 @@ class _Walk:
     partial: list[_CostedChain] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
     truncated: bool = False
+    dropped: set[Node] = field(default_factory=set)
 
     async def step(self, layer: Sequence[_CostedChain], predicted: str, similar: Sequence[str]) -> list[_CostedChain]:
         """Make one hop from every chain. Store the chains that end here, and return the next layer."""
@@ -104,6 +108,7 @@ class _Walk:
         continued.update(move.chain for move in moves[self.frontier :])
         self.partial += [costed for costed in layer if costed.chain not in continued]
         kept = list(islice(_in_turn(reached), self.frontier))
+        self.dropped |= {node for _, nodes in reached for node in nodes}.difference(costed.chain.end for costed in kept)
         cut = len(moves) > len(taken) or sum(len(nodes) for _, nodes in reached) > len(kept)
         self.truncated |= cut or any(neighbours.truncated for neighbours in found.values())
         self.complete += [costed for costed in kept if isinstance(costed.chain.end, LiteralNode)]

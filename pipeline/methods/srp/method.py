@@ -98,6 +98,8 @@ class SRP:
             return Evidence(exhausted=True)
         explored = await self._explore(state, paths)
         evidence = merge(explored, state.tools.caps.max_evidence_triples)
+        ends = {chain.end for entity in explored for chain in entity.chains}
+        state.tools.record("cut", by="evidence", nodes=ends - {chain.end for chain in evidence.chains})
         if evidence.exhausted and not any(entity.exhausted for entity in explored):
             state.tools.record("cap_hit", cap="max_evidence_triples")
         return evidence
@@ -137,7 +139,9 @@ class SRP:
 
     async def _ask_for_relations(self, state: QuestionState, entity: Entity, names: Sequence[str]) -> dict[str, float]:
         if len(names) > self.relation_check_max:
-            offered = (await state.rank(names))[: self.relation_check_max]
+            ranking = await state.rank(names)
+            offered = ranking[: self.relation_check_max]
+            state.tools.record("cut", by="similarity", relations=ranking[self.relation_check_max :], at=[entity.id])
         else:
             offered = list(names)
         prompt = RelationCheck(
@@ -198,6 +202,7 @@ class SRP:
         tools.record("bound", entity=entity.id, relations=dict(zip(path, bound, strict=True)))
         frontier = min(self.frontier_per_layer, tools.caps.max_frontier)
         instances = await instantiate(entity, path, bound, tools.kg, frontier=frontier)
+        tools.record("cut", by="cap", nodes=instances.dropped)
         tools.record(
             "instantiated",
             entity=entity.id,

@@ -80,6 +80,7 @@ class ToG:
             answers = await self._reason(search)
             if answers is not None:
                 return answers
+        search.tools.record("cut", by="depth", nodes=[chain.end for chain in frontier])
         return None
 
     # The relation step
@@ -95,6 +96,8 @@ class ToG:
         for (chain, relations), scores in zip(offered, scored, strict=True):
             best = sorted((pair for pair in scores.items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
             moves = [_Move(chain, relation, score) for relation, score in best[: self.width]]
+            cut = [relation for relation, _ in best[self.width :]]
+            search.tools.record("cut", by="beam", relations=cut, at=[chain.end])
             search.tools.record(
                 "relations_selected",
                 entity=chain.end,
@@ -102,7 +105,10 @@ class ToG:
                 offered=len(relations),
             )
             picked += moves
-        return sorted(picked, key=lambda move: (search.is_named(move.chain.end), -move.score))[: self.width]
+        picked.sort(key=lambda move: (search.is_named(move.chain.end), -move.score))
+        for move in picked[self.width :]:
+            search.tools.record("cut", by="beam", relations=[move.relation], at=[move.chain.end])
+        return picked[: self.width]
 
     async def _score_relations(
         self, search: _Search, chain: GroundedPath, relations: Sequence[Relation]
@@ -156,7 +162,9 @@ class ToG:
         if len(nodes) <= self.entity_sample_from:
             return nodes
         rng = search.tools.rng(f"tog.entities|{move.chain.end}|{move.relation.name}|{move.relation.direction}", depth)
-        return tuple(sorted(rng.sample(nodes, min(self.entity_sample, len(nodes))), key=node_order))
+        sample = rng.sample(nodes, min(self.entity_sample, len(nodes)))
+        search.tools.record("cut", by="sample", nodes=set(nodes).difference(sample))
+        return tuple(sorted(sample, key=node_order))
 
     async def _score_nodes(self, search: _Search, move: _Move, nodes: tuple[Node, ...]) -> tuple[float, ...]:
         if len(nodes) == 1:
@@ -173,7 +181,10 @@ class ToG:
             (candidate for candidate in candidates if candidate.score > 0),
             key=lambda candidate: (-round(candidate.score, 9), node_order(candidate.chain.end)),
         )
-        best = ranked[: min(self.width, search.tools.caps.max_frontier)]
+        width = min(self.width, search.tools.caps.max_frontier)
+        best = ranked[:width]
+        search.tools.record("kept", nodes=[candidate.chain.end for candidate in ranked])
+        search.tools.record("cut", by="beam", nodes=[candidate.chain.end for candidate in ranked[width:]])
         search.tools.record(
             "pruned", candidates=len(candidates), kept=[(chain.triples[-1], score) for chain, score in best]
         )
@@ -242,6 +253,9 @@ class _Search:
                 del self.kept[chain]
                 self.exhausted = True
                 self.tools.record("cap_hit", cap="max_evidence_triples")
+                self.tools.record(
+                    "cut", by="evidence", nodes=[chain.end for chain in frontier if chain not in self.kept]
+                )
                 return
 
     def is_named(self, node: Node) -> bool:

@@ -1,0 +1,22 @@
+"""Where answers are lost: the stage, the step and the reason of every wrong question (`find`), and tables of them."""
+
+from pipeline.analysis.losses.find import LOSS_COLUMNS, find_loss
+from pipeline.analysis.losses.frames import ROW_COLUMNS, clusters, flips, loss_shares, scan_losses
+from pipeline.analysis.losses.stages import REASONS, STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.waiting import critical_path
+
+__all__ = [
+    "LOSS_COLUMNS",
+    "REASONS",
+    "ROW_COLUMNS",
+    "STAGES",
+    "Loss",
+    "Reason",
+    "Stage",
+    "clusters",
+    "critical_path",
+    "find_loss",
+    "flips",
+    "loss_shares",
+    "scan_losses",
+]

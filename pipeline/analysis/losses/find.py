@@ -1,0 +1,375 @@
+"""Finds the stage, the step and the reason for which a wrong question lost its answer, from its trace row alone.
+
+A gold answer passes the stages hop by hop along a gold path. The loss is where the attempt that came furthest ended:
+dead ends that a method recovered from do not count. Everything is read from the `trail` of the row, which the engine
+writes for every method in the same way (`pipeline.traces.trail`), so a new method needs nothing here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pipeline.analysis.losses.stages import STAGES, Loss, Reason, Stage
+from pipeline.normalisation import normalise
+from pipeline.traces.trail import number_edges
+
+LOSS_COLUMNS = (
+    *("question_id", "method", "status", "hits_at_1", "hits_any", "answer_in_evidence"),
+    *("answers", "gold", "gold_aliases", "followed_relations", "topic_entities", "gold_paths"),
+    *("trail", "steps", "at_limit"),
+)
+"""The columns of a trace row from which its loss is found."""
+
+_REASONS: Mapping[str | None, Reason] = {"beam": "beam"}
+"""The reason for what cut something; all others are caps."""
+
+
+def find_loss(row: Mapping[str, Any]) -> Loss | None:
+    """Return where a question lost its answer; None if its first answer is right, or it has no gold answers.
+
+    `row` holds the `LOSS_COLUMNS`.
+    """
+    if row["hits_at_1"] is None or row["hits_at_1"] >= 1:
+        return None
+    if row["trail"] is None:
+        return Loss("unknown", "old trace")
+    question = _Question(row)
+    loss = question.search_loss() or question.evidence_loss() or question.answer_loss()
+    if row["status"] == "failed":
+        return Loss(loss.stage, "error", question.last_step, loss.hop, loss.departure)
+    return loss
+
+
+class _Event(NamedTuple):
+    """An event of the trail, and its place in it."""
+
+    at: int
+    step: int
+    event: str
+    edge: int | None
+    number: int | None
+    of: int | None
+    by: str | None
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A gold path, with the numbers of its edges."""
+
+    topic: str
+    relations: Sequence[str]
+    edges: Sequence[int]
+
+    def departure(self, hop: int) -> str:
+        """Print the path up to the edge at which it was left, from 0."""
+        walked = " → ".join(["topic", *self.relations[:hop]])
+        return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
+
+
+class _Question:
+    """The trail of a wrong question."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+        self._steps: Sequence[Mapping[str, Any]] = row["steps"] or ()
+        events = (tuple(event[name] for name in _Event._fields[1:]) for event in row["trail"])
+        self._events = [_Event(at, *event) for at, event in enumerate(events)]
+
+    @property
+    def last_step(self) -> int | None:
+        """The number of the last step; None without steps."""
+        return self._steps[-1]["index"] if self._steps else None
+
+    # The search: from the topic entity to a gold answer
+
+    def search_loss(self) -> Loss | None:
+        """Return the loss of a question whose gold answer was not found in the graph; None if it was."""
+        if self._row["followed_relations"] is None or self._was_seen:
+            return None
+        is_walked = any(self._progress(path) == len(path.edges) for path in self._paths)
+        if self._is_counted or (self._of("found") and (is_walked or not self._paths)):
+            return None
+        if self._paths:
+            losses = [self._path_loss(path) for path in self._paths]
+            return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))
+        lookups = self._steps_of("kg")
+        if not self._row["topic_entities"] and not lookups:
+            return Loss("topic known", "graph", self.last_step)
+        reason: Reason = "cap" if self._at_limit else "no gold path"
+        return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
+
+    @property
+    def _was_seen(self) -> bool:
+        """Whether a gold answer was found, and stands in the prompt of the call that answers.
+
+        One that was met off the gold paths, and dropped again, does not count: it was met by chance.
+        """
+        found = self._of("found")
+        shown = (event for event in self._of("shown") if event.step in self._answering)
+        return bool(found) and (self._row["answer_in_evidence"] == 1 or any(event.at > found[0].at for event in shown))
+
+    def _path_loss(self, path: _Path) -> Loss:
+        """Return where a gold path was left."""
+        hop = self._progress(path)
+        if hop == len(path.edges):
+            return self._loss_of_nodes(path)
+        edge = path.edges[hop]
+        if followed := self._of("followed", edge):
+            return self._loss_at("node reached", self._graph_or_cap(followed[-1].step), followed[-1].step, path, hop)
+        listed, passed = self._of("listed", edge), self._of("passed", edge)
+        if not (listed or passed):
+            return self._loss_before(path, hop)
+        if not passed and not any(event.number for event in listed):
+            return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
+        kept = self._of("kept", edge)
+        if hop and kept and not passed and not any(event.number for event in kept):
+            return self._loss_before(path, hop)  # the method looked ahead from nodes that it dropped then
+        return self._loss_of_relation(path, hop)
+
+    def _progress(self, path: _Path) -> int:
+        """Return how many edges of a path were followed, one after the other, to at least one node."""
+        for hop, edge in enumerate(path.edges):
+            if not any(event.number for event in self._of("reached", edge)):
+                return hop
+        return len(path.edges)
+
+    def _loss_of_relation(self, path: _Path, hop: int) -> Loss:
+        """Return the loss of a path whose next relation is in the graph, and was not followed."""
+        edge = path.edges[hop]
+        within_reach = self._of("listed", edge) + self._of("passed", edge)
+        cut = [event for event in self._of("cut", edge) if event.number is None]
+        calls = self._calls_that_chose(edge)
+        shown = calls & {event.step for event in self._of("shown", edge)}
+        if cut and all(cut[-1].step >= call for call in shown):
+            stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
+            return self._loss_at(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop)
+        call = max(shown or calls, default=None)
+        call = self._call_before(within_reach[-1].step) if call is None else call
+        return self._loss_at("relation chosen", self._model_reason(call), call, path, hop)
+
+    def _calls_that_chose(self, edge: int) -> set[int]:
+        """Return the calls that could choose an edge: after a lookup that listed it, before the next hop.
+
+        The call that answers is the last resort.
+        """
+        windows = [(event.step, self._next_hop_after(event.step)) for event in self._of("listed", edge)]
+        within = {call for call in self._calls() if any(start < call < end for start, end in windows)}
+        return within - self._answering or within
+
+    def _detour(self, path: _Path, hop: int) -> Loss | None:
+        """Return the first edge up to a hop that was in reach at one hop of the search and followed only later."""
+        for number, edge in enumerate(path.edges[: hop + 1]):
+            listed, kept = self._of("listed", edge), self._of("kept", edge)
+            if number and kept and not kept[0].number:
+                reached = self._of("reached", path.edges[number - 1])[0]
+                call = self._call_in(reached.step, kept[0].step)
+                if call is not None:
+                    return self._loss_at("node kept", self._model_reason(call), call, path, number - 1)
+            if not listed:
+                continue
+            next_hop = self._next_hop_after(listed[0].step)
+            if all(event.step != next_hop for event in self._of("followed", edge)):
+                calls = [call for call in self._calls() if listed[0].step < call < next_hop]
+                if calls:
+                    return self._loss_at("relation chosen", self._model_reason(calls[-1]), calls[-1], path, number)
+        return None
+
+    def _loss_before(self, path: _Path, hop: int) -> Loss:
+        """Return the loss of a path whose last node was not explored: it was dropped, or the search ended."""
+        if hop == 0:
+            call = self._ending_call(-1)
+            reason: Reason = self._model_reason(call) if not self._at_limit else "cap"
+            return self._loss_at("relation offered", reason, call, path, hop)
+        edge, reached = path.edges[hop], self._of("reached", path.edges[hop - 1])[-1]
+        kept = [event for event in self._of("kept", edge) if event.at > reached.at]
+        cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
+        if cut and cut[-1].by == "depth":
+            at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
+            return self._detour(path, hop) or at_depth
+        if cut and cut[-1].by == "plan":
+            call = self._call_after(-1)
+            return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
+        survivors = max((event.number or 0 for event in kept), default=None)
+        if survivors is None and not self._lookups_after(reached.step):
+            survivors = 1  # nothing was explored any more, and the method does not say what it kept
+        if survivors and sum(event.number or 0 for event in cut) < survivors:
+            return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
+        if cut:
+            return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
+        call = self._call_in(reached.step, kept[0].step if kept else None)
+        return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
+
+    def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
+        """Return the loss of a search that ended at a node of a path, although the path leads on."""
+        call = self._ending_call(after)
+        reason: Reason = "cap" if self._at_limit else self._model_reason(call)
+        return self._loss_at("relation offered", reason, after if call is None else call, path, hop)
+
+    def _loss_of_nodes(self, path: _Path) -> Loss:
+        """Return the loss of a path that was followed to its end, from nodes that lead to no gold answer."""
+        for hop in range(len(path.edges) - 1, 0, -1):
+            followed = self._of("followed", path.edges[hop])
+            if max(event.number or 0 for event in followed) < max(event.of or 0 for event in followed):
+                reached = self._of("reached", path.edges[hop - 1])[-1]
+                cut = [event for event in self._of("cut", path.edges[hop]) if event.number]
+                if cut:
+                    return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
+                call = self._call_in(reached.step, followed[-1].step)
+                reason = self._model_reason(call)
+                return self._loss_at("node kept", reason, reached.step if call is None else call, path, hop - 1)
+        last = self._of("followed", path.edges[-1])[-1].step
+        return self._loss_at("node reached", self._graph_or_cap(last), last, path, len(path.edges) - 1)
+
+    def _loss_at(self, stage: Stage, reason: Reason, step: int | None, path: _Path, hop: int) -> Loss:
+        left_at = hop + (stage in {"node reached", "node kept"})
+        return Loss(stage, reason, step, hop + 1, path.departure(left_at))
+
+    # From a gold answer that was found to the call that answers
+
+    def evidence_loss(self) -> Loss | None:
+        """Return the loss of a gold answer that was found and is not in the prompt of the answering call."""
+        found = self._of("found")
+        if not found:
+            return None
+        if len(self._row["topic_entities"] or ()) > 1 and (loss := self._side_loss(found)):
+            return loss
+        if self._is_counted:
+            return self._count_loss(found[0])
+        shown = [event for event in self._of("shown") if event.at > found[0].at]
+        is_shown = any(event.step in self._answering for event in shown) or not self._answering
+        return None if is_shown or self._row["answer_in_evidence"] == 1 else self._unshown_loss(found, shown)
+
+    def _unshown_loss(self, found: Sequence[_Event], shown: Sequence[_Event]) -> Loss:
+        """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
+        cut = [event for event in self._of("cut") if event.at > found[0].at]
+        kept = [event for event in self._of("kept") if event.at > found[0].at]
+        if cut and (not shown or cut[-1].at > shown[-1].at):
+            stage: Stage = "shown" if cut[-1].by == "evidence" else "node kept"
+            return Loss(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
+        if kept and not any(event.number for event in kept):
+            call = self._call_in(found[0].step, kept[0].step)
+            return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
+        if not shown:
+            return Loss("node kept", "cap", found[-1].step)
+        acting = [event for event in shown if event.step in self._acting]
+        call = (acting or shown)[-1].step
+        return Loss("shown" if kept else "node kept", self._model_reason(call), call)
+
+    def _side_loss(self, found: Sequence[_Event]) -> Loss | None:
+        """Return the loss of an answer that is sought from each of several topic entities, and was dropped once."""
+        for event in found:
+            kept = next((each for each in self._of("kept") if each.at > event.at), None)
+            if kept and not kept.number and (call := self._call_in(event.step, kept.step)) is not None:
+                return Loss("node kept", self._model_reason(call), call)
+        return None
+
+    def _count_loss(self, found: _Event) -> Loss | None:
+        """Return the loss of a count of which some nodes were dropped."""
+        kept = [event for event in self._of("kept") if event.at > found.at]
+        if not kept or max(event.number or 0 for event in kept) >= int(self._row["gold"][0]):
+            return None
+        call = self._call_in(found.step, kept[0].step)
+        return Loss("node kept", self._model_reason(call), found.step if call is None else call)
+
+    # From the answering call to the score
+
+    def answer_loss(self) -> Loss:
+        """Return the loss of a gold answer that the answering call could have given, or gave."""
+        answered = self._of("answered")
+        call = answered[-1].step if answered else self.last_step
+        if self._row["hits_any"]:
+            return Loss("answered", "model", call)
+        if self._is_nearly_right:
+            return Loss("matched", "match rule", call)
+        if not answered:
+            return Loss("answered", "cap" if self._at_limit else "model", call)
+        return Loss("answered", self._model_reason(call), call)
+
+    @cached_property
+    def _is_nearly_right(self) -> bool:
+        """Whether an answer contains a gold answer as whole words, or is a part of one."""
+        gold = set(self._row["gold"]) | {alias for of_one in self._row["gold_aliases"] for alias in of_one}
+        forms = [f" {form} " for name in gold if (form := normalise(name))]
+        given = [f" {form} " for answer in self._row["answers"] if (form := normalise(answer))]
+        return any(one in other or other in one for one in forms for other in given)
+
+    # What the trail and the steps say
+
+    def _of(self, event: str, edge: int | None = None) -> list[_Event]:
+        return [each for each in self._events if each.event == event and each.edge == edge]
+
+    def _step(self, number: int) -> Mapping[str, Any]:
+        return self._steps[number] if number < len(self._steps) else {}  # a trace may come from anybody
+
+    def _steps_of(self, kind: str) -> list[Mapping[str, Any]]:
+        return [step for step in self._steps if step["kind"] == kind]
+
+    @cached_property
+    def _paths(self) -> Sequence[_Path]:
+        paths = [(path["topic"], path["relations"]) for path in self._row["gold_paths"] or ()]
+        return [_Path(*path, edges) for path, edges in zip(paths, number_edges(paths), strict=True)]
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the gold answer is a number, and a gold path was followed to at least so many nodes: a count."""
+        numbers = [name for name in self._row["gold"] if name.isascii() and name.isdigit()]
+        if len(numbers) != 1 or len(self._row["gold"]) != 1:
+            return False
+        ends = [event for path in self._paths for event in self._of("reached", path.edges[-1])]
+        return bool(ends) and max(event.number or 0 for event in ends) >= int(numbers[0])
+
+    @property
+    def _at_limit(self) -> bool:
+        return bool(self._row["at_limit"]) or self._row["status"] == "budget_exhausted"
+
+    def _graph_or_cap(self, lookup: int) -> Reason:
+        return "cap" if self._step(lookup).get("truncated") else "graph"
+
+    def _model_reason(self, call: int | None) -> Reason:
+        """Return `parse failure` if the reply of a call could not be read, else `model`."""
+        if call is None:
+            return "cap" if self._at_limit else "model"
+        return "parse failure" if self._step(call).get("error") else "model"
+
+    def _next_hop_after(self, step: int) -> float:
+        """Return the number of the next lookup of neighbours; infinity if there is none."""
+        hops = (each["index"] for each in self._steps_of("kg") if each["role"] == "neighbours")
+        return min((hop for hop in hops if hop > step), default=math.inf)
+
+    @property
+    def _answering(self) -> set[int]:
+        return {event.step for event in self._of("answered")}
+
+    def _lookups_after(self, step: int) -> bool:
+        lookups = {"relations", "neighbours", "degrees"}
+        return any(each["index"] > step and each["role"] in lookups for each in self._steps_of("kg"))
+
+    def _calls(self) -> Iterator[int]:
+        return (step["index"] for step in self._steps_of("llm"))
+
+    def _call_before(self, step: int) -> int | None:
+        return max((call for call in self._calls() if call < step), default=None)
+
+    def _call_after(self, step: int) -> int | None:
+        return min((call for call in self._calls() if call > step), default=None)
+
+    @cached_property
+    def _acting(self) -> Set[int]:
+        """The calls of an agent that decide, if the answering call is one of several such calls: not its thoughts."""
+        roles = {step["role"] for step in self._steps if step["index"] in self._answering}
+        calls = {step["index"] for step in self._steps_of("llm") if step["role"] in roles}
+        return calls if len(calls) > 1 else set()
+
+    def _ending_call(self, after: int) -> int | None:
+        """Return the call after a step that ended the search: the next one of an agent that decides, else the next."""
+        return min((call for call in self._acting if call > after), default=self._call_after(after))
+
+    def _call_in(self, after: int, until: int | None) -> int | None:
+        """Return the last call after a step, until another one; without that, the first call after the step."""
+        if until is None:
+            return self._call_after(after)
+        return max((call for call in self._calls() if after < call <= until), default=None)

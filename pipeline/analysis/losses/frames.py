@@ -1,0 +1,119 @@
+"""Tables of losses: one row per wrong question, shares by configuration and type, and flips between configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from pipeline.analysis.losses.find import LOSS_COLUMNS, find_loss
+from pipeline.analysis.losses.stages import STAGES
+from pipeline.errors import UserError, nearest
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+
+_KEYS = ("point", "type", "level", "hops", "query_type", "dataset")
+_SCHEMA: Mapping[str, Any] = {
+    "configuration": pl.Int32,
+    "question_id": pl.String,
+    "method": pl.String,
+    "dataset": pl.String,
+    "type": pl.String,
+    "level": pl.String,
+    "hops": pl.Int32,
+    "query_type": pl.String,
+    "right": pl.Boolean,
+    "stage": pl.Enum(STAGES),
+    "reason": pl.String,
+    "hop": pl.Int32,
+    "step": pl.Int32,
+    "role": pl.String,
+    "departure": pl.String,
+}
+ROW_COLUMNS = tuple(_SCHEMA)
+"""The columns of `scan_losses`."""
+GROUPS = ("configuration", "method", "dataset", "type", "level", "hops", "query_type")
+"""The columns by which shares can be given."""
+
+
+def scan_losses(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
+    """Return one row per configuration and question that has gold answers; `stage` is null if its answer is right.
+
+    The shards are read one after the other, so a run may be larger than memory. Prompts and completions are not read.
+    Collecting it raises UserError like `read_shards`.
+    """
+    columns = list(dict.fromkeys([*_KEYS, *LOSS_COLUMNS]))
+
+    def read(
+        wanted: list[str] | None, predicate: pl.Expr | None, limit: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        for rows in read_shards(folder, columns, indices=indices):
+            scored = rows.filter(pl.col("hits_at_1").is_not_null())
+            frame = pl.DataFrame(list(map(_loss_row, scored.iter_rows(named=True))), dict(_SCHEMA), orient="row")
+            kept = frame if predicate is None else frame.filter(predicate)
+            kept = kept if wanted is None else kept.select(wanted)
+            yield kept if limit is None else kept.head(limit)
+            if limit is not None and (limit := limit - kept.height) <= 0:
+                return
+
+    return register_io_source(read, schema=dict(_SCHEMA))
+
+
+def _loss_row(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    loss = find_loss(row)
+    identity = (row["point"], *(row[name] for name in list(_SCHEMA)[1:8]))
+    if loss is None:
+        return (*identity, True, *(None,) * 6)
+    steps = row["steps"] or ()
+    role = steps[loss.step]["role"] if loss.step is not None and loss.step < len(steps) else None
+    return (*identity, False, loss.stage, loss.reason, loss.hop, loss.step, role, loss.departure)
+
+
+def loss_shares(losses: pl.LazyFrame, by: Sequence[str] = ("configuration",), *, reasons: bool = False) -> pl.LazyFrame:
+    """Return the share of questions lost at each stage, and for each reason, in each group.
+
+    Columns: those of `by`, `stage`, with `reasons` also `reason`, `lost` (questions), `questions` (all of the group,
+    right ones included) and `share`. Raises UserError for an unknown group.
+    """
+    for name in by:
+        if name not in GROUPS:
+            raise UserError(f"there is no group '{name}'.{nearest(name, GROUPS)} Known: {', '.join(GROUPS)}")
+    detail = ["stage", "reason"] if reasons else ["stage"]
+    groups = losses.group_by(by).agg(pl.len().alias("questions")) if by else losses.select(pl.len().alias("questions"))
+    lost = losses.filter(~pl.col("right")).group_by(*by, *detail).agg(pl.len().alias("lost"))
+    joined = lost.join(groups, on=by, nulls_equal=True) if by else lost.join(groups, how="cross")
+    return joined.with_columns((pl.col("lost") / pl.col("questions")).alias("share")).sort(
+        *by, "stage", pl.col("lost"), descending=[*(False for _ in by), False, True], nulls_last=True
+    )
+
+
+def clusters(losses: pl.LazyFrame, *, by_path: bool = True) -> pl.LazyFrame:
+    """Group the wrong questions of each configuration that were lost in the same way, the largest group first.
+
+    With `by_path`, only those that left the same gold path at the same place. Columns: `configuration`, `stage`,
+    `reason`, `role`, with `by_path` also `departure`, `questions`, and `example`, the first question id of the group.
+    """
+    keys = ["configuration", "stage", "reason", "role", *(["departure"] if by_path else [])]
+    groups = losses.filter(~pl.col("right")).group_by(keys)
+    counted = groups.agg(pl.len().alias("questions"), pl.col("question_id").min().alias("example"))
+    return counted.sort("questions", *keys, descending=[True, *(False for _ in keys)], nulls_last=True)
+
+
+def flips(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the questions that exactly one of two configurations answers right.
+
+    Columns: `question_id`, `type`, `hops`, `gained` (right in `after` only), and the `stage`, `reason`, `role`,
+    `departure` at which the wrong one parted from the right one.
+    """
+    detail = ["stage", "reason", "role", "departure", "step"]
+    first = before.select("question_id", "type", "hops", "right", *detail)
+    second = after.select("question_id", "right", *detail)
+    both = first.join(second, on="question_id", suffix="_after").filter(pl.col("right") != pl.col("right_after"))
+    parted = (
+        pl.when(pl.col("right")).then(pl.col(f"{name}_after")).otherwise(pl.col(name)).alias(name) for name in detail
+    )
+    return both.select("question_id", "type", "hops", pl.col("right_after").alias("gained"), *parted).sort(
+        "gained", "stage", "question_id"
+    )

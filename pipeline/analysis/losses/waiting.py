@@ -1,0 +1,45 @@
+"""The steps that a question waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+_COLUMNS = {
+    "step": pl.Int32,
+    "kind": pl.String,
+    "role": pl.String,
+    "start_s": pl.Float64,
+    "own_s": pl.Float64,
+    "shared": pl.Boolean,
+}
+
+
+def critical_path(steps: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return the longest sequence of calls and lookups, each of which began after the one before it had ended.
+
+    Steps whose `own_s` is not known count as 0 seconds.
+    """
+    waits = [step for step in steps if step["kind"] != "decision"]
+    by_end = sorted(waits, key=lambda step: (step["start_s"] + step["duration_s"], step["index"]))
+    longest: dict[int, tuple[float, Mapping[str, Any] | None]] = {}
+    best: tuple[float, Mapping[str, Any] | None] = (0.0, None)  # of the sequences that have ended
+    ended = 0
+    for step in waits:
+        while ended < len(by_end) and _ends_before(by_end[ended], step) and by_end[ended]["index"] in longest:
+            best = max(best, (longest[by_end[ended]["index"]][0], by_end[ended]), key=lambda pair: pair[0])
+            ended += 1
+        longest[step["index"]] = (best[0] + (step["own_s"] or 0.0), best[1])
+    last = max(waits, key=lambda step: longest[step["index"]][0], default=None)
+    path: list[Mapping[str, Any]] = []
+    while last is not None:
+        path.append(last)
+        last = longest[last["index"]][1]
+    rows = [(step["index"], *(step[name] for name in list(_COLUMNS)[1:])) for step in reversed(path)]
+    return pl.DataFrame(rows, _COLUMNS, orient="row")
+
+
+def _ends_before(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return bool(one["start_s"] + one["duration_s"] <= other["start_s"])

@@ -1,0 +1,77 @@
+"""`kgqa losses`: show at which stage wrong questions lost their answers, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.analysis.losses import STAGES, clusters, loss_shares
+from pipeline.analysis.runs import Run, open_run
+from pipeline.cli.common import Arguments, Output
+from pipeline.errors import UserError
+
+
+def run(arguments: Arguments) -> Output:
+    """Print the share of questions lost at each stage, and the largest groups of questions lost in the same way."""
+    if len(arguments.words) != 1:
+        raise UserError("name one run folder: kgqa losses RUN")
+    keys = arguments.compose()
+    by = keys["by"] or []
+    opened = open_run(arguments.words[0])
+    losses = opened.losses().collect().lazy()
+    columns = ["configuration", *(by if isinstance(by, list) else [by])]
+    shares = loss_shares(losses, columns).collect()
+    totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
+    groups = totals.sort(columns, nulls_last=True).collect()
+    largest = clusters(losses).head(keys["groups"]).collect()
+    figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
+    tables = [_share_table(groups, shares, columns)]
+    return Output(figures, [*tables, *([_group_table(largest)] if len(largest) else [])], _notes(opened, largest))
+
+
+def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[str]) -> Table:
+    """Return one row per group: the share of its questions that was lost at each stage."""
+    lost = {(*row[: len(columns)], row[len(columns)]): row[-1] for row in shares.iter_rows()}
+    stages = [stage for stage in STAGES if any(key[-1] == stage for key in lost)]
+    first = 1 if groups["configuration"].n_unique() == 1 and len(columns) > 1 else 0
+    table = Table(title="Questions lost at each stage (%)", title_justify="left")
+    for heading in columns[first:]:
+        table.add_column(heading, overflow="fold")
+    for heading in ("questions", "right", *stages):
+        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
+    for row in groups.iter_rows():
+        *group, questions, wrong = row
+        cells = [lost.get((*group, stage)) for stage in stages]
+        texts = ["" if share is None else f"{share:.1%}".rstrip("%") for share in cells]
+        right = f"{1 - wrong / questions:.1%}".rstrip("%")
+        table.add_row(
+            *(Text("–" if value is None else str(value)) for value in group[first:]), f"{questions:,}", right, *texts
+        )
+    return table
+
+
+def _group_table(largest: pl.DataFrame) -> Table:
+    several = largest["configuration"].n_unique() > 1
+    table = Table(title="Wrong questions lost in the same way", title_justify="left")
+    table.add_column("questions", justify="right")
+    table.add_column("lost at", overflow="fold")
+    table.add_column("example", overflow="fold")
+    for row in largest.iter_rows(named=True):
+        where = f"configuration {row['configuration']}: " if several else ""
+        call = f" ({row['role']})" if row["role"] else ""
+        path = f"\n{row['departure']}" if row["departure"] else ""
+        lost = Text(f"{where}{row['stage']}, {row['reason']}{call}{path}")
+        table.add_row(f"{row['questions']:,}", lost, Text(row["example"]))
+    return table
+
+
+def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:
+    if largest.is_empty():
+        return ["every question that has gold answers is answered right"]
+    first: dict[str, Any] = largest.row(0, named=True)
+    chosen = f" configuration={first['configuration']}" if len(opened.metadata["points"]) > 1 else ""
+    return [f"kgqa show {opened.folder.path} {first['example']}{chosen} shows a question of the largest group."]

@@ -1,0 +1,334 @@
+"""Writes the trail of the gold answers through the lookups, calls and selections of one question (specification §2.6).
+
+A method neither sees it nor does anything for it, except that it records what its own code drops (`cut`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from pipeline.datasets.inverses import Inverses
+from pipeline.kg.interface import GraphLookups, Hop, Neighbours
+from pipeline.kg.paths import MAX_FRONTIER, MAX_NEIGHBOURS
+from pipeline.normalisation import canonical_literal
+from pipeline.traces.schema import Step
+from pipeline.traces.trail import GoldPath, TrailEvent, TrailEventName, gold_paths_of, number_edges
+from pipeline.types import EntityId, Gold, LiteralNode, Node, Relation
+
+_MOST_NAMES = 64
+"""Texts of gold answers that are searched for in prompts and completions."""
+_MOST_AHEAD = 4
+"""Gold paths of which the nodes that lead to a gold answer are looked up."""
+_OPPOSITE: Mapping[str, Any] = {"out": "in", "in": "out"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """An event of the trail, with the nodes that its numbers count."""
+
+    step: int
+    event: TrailEventName
+    edge: int | None = None
+    nodes: Set[Node] | None = None
+    of: Set[Node] | None = None
+    number: int | None = None
+    by: str | None = None
+
+
+class GoldTrail:
+    """The trail of one question in one configuration."""
+
+    def __init__(self, gold: Gold) -> None:
+        """Prepare to follow the gold answers and the gold paths of a question."""
+        self.paths: Sequence[GoldPath] = gold_paths_of(gold)
+        self._numbers = number_edges(self.paths)
+        self._marks: list[_Mark] = []
+        self._gold = frozenset(
+            form
+            for answer in gold.answers
+            for text in (answer.id, answer.name, *answer.aliases)
+            if text
+            for form in (text, canonical_literal(text))
+        )
+        self._named_gold = tuple(sorted(self._gold))[:_MOST_NAMES]
+        self._gold_nodes: set[EntityId] = set()
+        """Nodes that have the name of a gold answer, and another id; for a count, the nodes to count."""
+        texts = [answer.name for answer in gold.answers]
+        self._is_count = len(texts) == 1 and texts[0].isascii() and texts[0].isdigit()
+        self._topics = {path.topic for path in self.paths}
+        self._inverses: Inverses = {}
+        self._edges: dict[int, Relation] = {}
+        self._next: dict[int, set[int]] = {}
+        """Edge → the edges that may be followed from the nodes that it leads to."""
+        self._from: dict[EntityId, set[int]] = {}
+        """Node → the edges that may be followed from it."""
+        self._starts: dict[int, set[Node]] = {}
+        """Edge → the nodes from which it may be followed, as far as the question has reached them."""
+        self._leading: dict[int, Set[Node]] = {}
+        """Edge → those of all nodes from which it may be followed that lead to a gold answer, where that is known."""
+        for path, numbers in zip(self.paths, self._numbers, strict=True):
+            self._edges.update(zip(numbers, path.relations, strict=True))
+            for edge, after in pairwise(numbers):
+                self._next.setdefault(edge, set()).add(after)
+            self._begin([path.topic], numbers[:1])
+        self._first = frozenset(self._starts)
+
+    def use_inverses(self, inverses: Inverses) -> None:
+        """Take the pairs of inverse relations of the graph: an edge may be followed by either relation of its pair."""
+        if inverses is not self._inverses:
+            self._inverses = inverses
+            self.__dict__.pop("_by_relation", None)
+
+    # Lookups
+
+    def list_relations(self, step: Step, found: Mapping[EntityId, Sequence[Relation]]) -> None:
+        """Note which edges the relations at their nodes include."""
+        asked: dict[int, set[Node]] = {}
+        listed: dict[int, set[Node]] = {}
+        for id in self._from.keys() & found.keys():
+            present = {edge for relation in found[id] for edge in self._by_relation.get(relation, ())}
+            for edge in self._from[id]:
+                asked.setdefault(edge, set()).add(id)
+                if edge in present:
+                    listed.setdefault(edge, set()).add(id)
+        for edge in sorted(asked):
+            self._mark(step.index, "listed", edge, listed.get(edge, set()), asked[edge])
+
+    def reach(self, step: Step, found: Mapping[Hop, Neighbours]) -> None:
+        """Note which edges were followed, where they led, and whether a gold answer was found."""
+        followed: dict[int, set[Node]] = {}
+        passed: dict[int, set[Node]] = {}
+        reached: dict[int, set[Node]] = {}
+        for (id, relation), neighbours in found.items():
+            waiting: Set[int] = self._from.get(id, frozenset())
+            here = waiting & self._by_relation.get(relation, frozenset())
+            for edge in waiting - here:
+                passed.setdefault(edge, set()).add(id)
+            for edge in here:
+                followed.setdefault(edge, set()).add(id)
+                reached.setdefault(edge, set()).update(neighbours.nodes)
+        for edge in sorted(passed):
+            if others := passed[edge] - followed.get(edge, set()):
+                self._mark(step.index, "passed", edge, others, set(self._starts[edge]))
+        for edge in sorted(followed):
+            self._mark(step.index, "followed", edge, followed[edge], set(self._starts[edge]))
+            self._mark(step.index, "reached", edge, reached[edge])
+        if self._is_count:
+            ends = (reached[edge] for edge in followed if not self._next.get(edge))
+            self._gold_nodes.update(node for nodes in ends for node in nodes if isinstance(node, str))
+        for edge in followed:
+            self._begin((node for node in reached[edge] if isinstance(node, str)), self._next.get(edge, ()))
+        self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
+
+    def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
+        """Note whether a node has the name of a gold answer, where ids are not names."""
+        named = {id for id, name in found.items() if name in self._gold and not self._is_gold(id)} - self._topics
+        self._add_found(step, named)
+
+    def read_features(self, step: Step, found: Mapping[EntityId, Mapping[str, Any] | None]) -> None:
+        """Note whether a feature has the text of a gold answer."""
+        values = (value for features in found.values() for value in (features or {}).values())
+        each = (one for value in values for one in (value if isinstance(value, list) else [value]))
+        self._find(step, (text for text in each if isinstance(text, str)))
+
+    def _find(self, step: Step, nodes: Iterable[Node]) -> None:
+        self._add_found(step, {node for node in nodes if self._is_gold(node)} if self._gold else frozenset())
+
+    def _add_found(self, step: Step, gold: Set[Node]) -> None:
+        if gold:
+            self._gold_nodes.update(node for node in gold if isinstance(node, str))
+            self._marks.append(_Mark(step.index, "found", number=len(gold)))
+
+    def _is_gold(self, node: Node) -> bool:
+        if isinstance(node, LiteralNode):
+            return node.value in self._gold or canonical_literal(node.value) in self._gold
+        return node in self._gold or node in self._gold_nodes
+
+    # Model calls
+
+    def show(self, step: Step, inputs: Mapping[str, str]) -> None:
+        """Note which edges within reach, and how many gold answers, a prompt names."""
+        searched = (text for slot, text in inputs.items() if slot not in _NOT_OF_THE_SEARCH)
+        self._mention(step, "shown", "\n".join(searched))
+
+    def write(self, step: Step, completion: str) -> None:
+        """Note which edges within reach, and how many gold answers, a completion names."""
+        self._mention(step, "written", completion)
+
+    def _mention(self, step: Step, event: TrailEventName, text: str) -> None:
+        for edge in sorted(self._starts):
+            if any(_stands_in(name, text) for name in self._names_of(edge)):
+                self._mark(step.index, event, edge)
+        if count := sum(_stands_in(name, text) for name in self._named_gold):
+            self._marks.append(_Mark(step.index, event, number=count))
+
+    def answer(self, steps: Sequence[Step], raw: str) -> None:
+        """Note from which call the answer was read: the last one whose completion contains `raw`, else the last one."""
+        calls = [step for step in steps if step.kind == "llm" and step.completion is not None]
+        raw = raw.strip()
+        having = [step for step in calls if raw and raw in (step.completion or "")]
+        for step in (having or calls)[-1:]:
+            self._mark(step.index, "answered")
+
+    # Selections
+
+    def keep(self, step: int, /, *, nodes: Iterable[Node]) -> None:
+        """Note how many gold answers, and nodes of gold paths, are among the nodes that survived a selection."""
+        kept = set(nodes)
+        self._marks.append(_Mark(step, "kept", number=sum(map(self._is_gold, kept))))
+        for edge in sorted(self._starts.keys() - self._first):
+            self._mark(step, "kept", edge, kept & self._starts[edge], set(self._starts[edge]))
+
+    def cut(
+        self,
+        step: int,
+        /,
+        *,
+        by: str,
+        nodes: Iterable[Node] = (),
+        relations: Iterable[Relation | str] = (),
+        at: Iterable[EntityId] = (),
+    ) -> None:
+        """Note gold answers, nodes of gold paths, and edges among what code dropped: nodes, or relations `at` nodes."""
+        dropped = set(nodes)
+        if count := sum(map(self._is_gold, dropped)):
+            self._marks.append(_Mark(step, "cut", number=count, by=by))
+        for edge in sorted(self._starts):
+            if here := dropped & self._starts[edge]:
+                self._mark(step, "cut", edge, here, set(self._starts[edge]), by=by)
+        edges = {edge for relation in relations for edge in self._edges_of(relation)} if self._edges else set()
+        within_reach = {edge for node in at for edge in self._from.get(node, ())}
+        for edge in sorted(edges & within_reach):
+            self._mark(step, "cut", edge, by=by)
+
+    # Which nodes lead to a gold answer
+
+    async def look_ahead(self, graph: GraphLookups) -> None:
+        """Look up which nodes of gold paths lead to a gold answer, if the question reached some and walked no path.
+
+        Of a wrong question, this tells a node that was dropped from a node on which the wrong relation was chosen. It
+        makes one batched lookup per hop of a path. Raises ServiceError.
+        """
+        if not self._starts.keys() - self._first or self._was_path_walked():
+            return
+        for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
+            for edge, nodes in zip(numbers, await self._leading_nodes(graph, path), strict=False):
+                self._leading[edge] = self._leading.get(edge, frozenset()) | nodes
+
+    def _was_path_walked(self) -> bool:
+        """Whether the last edge of a gold path led to a gold answer."""
+        reached = [mark for mark in self._marks if mark.event == "reached" and mark.edge not in self._next]
+        return any(self._is_gold(node) for mark in reached for node in mark.nodes or ())
+
+    async def _leading_nodes(self, graph: GraphLookups, path: GoldPath) -> list[Set[Node]]:
+        """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""
+        layers: list[dict[Node, tuple[Node, ...]]] = []
+        nodes: set[Node] = {path.topic}
+        for relation in path.relations:
+            sources = sorted(node for node in nodes if isinstance(node, str))[:MAX_FRONTIER]
+            reached = await graph.neighbours(
+                [(id, same) for id in sources for same in self._equal(relation)], MAX_NEIGHBOURS
+            )
+            layer: dict[Node, tuple[Node, ...]] = {}
+            for (id, _), found in reached.items():
+                layer[id] = (*layer.get(id, ()), *found.nodes)
+            layers.append(layer)
+            nodes = {node for ends in layer.values() for node in ends}
+        leading: list[Set[Node]] = []
+        ends: Set[Node] = nodes if self._is_count else {node for node in nodes if self._is_gold(node)}
+        for layer in reversed(layers):
+            ends = {source for source, onward in layer.items() if not ends.isdisjoint(onward)}
+            leading.append(ends)
+        return leading[::-1] if ends else []
+
+    @property
+    def events(self) -> list[TrailEvent]:
+        """The trail, in order. Where it is known which nodes lead to a gold answer, only these are counted."""
+        counted = (self._count(mark) for mark in self._marks)
+        return [event for event in counted if event is not None]
+
+    def _count(self, mark: _Mark) -> TrailEvent | None:
+        nodes, of = mark.nodes, mark.of
+        if nodes is None:
+            return TrailEvent(mark.step, mark.event, mark.edge, mark.number, by=mark.by)
+        assert mark.edge is not None
+        if mark.event == "reached" and mark.edge in self._leading and not self._next.get(mark.edge):
+            nodes = {node for node in nodes if self._is_gold(node)}
+            return TrailEvent(mark.step, mark.event, mark.edge, len(nodes)) if nodes else None
+        following = self._next.get(mark.edge, ()) if mark.event == "reached" else (mark.edge,)
+        known = [self._leading[edge] for edge in following if edge in self._leading]
+        if known:
+            leading = frozenset().union(*known)
+            nodes, of = nodes & leading, None if of is None else of & leading
+            if not (of if mark.event in {"listed", "kept"} else nodes):
+                return None  # only of nodes that lead nowhere
+        return TrailEvent(mark.step, mark.event, mark.edge, len(nodes), None if of is None else len(of), mark.by)
+
+    # Edges
+
+    def _begin(self, nodes: Iterable[EntityId], edges: Collection[int]) -> None:
+        """Add nodes from which edges may be followed."""
+        for node in nodes if edges else ():
+            self._from.setdefault(node, set()).update(edges)
+            for edge in edges:
+                self._starts.setdefault(edge, set()).add(node)
+
+    @cached_property
+    def _by_relation(self) -> Mapping[Relation, frozenset[int]]:
+        """Relation → the edges that it follows."""
+        found: dict[Relation, set[int]] = {}
+        for edge, relation in self._edges.items():
+            for same in self._equal(relation):
+                found.setdefault(same, set()).add(edge)
+        return {relation: frozenset(edges) for relation, edges in found.items()}
+
+    def _edges_of(self, relation: Relation | str) -> Collection[int]:
+        """Return the edges that a relation follows; of a name alone, in either direction."""
+        if isinstance(relation, Relation):
+            return self._by_relation.get(relation, frozenset())
+        return [edge for edge in self._edges if relation in self._names_of(edge)]
+
+    def _equal(self, relation: Relation) -> Iterator[Relation]:
+        yield relation
+        if (inverse := self._inverses.get(relation.name)) is not None:
+            yield Relation(inverse, _OPPOSITE[relation.direction])
+
+    def _names_of(self, edge: int) -> set[str]:
+        return {relation.name for relation in self._equal(self._edges[edge])}
+
+    def _mark(
+        self,
+        step: int,
+        event: TrailEventName,
+        edge: int | None = None,
+        nodes: Set[Node] | None = None,
+        of: Set[Node] | None = None,
+        *,
+        by: str | None = None,
+    ) -> None:
+        self._marks.append(_Mark(step, event, edge, nodes, of, by=by))
+
+
+_NOT_OF_THE_SEARCH = frozenset({"references", "question"})
+"""Inputs of prompts that hold solved questions, and the question itself: what they name, the search has not found."""
+
+
+def _stands_in(name: str, text: str) -> bool:
+    """Whether a text contains a name, and not only as part of a longer word or of a longer relation name."""
+    start = text.find(name)
+    while start >= 0:
+        before, after = text[start - 1 : start], text[start + len(name) : start + len(name) + 2]
+        if not (_continues(before) or before == ".") and not (
+            _continues(after[:1]) or (after[:1] == "." and _continues(after[1:]))
+        ):
+            return True
+        start = text.find(name, start + 1)
+    return False
+
+
+def _continues(character: str) -> bool:
+    return character.isalnum() or character == "_"

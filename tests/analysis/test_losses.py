@@ -1,0 +1,260 @@
+"""Where answers are lost: an oracle that errs in one role loses answers at the stage of that role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipeline import evaluate
+from pipeline.analysis.losses import LOSS_COLUMNS, STAGES, Loss, clusters, find_loss, loss_shares
+from pipeline.analysis.runs import Run
+from pipeline.errors import UserError
+
+OFFERED, CHOSEN, KEPT, SHOWN, ANSWERED = "relation offered", "relation chosen", "node kept", "shown", "answered"
+STAGES_OF: dict[str, tuple[str, ...]] = {
+    "srp.relation_check": (CHOSEN,),
+    "srp.path_generation": (CHOSEN,),
+    "srp.judge": (KEPT, SHOWN),
+    "srp.edit": (CHOSEN,),
+    "srp.answer": (ANSWERED,),
+    "srp.answer_cot": (ANSWERED,),
+    "arg.retrieval": (OFFERED,),
+    "arg.hypo": (OFFERED,),
+    "arg.relations": (CHOSEN,),
+    "arg.entities": (KEPT, ANSWERED),  # one segment selects nodes and answers
+    "arg.answer": (ANSWERED,),
+    "arg.token": (CHOSEN, KEPT, ANSWERED),  # chooses any token of the other segments
+    "parog.plan": (OFFERED, CHOSEN),  # a plan without its last sub-goal ends early, another goal leads elsewhere
+    "parog.relations": (CHOSEN,),
+    "parog.entities": (KEPT, SHOWN),
+    "parog.tentative": (ANSWERED,),
+    "parog.refine": (OFFERED, SHOWN, ANSWERED),  # may end the search, withhold a fact, or answer
+    "parog.aggregate": (ANSWERED,),
+    "r3.thought": (CHOSEN,),
+    "r3.action": (OFFERED, CHOSEN, KEPT, ANSWERED),  # one call decides everything
+    "r3.verify": (KEPT, ANSWERED),
+    "r3.reflect": (OFFERED, CHOSEN, KEPT, ANSWERED),
+    "r3.guess": (ANSWERED,),
+    "tog.relations": (CHOSEN,),
+    "tog.entities": (KEPT,),
+    "tog.reason": (OFFERED,),  # ends the search
+    "tog.answer": (ANSWERED,),
+    "tog.answer_cot": (ANSWERED,),
+    "rag.read_facts": (ANSWERED,),
+    "cot.answer": (ANSWERED, "matched"),
+}
+"""The stages at which an answer is lost when the calls of a role err."""
+QUICK = ("tog.relations", "srp.answer")
+TYPES = "[1-hop,2-hop,3-hop,4-hop]"
+"""Types whose gold paths say everything: the others also compare values, which no gold path holds."""
+
+
+def run(folder: Path, role: str, error_rate: float, questions: int) -> Run:
+    words = {"method": role.partition(".")[0], "llm": "oracle", "dataset.types": TYPES, "run.limit": questions}
+    llm = {"llm.roles": f"{{{role}: {{error_rate: {error_rate}}}}}"}
+    return evaluate([f"{key}={value}" for key, value in {**words, **llm, "run.dir": folder}.items()])
+
+
+@pytest.mark.parametrize(
+    "role", [pytest.param(role, marks=() if role in QUICK else pytest.mark.exhaustive) for role in STAGES_OF]
+)
+def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(role: str, tmp_path: Path) -> None:
+    questions = 30 if role in QUICK else 120
+    perfect = run(tmp_path / "perfect", role, 0.0, questions).losses().filter(pl.col("right")).select("question_id")
+    losses = run(tmp_path / "erring", role, 0.5, questions).losses().join(perfect, on="question_id", how="semi")
+    lost = losses.filter(~pl.col("right")).collect()
+    table = lost.group_by("stage", "reason", "role").len().sort("len", descending=True)
+    print(f"\n{role}: {lost.height} lost", *table.iter_rows(), sep="\n  ")
+    at_stage = lost.filter(pl.col("stage").cast(pl.String).is_in(STAGES_OF[role])).height
+    assert at_stage >= 0.99 * lost.height
+    if role in QUICK:
+        assert lost.height > 5
+
+
+@pytest.fixture(scope="module")
+def erring(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of ToG in which every role errs."""
+    folder = tmp_path_factory.mktemp("runs") / "erring"
+    words = ("method=tog", "llm=oracle", "llm.error_rate=0.3", "dataset.triples=2000", "run.limit=40")
+    return evaluate([*words, f"run.dir={folder}", "engine.shard_size=16"])
+
+
+@pytest.fixture(scope="module")
+def perfect(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("runs") / "perfect"
+    return evaluate(["method=tog", "llm=oracle", "dataset.triples=2000", "run.limit=40", f"run.dir={folder}"])
+
+
+def test_every_wrong_question_has_one_stage_and_one_step(erring: Run) -> None:
+    losses, questions = erring.losses().collect(), erring.questions.collect()
+    assert losses.height == questions.filter(pl.col("hits_at_1").is_not_null()).height
+    wrong = losses.filter(~pl.col("right"))
+    assert wrong.height == questions.filter(pl.col("hits_at_1") == 0).height > 5
+    assert wrong.select(pl.col("stage", "reason", "step", "role").null_count()).row(0) == (0, 0, 0, 0)
+    assert losses.filter(pl.col("right")).select(pl.col("stage").is_null().all()).item()
+
+
+def test_the_losses_are_read_lazily(erring: Run) -> None:
+    first = erring.losses().filter(~pl.col("right")).select("question_id", "stage").head(2).collect()
+    assert first.shape == (2, 2)
+
+
+def test_shares_add_up_to_the_wrong_questions(erring: Run) -> None:
+    losses = erring.losses()
+    wrong = losses.filter(~pl.col("right")).collect().height
+    for by in ((), ("configuration",), ("type",), ("hops", "method")):
+        shares = loss_shares(losses, by).collect()
+        assert shares["lost"].sum() == wrong
+        assert shares.filter(pl.col("share") > 1).is_empty()
+    assert loss_shares(losses, reasons=True).collect()["lost"].sum() == wrong
+    with pytest.raises(UserError, match=r"there is no group 'typ'\. Did you mean 'type'"):
+        loss_shares(losses, ("typ",))
+
+
+def test_clusters_count_every_wrong_question_once(erring: Run) -> None:
+    losses = erring.losses()
+    groups = clusters(losses).collect()
+    assert groups["questions"].sum() == losses.filter(~pl.col("right")).collect().height
+    assert groups["questions"].is_sorted(descending=True)
+    assert groups.equals(clusters(losses).collect()), "the order is the same every time"
+
+
+def test_flips_say_where_the_wrong_answer_parted(erring: Run, perfect: Run) -> None:
+    flips = perfect.flips(erring).collect()
+    right = perfect.losses().filter(pl.col("right")).select("question_id").collect()["question_id"]
+    wrong = erring.losses().filter(~pl.col("right")).collect()
+    damaged = flips.filter(~pl.col("gained"))
+    assert set(damaged["question_id"]) == set(right) & set(wrong["question_id"])
+    assert damaged["stage"].null_count() == 0
+    assert erring.flips(erring).collect().is_empty()
+
+
+def test_the_critical_path_adds_up_to_the_seconds_of_the_question(erring: Run) -> None:
+    for row in erring.questions.collect().iter_rows(named=True):
+        path = erring.critical_path(row["question_id"])
+        assert path["own_s"].sum() == pytest.approx(row["critical_s"], abs=1e-4)
+        assert path["step"].is_sorted()
+
+
+def test_the_tables_of_costs_and_effects(erring: Run) -> None:
+    costs, counted = erring.role_costs().collect(), erring.questions.collect()
+    assert costs["prompt_tokens"].sum() == counted["prompt_tokens"].sum()
+    assert costs["calls"].sum() == counted["llm_calls"].sum()
+    lookups = erring.slow_lookups(3).collect()
+    assert lookups.height == 3
+    assert lookups["own_s"].is_sorted(descending=True)
+    assert erring.repetition_effects().collect().is_empty(), "ToG repeats nothing"
+
+
+@pytest.mark.parametrize(
+    ("method", "of", "repeats"), [("arg", "leaf score", None), ("parog", "tentative confidence", "refinements")]
+)
+def test_calibration_and_repetitions(method: str, of: str, repeats: str | None, tmp_path: Path) -> None:
+    words = ("llm=oracle", "llm.error_rate=0.3", "dataset.triples=2000", "run.limit=16")
+    run = evaluate([f"method={method}", *words, f"run.dir={tmp_path}/run"])
+    calibration = run.calibration(bins=4).collect()
+    assert set(calibration["of"]) == {of}
+    assert 0 < calibration["questions"].sum() <= 16
+    effects = run.repetition_effects().collect()
+    assert set(effects["of"]) == ({repeats} if repeats else set())
+
+
+# Rows with one thing in their trail
+
+
+def row(trail: list[dict[str, Any]], roles: str, /, **fields: Any) -> dict[str, Any]:
+    """Return a trace row of a wrong question. `roles` names its steps; a lookup has the name of one."""
+    lookups = {"relations", "neighbours", "labels"}
+    steps = [
+        {"index": at, "kind": "kg" if name in lookups else "llm", "role": name, "truncated": False, "error": None}
+        for at, name in enumerate(roles.split())
+    ]
+    events = [{"edge": None, "number": None, "of": None, "by": None, **event} for event in trail]
+    known = {
+        "hits_at_1": 0.0,
+        "hits_any": 0.0,
+        "status": "ok",
+        "gold": ["Oslo"],
+        "gold_aliases": [[]],
+        "answers": ["Rome"],
+        "followed_relations": ["capital"],
+        "topic_entities": ["norway"],
+        "gold_paths": [{"topic": "norway", "relations": ["capital"]}],
+        "steps": steps,
+        "trail": events,
+    }
+    return {**dict.fromkeys(LOSS_COLUMNS), **known, **fields}
+
+
+LISTED = {"step": 0, "event": "listed", "edge": 0, "number": 1, "of": 1}
+FOLLOWED = {"step": 2, "event": "followed", "edge": 0, "number": 1, "of": 1}
+REACHED = {"step": 2, "event": "reached", "edge": 0, "number": 3}
+FOUND = {"step": 2, "event": "found", "number": 1}
+ANSWER = {"step": 3, "event": "answered"}
+STEPS = "relations choose neighbours answer"
+
+
+@pytest.mark.parametrize(
+    ("trail", "fields", "expected"),
+    [
+        ([], {"hits_at_1": 1.0}, None),
+        ([], {"hits_at_1": None}, None),
+        ([], {"trail": None}, ("unknown", "old trace", None)),
+        ([{**LISTED, "number": 0}, ANSWER], {}, ("relation offered", "graph", 0)),
+        ([LISTED, ANSWER], {}, ("relation chosen", "model", 1)),
+        ([LISTED, {"step": 1, "event": "cut", "edge": 0, "by": "similarity"}], {}, ("relation offered", "cap", 1)),
+        ([LISTED, {"step": 1, "event": "cut", "edge": 0, "by": "beam"}], {}, ("relation chosen", "beam", 1)),
+        ([LISTED, FOLLOWED, {**REACHED, "number": 0}, ANSWER], {}, ("node reached", "graph", 2)),
+        ([LISTED, FOLLOWED, REACHED, ANSWER], {}, ("node reached", "graph", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "cut", "number": 1, "by": "beam"}, ANSWER], {},
+         ("node kept", "beam", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "cut", "number": 1, "by": "evidence"}, ANSWER], {},
+         ("shown", "cap", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, ANSWER], {},
+         ("answered", "model", 3)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, ANSWER], {"answers": ["Oslo, Norway"]},
+         ("matched", "match rule", 3)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, ANSWER], {"hits_any": 1.0},
+         ("answered", "model", 3)),
+        ([LISTED, ANSWER], {"status": "failed"}, ("relation chosen", "error", 3)),
+        ([ANSWER], {"gold_paths": [], "topic_entities": []}, ("node reached", "no gold path", 2)),
+        ([ANSWER], {"gold_paths": [], "topic_entities": [], "steps": []}, ("topic known", "graph", None)),
+        ([ANSWER], {"followed_relations": None}, ("answered", "model", 3)),
+    ],
+)  # fmt: skip
+def test_the_loss_of_a_row(
+    trail: list[dict[str, Any]], fields: dict[str, Any], expected: tuple[str, str, int | None] | None
+) -> None:
+    loss = find_loss(row(trail, STEPS, **fields))
+    assert (loss and (loss.stage, loss.reason, loss.step)) == expected
+
+
+def test_a_reply_that_cannot_be_read_is_the_reason() -> None:
+    unread = row([LISTED, ANSWER], STEPS)
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_a_truncated_lookup_is_a_cap() -> None:
+    cut = row([LISTED, FOLLOWED, REACHED, ANSWER], STEPS)
+    cut["steps"][2]["truncated"] = True
+    assert find_loss(cut) == Loss("node reached", "cap", 2, 1, "topic → capital ✗")
+
+
+def test_the_attempt_that_came_furthest_counts() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}, {"topic": "norway", "relations": ["capital"]}]
+    trail = [LISTED, {**LISTED, "edge": 2}, FOLLOWED, {**REACHED, "number": 1}, {**LISTED, "step": 3, "edge": 1}]
+    lost = find_loss(row(trail, "relations choose neighbours relations choose answer", gold_paths=paths))
+    assert lost == Loss("relation chosen", "model", 5, 2, "topic → king ✗ seat")
+
+
+def test_a_trail_with_impossible_numbers_is_read() -> None:
+    trail = [{**LISTED, "step": 999}, {**ANSWER, "step": 888}, {"step": 5, "event": "cut", "edge": 77}]
+    assert find_loss(row(trail, STEPS)) is not None
+
+
+def test_stages_are_in_order() -> None:
+    assert STAGES[:3] == ("topic known", "relation offered", "relation chosen")

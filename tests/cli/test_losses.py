@@ -1,0 +1,70 @@
+"""`kgqa losses` and `kgqa show`: from a score to the cause of one wrong answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Kgqa
+
+
+def test_two_commands_lead_to_the_cause_of_a_wrong_answer(
+    finished: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    losses = kgqa("losses", finished)
+    assert (losses.code, losses.err) == (0, "")
+    assert "Questions lost at each stage" in losses.out
+    command = re.search(r"kgqa (show \S+ \S+) shows a question of the largest group", losses.out)
+    assert command is not None
+    shown = kgqa(*command[1].split())
+    assert shown.code == 0
+    assert re.search(r"^lost +\w+", shown.out, re.MULTILINE)
+    assert shown.out.count("✗ the answer was lost here") == 1
+
+
+def test_the_figures_are_those_of_the_tables(finished: Path, kgqa: Kgqa) -> None:
+    figures = json.loads(kgqa("losses", finished, "by=[type,hops]", "groups=3", "json=true").out)
+    assert len(figures["groups"]) == 3
+    assert {"configuration", "type", "hops", "stage", "lost", "questions", "share"} == set(figures["shares"][0])
+    question = figures["groups"][0]["example"]
+    loss = json.loads(kgqa("show", finished, question, "json=true").out)["loss"]
+    assert loss["stage"] == figures["groups"][0]["stage"]
+
+
+def test_prompts_are_printed_on_demand(finished: Path, kgqa: Kgqa) -> None:
+    question = json.loads(kgqa("losses", finished, "json=true").out)["groups"][0]["example"]
+    steps = json.loads(kgqa("show", finished, question, "json=true").out)["steps"]
+    call = next(step for step in steps if step["kind"] == "llm")
+    line = max(call["prompt"][0]["content"].split(), key=len)[:40]
+    short, full = kgqa("show", finished, question).out, kgqa("show", finished, question, "calls=true").out
+    one = kgqa("show", finished, question, f"step={call['number']}").out
+    assert line not in short
+    assert line in "".join(full.split()) or line in full
+    assert len(short) < len(full)
+    assert len(one) < len(full)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["losses", "RUN", "by=typ"], "there is no group 'typ'"),
+        (["losses", "RUN", "RUN"], "name one run folder"),
+        (["show", "RUN", "QUESTION", "step=999"], "the question has no step 999"),
+    ],
+)
+def test_mistakes(words: list[str], message: str, finished: Path, kgqa: Kgqa) -> None:
+    question = json.loads(kgqa("losses", finished, "json=true").out)["groups"][0]["example"]
+    shown = kgqa(*({"RUN": str(finished), "QUESTION": question}.get(word, word) for word in words))
+    assert shown.code == 2
+    assert message in shown.err
+
+
+def test_a_run_of_an_older_version_is_read(kgqa: Kgqa) -> None:
+    run = Path(__file__).resolve().parents[1] / "first_edition_run"
+    folder = run if (run / "run.yaml").exists() else next(run.rglob("run.yaml")).parent
+    figures = json.loads(kgqa("losses", folder, "json=true").out)
+    assert {group["stage"] for group in figures["groups"]} <= {"unknown"}

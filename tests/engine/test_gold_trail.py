@@ -1,0 +1,91 @@
+"""The trail of the gold answers: what is noted of lookups, calls and selections."""
+
+from __future__ import annotations
+
+from pipeline.engine.gold_trail import GoldTrail
+from pipeline.kg.interface import Neighbours
+from pipeline.traces.schema import Step
+from pipeline.traces.trail import gold_paths_of, number_edges
+from pipeline.types import Gold, GoldAnswer, LiteralNode, Relation
+
+SPOUSE, BORN = Relation("spouse", "out"), Relation("born_in", "in")
+GOLD = Gold((GoldAnswer("Oslo", "m.1", ("Kristiania",)),), {"ann": ((SPOUSE, BORN),)})
+
+
+def events(trail: GoldTrail) -> list[tuple[object, ...]]:
+    return [(event.event, event.edge, event.number, event.of, event.by) for event in trail.events]
+
+
+def test_paths_with_one_beginning_share_its_edges() -> None:
+    paths = [("ann", ("a", "b")), ("ann", ("a", "c")), ("bob", ("a",))]
+    assert number_edges(paths) == [[0, 1], [0, 2], [3]]
+    many = Gold((), {"ann": tuple((Relation(str(at), "out"),) for at in range(99))})
+    assert len(gold_paths_of(many)) == 16
+
+
+def test_a_walk_along_a_gold_path() -> None:
+    trail = GoldTrail(GOLD)
+    trail.list_relations(Step(0, "kg", "relations", 0.0), {"ann": [SPOUSE, Relation("child", "out")], "x": [SPOUSE]})
+    trail.reach(Step(1, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("bob", "joe"))})
+    trail.keep(1, nodes=["bob"])
+    trail.reach(Step(2, "kg", "neighbours", 0.0), {("bob", BORN): Neighbours(("m.1", "m.2"))})
+    assert events(trail) == [
+        ("listed", 0, 1, 1, None),
+        ("followed", 0, 1, 1, None),
+        ("reached", 0, 2, None, None),
+        ("kept", None, 0, None, None),
+        ("kept", 1, 1, 2, None),
+        ("followed", 1, 1, 2, None),
+        ("reached", 1, 2, None, None),
+        ("found", None, 1, None, None),
+    ]
+
+
+def test_an_edge_may_be_followed_by_its_inverse() -> None:
+    trail = GoldTrail(GOLD)
+    trail.use_inverses({"spouse": "partner", "partner": "spouse"})
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", Relation("partner", "in")): Neighbours(("bob",))})
+    assert events(trail)[0] == ("followed", 0, 1, 1, None)
+
+
+def test_another_relation_passes_the_edge() -> None:
+    trail = GoldTrail(GOLD)
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", Relation("child", "out")): Neighbours(("bob",))})
+    assert events(trail) == [("passed", 0, 1, 1, None)]
+
+
+def test_names_are_whole_words_and_references_do_not_count() -> None:
+    trail = GoldTrail(GOLD)
+    step = Step(0, "llm", "x", 0.0)
+    trail.show(step, {"facts": "Osloer, spouse_of, family.spouse, spouse.age", "references": "Oslo spouse"})
+    assert events(trail) == []
+    trail.show(step, {"facts": "spouse: Oslo or Kristiania."})
+    assert events(trail) == [("shown", 0, None, None, None), ("shown", None, 2, None, None)]
+
+
+def test_what_code_cuts_is_noted_only_if_it_concerns_the_gold_answers() -> None:
+    trail = GoldTrail(GOLD)
+    trail.cut(0, by="beam", nodes=["x", LiteralNode("5")], relations=[Relation("child", "out")], at=["ann"])
+    assert events(trail) == []
+    trail.cut(0, by="beam", nodes=["m.1", "ann"], relations=[SPOUSE], at=["ann"])
+    assert events(trail) == [
+        ("cut", None, 1, None, "beam"),
+        ("cut", 0, 1, 1, "beam"),
+        ("cut", 0, None, None, "beam"),
+    ]
+
+
+def test_the_answer_is_read_from_the_last_call_that_holds_it() -> None:
+    trail = GoldTrail(GOLD)
+    calls = [Step(at, "llm", "x", 0.0, completion=text) for at, text in enumerate(["no", "yes: Oslo", "done"])]
+    trail.answer(calls, "Oslo")
+    assert [event.step for event in trail.events] == [1]
+    trail.answer([], "Oslo")
+    assert len(trail.events) == 1
+
+
+def test_without_gold_paths_and_answers_nothing_is_noted() -> None:
+    trail = GoldTrail(Gold())
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("bob",))})
+    trail.show(Step(1, "llm", "x", 0.0), {"facts": "Oslo"})
+    assert events(trail) == []
