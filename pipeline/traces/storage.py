@@ -74,10 +74,10 @@ def read_all(paths: Sequence[StoragePath]) -> Iterator[Path | bytes]:
 def matching(folder: StoragePath, pattern: str) -> list[StoragePath]:
     """Return the paths in a folder that match a pattern, sorted. Raises StorageError."""
     if isinstance(folder, Path):
-        found = sorted(folder.glob(pattern))
-        for path in found:
+        local = sorted(folder.glob(pattern))
+        for path in local:
             refuse_special(path)
-        return found
+        return list[StoragePath](local)
     with _reaching(folder):
         return sorted(folder.glob(pattern), key=str)
 
