@@ -14,11 +14,11 @@ from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.errors import UserError, first_defect, nearest
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.requested import requested
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,
     ConfigurationSummary,
-    RequestedConfiguration,
     aggregate,
     group_equal_rows,
 )
@@ -144,7 +144,7 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
             f"kgqa score {folder.path} writes it again"
         ) from None
     infos = {
-        number: RequestedConfiguration(tuple(entry["overrides"]), served["label"])
+        number: requested(entry, served)
         for number, (entry, served) in enumerate(zip(metadata["points"], metadata["served"], strict=True))
     }
     scoring = config.build_plain(ScoringConfig, "evaluation", metadata["points"][0]["config"])
