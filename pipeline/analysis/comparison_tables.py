@@ -58,7 +58,7 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
         answered_by = answering[0] if len(answering) == 1 else f"{len(answering)} models"
         yield (
             f"{folder.path}: {_count(len(own), 'configuration')}, {questions} answered questions"
-            f"{' each' if len(own) > 1 else ''}, {datasets}, answered by {answered_by}"
+            f"{' each' if len(own) > 1 else ''}, {datasets}, answered by {answered_by}{_retrievers(own)}"
         )
 
 
@@ -138,6 +138,14 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
         f"Between two runs over {questions:,} questions, differences of up to {100 * variance.margin(questions):.1f} "
         "percentage points are noise.",
     ]
+
+
+def _retrievers(configurations: Sequence[RunConfiguration]) -> str:
+    """Return the end of a sentence: the retrievers of the configurations, and where presets are not as published."""
+    names = dict.fromkeys(each.retriever for each in configurations if each.retriever)
+    departures = dict.fromkeys(name for each in configurations for name in each.departures)
+    retrievers = f", retriever: {'; '.join(names)}" if names else ""
+    return retrievers + (f" (not as published: {', '.join(departures)})" if departures else "")
 
 
 def _columns(selection: Selection, shown: Sequence[Comparison], score: str) -> dict[str, list[Text]]:

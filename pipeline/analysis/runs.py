@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
+from pipeline.engine.requested import requested
 from pipeline.errors import UserError, first_defect, nearest
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.requested import requested
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from pipeline import config
+from pipeline.engine.requested import requested
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.requested import requested
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
+from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.text import printable
@@ -85,6 +86,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     table.add_column("#", justify="right")
     labels = {summary.label for summary in summaries}
     of_all = labels.pop() if len(labels) == 1 else None
+    departures_differ = len({summary.departures for summary in summaries}) > 1
     table.add_column(f"method ({of_all})" if of_all else "method", overflow="fold")
     columns = key_columns(list(map(_values_by_key, summaries)))
     for heading in columns:
@@ -105,6 +107,8 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     for index, summary in enumerate(summaries):
         label = f" ({summary.label})" if summary.label and not of_all else ""
         name = Text(summary.method, "bold").append(label, "not bold yellow")
+        if departures_differ:  # otherwise the caption says it of all
+            name.append(departures_label(summary), "not bold yellow")
         answered = summary.questions - summary.not_run
         costs = (f"{summary.counters[name] / answered:,.1f}" for name in _COSTS)
         table.add_row(
@@ -174,6 +178,7 @@ def _description(summary: ConfigurationSummary, overrides: Sequence[str]) -> Tex
     text = Text(summary.method, style="bold")
     if summary.label:
         text.append(f" ({summary.label})", style="yellow")
+    text.append(departures_label(summary), style="not bold yellow")
     text.append(f"\n{summary.dataset}, {summary.questions} questions", style="not bold")
     exceptions = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     for kind, count in exceptions.items():
@@ -228,7 +233,7 @@ def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]
     labels = sorted({summary.label for summary in summaries if summary.label})
     if labels:
         lines.append(f"not the answers of a language model: {', '.join(labels)}")
-    return lines
+    return [*lines, *retriever_lines(summaries)]
 
 
 def _reflection(summary: ConfigurationSummary, overrides: Sequence[str]) -> str:

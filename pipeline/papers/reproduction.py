@@ -52,6 +52,10 @@ class ReproducedFigure:
     """Why our score is missing; empty if it is not."""
     substituted: bool = False
     """Whether our score is for another dataset."""
+    retriever: str | None = None
+    """The retriever of our run; None if there is no run."""
+    departures: tuple[str, ...] = ()
+    """Where our run is not as published."""
 
     @property
     def gap(self) -> float | None:
@@ -65,7 +69,8 @@ class ReproducedFigure:
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
             for name, value in (("ours", self.ours), ("strict", self.strict))
         }
-        return {**paper, **ours, "gap": self.gap, "because": self.reason, "stood_in": self.substituted}
+        run = {"retriever": self.retriever, "departures": list(self.departures), "stood_in": self.substituted}
+        return {**paper, **ours, "gap": self.gap, "because": self.reason, **run}
 
 
 def plan_figures(
@@ -91,6 +96,7 @@ def plan_figures(
 def reproduce(
     planned: Sequence[PlannedFigure],
     folder: RunFolder,
+    summaries: Sequence[ConfigurationSummary],
     configurations: Sequence[tuple[str, ...]],
     scoring: ScoringConfig,
 ) -> list[ReproducedFigure]:
@@ -99,18 +105,28 @@ def reproduce(
     table = pl.concat(read_shards(folder, ["point", "level", *scores]))
     by_number = {number: rows for (number,), rows in table.partition_by("point", as_dict=True).items()}
     rows = {overrides: by_number[number] for number, overrides in enumerate(configurations)}
-    return [_reproduce(each, [rows[overrides] for overrides in each.configurations], scoring) for each in planned]
+    summary_of = dict(zip(configurations, summaries, strict=True))
+    return [
+        _with_run(
+            _reproduce(each, [rows[overrides] for overrides in each.configurations], scoring),
+            [summary_of[overrides] for overrides in each.configurations],
+        )
+        for each in planned
+    ]
 
 
 def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple[str, list[ReproducedFigure]]]:
-    """Yield the figures of each published table with its title, which states who answered."""
+    """Yield the figures of each published table with its title, which states who answered, and by which retrievers."""
     for (paper, name), group in groupby(figures, key=lambda each: (each.figure.paper, each.figure.table)):
-        yield f"{paper}: {name} (answered by {labels})", list(group)
+        lines = list(group)
+        retrievers = "; ".join(dict.fromkeys(each.retriever for each in lines if each.retriever))
+        yield f"{paper}: {name} (answered by {labels}){f', retriever: {retrievers}' if retrievers else ''}", lines
 
 
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
     caption = "percent, with intervals; 70.0–80.0 under `paper`: its weakest to its best model"
+    caption = "\n".join([caption, *_retriever_lines(figures)])
     table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
     for number, heading in enumerate(("method", *HEADINGS[1:-1])):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
@@ -147,7 +163,8 @@ def cells(line: ReproducedFigure) -> tuple[str, ...]:
     dataset += " (run on another dataset)" if line.substituted else ""
     gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
     measured = _estimate(line.ours) if line.ours else line.reason
-    return (figure.row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
+    row = f"{figure.row} [{', '.join(line.departures)}]" if line.departures else figure.row
+    return (row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
 
 
 def circumstances(
@@ -178,6 +195,16 @@ def dataset_key(figure: Figure) -> str | None:
     if figure.dataset == "grbench":
         return f"grbench_{figure.subset}"
     return figure.dataset
+
+
+def _retriever_lines(figures: Sequence[ReproducedFigure]) -> list[str]:
+    """Return a line for each retriever with the papers whose rows it served, and for what is not as published."""
+    papers: dict[str, dict[str, None]] = {}
+    for each in figures:
+        own = [f"retriever {each.retriever}"] if each.retriever else []
+        for text in (*own, *([f"not as published: {', '.join(each.departures)}"] if each.departures else [])):
+            papers.setdefault(text, {})[each.figure.paper] = None
+    return [f"{text} ({', '.join(names)})" for text, names in papers.items()]
 
 
 def _main_results(figures: Sequence[ReproducedFigure]) -> list[list[ReproducedFigure]]:
@@ -223,6 +250,13 @@ def _reproduce(
     return ReproducedFigure(
         figure, ours, strict, "" if ours else f"no question has {figure.score}", planned.substituted
     )
+
+
+def _with_run(reproduced: ReproducedFigure, runs: Sequence[ConfigurationSummary]) -> ReproducedFigure:
+    """Add with which retriever a figure was run, and where that is not as published; all seeds agree in both."""
+    if not runs:
+        return reproduced
+    return replace(reproduced, retriever=runs[0].retriever, departures=runs[0].departures)
 
 
 def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: ScoringConfig) -> Estimate | None:

@@ -127,6 +127,8 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
             f"{role}: {model}" for each in configurations for role, model in (each.served.get("roles") or {}).items()
         ],
         "graph": [each.served["graph"] for each in configurations],
+        "retriever": [inline(name) for each in configurations if (name := config.retriever(each.resolved))],
+        "not as published": _departures(configurations),
         "seed": [str(each.run.facts.get("seed")) for each in configurations],
         "started": [_start_time(each.run) for each in configurations],
         "version": [
@@ -141,6 +143,15 @@ def _model(configuration: Configuration) -> str:
     """Return the model, with the label unless the model's name begins with it."""
     model, label = configuration.served["model"], configuration.summary.label
     return with_label(model, None if label and model.startswith(label) else label)
+
+
+def _departures(configurations: Sequence[Configuration]) -> list[str]:
+    """Return the presets that did not run as published, each with how it differs."""
+    return [
+        f"{inline(each.summary.method)}: {', '.join(found)}"
+        for each in configurations
+        if (found := config.departures(each.resolved))
+    ]
 
 
 def _completeness(block: Block) -> str:
