@@ -95,11 +95,8 @@ def _run_with(row: Sequence[Figure]) -> str:
     first = row[0]
     if first.preset is None:
         return comparison_systems()[first.method].reason
-    on_dataset = {
-        figure.dataset: f"`{' '.join(figure.overrides)}` on {figure.dataset}" for figure in row if figure.overrides
-    }
     unscored = dict.fromkeys(figure.metric for figure in row if figure.score is None)
-    notes = [*on_dataset.values(), *([f"no score of ours equals {', '.join(unscored)}"] if unscored else [])]
+    notes = [f"no score of ours equals {', '.join(unscored)}"] if unscored else []
     return "; ".join([f"`experiment={first.preset}`", *notes])
 
 

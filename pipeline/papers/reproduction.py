@@ -64,7 +64,7 @@ class ReproducedFigure:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `reproduction.json`."""
-        paper = {name: getattr(self.figure, name) for name in self.figure.__slots__ if name != "overrides"}
+        paper = {name: getattr(self.figure, name) for name in self.figure.__slots__}
         ours = {
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
             for name, value in (("ours", self.ours), ("strict", self.strict))
@@ -230,7 +230,7 @@ def _plan(
         return PlannedFigure(figure, (), "no equivalent score")
     if dataset is None:
         return PlannedFigure(figure, (), "no dataset")
-    overrides = (*dataset, f"experiment={figure.preset}", *figure.overrides, *common)
+    overrides = (*dataset, f"experiment={figure.preset}", *common)
     each_seed = range(figure.seeds) if seeds is None else seeds
     return PlannedFigure(figure, tuple((*overrides, f"run.seed={seed}") for seed in each_seed), "")
 
