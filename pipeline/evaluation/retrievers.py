@@ -17,8 +17,8 @@ def retriever_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
     for each in summaries:
         if each.retriever:
             retrievers.setdefault(each.retriever, []).append(each.number)
-        if each.departures:
-            departed.setdefault(", ".join(each.departures), []).append(each.number)
+        for departure in each.departures:
+            departed.setdefault(departure, []).append(each.number)
     names = _each(retrievers, len(summaries))
     lines = [f"retriever: {names}"] if names else []
     return [*lines, *([f"not as published: {_each(departed, len(summaries))}"] if departed else [])]
@@ -31,11 +31,11 @@ def departures_label(summary: ConfigurationSummary) -> str:
 
 def _each(numbers: dict[str, list[int]], configurations: int) -> str:
     """Return each text with the numbers of its configurations, without numbers if it is that of all."""
-    if len(numbers) == 1 and len(next(iter(numbers.values()))) == configurations:
-        return next(iter(numbers))
-    return "; ".join(f"{text} ({_numbers(found)})" for text, found in numbers.items())
+    return ", ".join(f"{text}{_numbers(found, configurations)}" for text, found in numbers.items())
 
 
-def _numbers(found: Sequence[int]) -> str:
+def _numbers(found: Sequence[int], configurations: int) -> str:
+    if len(found) == configurations:
+        return ""
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return f"in {', '.join(map(str, found[:_NAMED]))}{more}"
+    return f" (in {', '.join(map(str, found[:_NAMED]))}{more})"
