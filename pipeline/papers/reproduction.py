@@ -227,7 +227,7 @@ def _plan(
     if figure.preset is None:
         return PlannedFigure(figure, (), comparison_systems()[figure.method].reason)
     if figure.score is None:
-        return PlannedFigure(figure, (), "no equivalent score")
+        return PlannedFigure(figure, (), "in the table of efficiency")
     if dataset is None:
         return PlannedFigure(figure, (), "no dataset")
     overrides = (*dataset, f"experiment={figure.preset}", *common)

@@ -8,6 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
+from pipeline import config
 from pipeline.evaluation.statistics import Estimate
 from pipeline.papers.published import Figure, published_figures
 from pipeline.papers.reproduction import PlannedFigure, ReproducedFigure, cells, count_line, plan_figures, summary_table
@@ -37,13 +38,12 @@ def test_rows_are_run_with_as_many_seeds_as_in_the_paper() -> None:
     assert runs == {("PARoG", 3), ("SRP", 1), ("ArG", 1), ("R3-Cycle", 1)}
 
 
-def test_arg_has_depth_two_on_webqsp_except_in_the_depth_table() -> None:
-    for table, variant, depth in (("settings", "K = 3", True), ("width", "width 5", True), ("depth", "depth 3", False)):
-        found = planned(paper="ArG", table=table, variant=variant, dataset="webqsp")
-        assert ("method.depth=2" in found.configurations[0]) is depth
-    assert (
-        "method.depth=2" not in planned(paper="ArG", table="settings", method="ToG", dataset="webqsp").configurations[0]
-    )
+def test_arg_has_the_depth_of_the_dataset_except_in_the_depth_table() -> None:
+    for table, variant, depth in (("settings", "K = 3", 2), ("width", "width 5", 2), ("depth", "depth 4", 4)):
+        words = planned(paper="ArG", table=table, variant=variant, dataset="webqsp").configurations[0]
+        assert config.compose([*words, "dataset.path=x"])["method"]["max_hops"] == depth
+    on_cwq = config.compose(["dataset=cwq", "dataset.path=x", "experiment=arg_width_1"])
+    assert on_cwq["method"]["max_hops"] == 4
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_arg_has_depth_two_on_webqsp_except_in_the_depth_table() -> None:
     [
         ({"method": "TransferNet"}, "a trained network of its own"),
         ({"method": "SRP", "dataset": "cwq"}, "no dataset"),
-        ({"table": "efficiency", "subset": "amazon"}, "no equivalent score"),
+        ({"table": "efficiency", "subset": "amazon"}, "in the table of efficiency"),
         ({"method": "R3-Cycle", "subset": "goodreads", "table": "main"}, "no dataset"),
     ],
 )
