@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated
 from weakref import WeakValueDictionary
@@ -70,10 +71,12 @@ _models_lock = Lock()
 
 def _shared_model(name: str, device: str | None) -> _Model:
     """Return the model of this name, which all encoders of a process share. It is loaded by its first text."""
+    folder = Path(name)
+    key = str(folder.resolve()) if folder.exists() else name, device
     with _models_lock:
-        found = _models.get((name, device))
+        found = _models.get(key)
         if found is None:
-            found = _models[name, device] = _Model(name, device)
+            found = _models[key] = _Model(name, device)
         return found
 
 
