@@ -138,7 +138,7 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
         # `R3 oracle` and not `R3-Cycle oracle`: a line fits in 80 columns
         method = f"{figure.paper.partition('-')[0]} {figure.reading}" if figure.reading else figure.paper
         texts = (method, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
-        table.add_row(*texts, _estimate(first.strict), _estimate(first.ours))
+        table.add_row(*texts, _estimate(first.strict), _estimate(first.ours) if first.ours else first.reason)
     return table
 
 
@@ -198,13 +198,21 @@ def dataset_key(figure: Figure) -> str | None:
 
 
 def _retriever_lines(figures: Sequence[ReproducedFigure]) -> list[str]:
-    """Return a line for each retriever with the papers whose rows it served, and for what is not as published."""
-    papers: dict[str, dict[str, None]] = {}
+    """Name each retriever, and what is not as published, with the papers' own methods whose rows it concerns."""
+    found: dict[str, dict[str, dict[str, None]]] = {"retriever": {}, "not as published": {}}
     for each in figures:
-        own = [f"retriever {each.retriever}"] if each.retriever else []
-        for text in (*own, *([f"not as published: {', '.join(each.departures)}"] if each.departures else [])):
-            papers.setdefault(text, {})[each.figure.paper] = None
-    return [f"{text} ({', '.join(names)})" for text, names in papers.items()]
+        if each.figure.method == each.figure.paper:
+            texts = {"retriever": [each.retriever] if each.retriever else [], "not as published": each.departures}
+            for kind, named in texts.items():
+                for text in named:
+                    found[kind].setdefault(text, {})[each.figure.paper] = None
+    return [f"{kind}: {_with_papers(texts)}" for kind, texts in found.items() if texts]
+
+
+def _with_papers(texts: Mapping[str, Collection[str]]) -> str:
+    """Return each text with its papers, or without them if it is that of all papers."""
+    papers = {figure.paper for figure in published_figures()}
+    return "; ".join(text if papers <= set(own) else f"{text} ({', '.join(own)})" for text, own in texts.items())
 
 
 def _main_results(figures: Sequence[ReproducedFigure]) -> list[list[ReproducedFigure]]:

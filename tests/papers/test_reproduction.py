@@ -11,7 +11,15 @@ from rich.console import Console
 from pipeline import config
 from pipeline.evaluation.statistics import Estimate
 from pipeline.papers.published import Figure, published_figures
-from pipeline.papers.reproduction import PlannedFigure, ReproducedFigure, cells, count_line, plan_figures, summary_table
+from pipeline.papers.reproduction import (
+    PlannedFigure,
+    ReproducedFigure,
+    by_table,
+    cells,
+    count_line,
+    plan_figures,
+    summary_table,
+)
 
 DATASETS = {"webqsp": ("dataset=webqsp",), "cwq": None, "grailqa": ("dataset=grailqa",), "grbench_amazon": ("a=b",)}
 ROWS = plan_figures(DATASETS, (0, 1), ("llm=oracle",))
@@ -102,3 +110,26 @@ def test_the_summary_has_a_line_for_each_papers_method_and_whole_dataset() -> No
 def test_figures_that_were_not_measured_are_counted_by_reason() -> None:
     lines = [ReproducedFigure(figure(), None, None, reason) for reason in ("", "no preset", "no preset", "no dataset")]
     assert count_line(lines) == "4 published figures: 1 measured; 2 not: no preset; 1 not: no dataset"
+
+
+def test_every_table_names_its_retrievers_and_a_row_says_where_it_is_not_as_published() -> None:
+    estimate = Estimate(50.0, 40.0, 60.0, 100)
+    departures = ("other retriever than published", "no references")
+    dense = ReproducedFigure(figure(), estimate, estimate, "", retriever="dense")
+    lexical = dataclasses.replace(dense, retriever="lexical", departures=departures)
+    assert cells(lexical)[0] == f"{cells(dense)[0]} [{', '.join(departures)}]"
+    ((title, _),) = by_table([dense, lexical], "oracle")
+    assert title.endswith("(answered by oracle), retriever: dense; lexical")
+    entry = lexical.to_dict()
+    assert (entry["retriever"], entry["departures"]) == ("lexical", list(departures))
+    stream = io.StringIO()
+    lines = [dataclasses.replace(each, retriever="lexical", departures=departures[:1]) for each in (dense, lexical)]
+    Console(file=stream, width=80).print(summary_table(lines, "oracle"))
+    assert f"not as published: {departures[0]}" in " ".join(stream.getvalue().split())
+
+
+def test_a_main_result_without_the_papers_score_has_the_reason() -> None:
+    line = ReproducedFigure(figure(), None, Estimate(50.0, 40.0, 60.0, 100), "no question has rouge_l")
+    stream = io.StringIO()
+    Console(file=stream, width=120).print(summary_table([line], "oracle"))
+    assert "no question has rouge_l" in " ".join(stream.getvalue().split())
