@@ -26,6 +26,9 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards, scan_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
+_TYPES = {"configuration": pl.Int32, "retriever": pl.String, "departures": pl.List(pl.String)}
+"""The types of columns that values alone do not tell."""
+
 
 def open_run(path: str | StoragePath) -> Run:
     """Open a run folder, such as `runs/x` or `s3://bucket/runs/x`. The run may still be in progress.
@@ -98,7 +101,7 @@ class Run:
         """
         summaries = read_summaries(self.folder, self.metadata)
         rows = [_configuration_row(summary, self.metadata["served"][summary.number]) for summary in summaries]
-        return pl.LazyFrame(rows, schema_overrides={"configuration": pl.Int32}, infer_schema_length=None)
+        return pl.LazyFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
 
     def question(self, id: str, configuration: int = 0) -> QuestionTrace:
         """Read a question with all of its steps and prompts; `print` shows it as text.
@@ -171,6 +174,8 @@ def _configuration_row(summary: ConfigurationSummary, served: Mapping[str, Any])
         "method": summary.method,
         "dataset": summary.dataset,
         "label": summary.label,
+        "retriever": summary.retriever,
+        "departures": list(summary.departures),
         "model": served["model"],
         "graph": served["graph"],
         "overrides": list(summary.overrides),
