@@ -12,6 +12,7 @@ from pipeline.cli.commands import SECTIONS
 from pipeline.config.key_docs import ConfigFile, KeyDoc, read_file, read_group
 from pipeline.papers.comparison_systems import comparison_systems
 from pipeline.papers.published import Figure, published_figures
+from pipeline.papers.unprinted import UnprintedRow, unprinted_tables
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -36,8 +37,9 @@ are scripts for `fish` and `zsh`, too: Hydra's documentation says how these shel
 
 
 PUBLISHED = """\
-Every numbered table and figure of the four papers whose numbers we have, row by row, with the preset that runs the row,
-or the reason why none does. `kgqa evaluate experiment=PRESET` with a dataset and a model runs one row;
+Every table and figure of the four papers, row by row, with the command that runs the row, or the reason why none does.
+The command also needs a model and the dataset that stands beside the published number, such as `dataset=webqsp
+dataset.path=FOLDER llm=endpoint`; SRP also needs `retrieval.reference_base=FILE`.
 [`kgqa reproduce`](../how-to/reproduce-the-papers.md) runs all rows with a preset. ≈ marks numbers that were read off a
 plot. [The specification](../specification.md) (§11) tells where the numbers come from.
 """
@@ -80,6 +82,11 @@ def published_page() -> Iterator[str]:
         for row, of_row in groupby(figures, key=lambda each: each.row):
             shown = list(of_row)
             yield f"| {row} | {', '.join(map(_published, shown))} | {_run_with(shown)} |"
+    for unprinted in unprinted_tables():
+        yield f"\n## {unprinted.paper}: {unprinted.table}\n"
+        yield f"No number of this table stands beside ours: {unprinted.known}.\n"
+        yield "| row | run with |\n| --- | --- |"
+        yield from (f"| {each.row} | {_command_or_reason(each)} |" for each in unprinted.rows)
     yield "\n## Systems that no preset runs\n"
     yield "| system | what it is | why no preset runs it |\n| --- | --- | --- |"
     for name, system in comparison_systems().items():
@@ -95,12 +102,13 @@ def _run_with(row: Sequence[Figure]) -> str:
     first = row[0]
     if first.preset is None:
         return comparison_systems()[first.method].reason
-    on_dataset = {
-        figure.dataset: f"`{' '.join(figure.overrides)}` on {figure.dataset}" for figure in row if figure.overrides
-    }
     unscored = dict.fromkeys(figure.metric for figure in row if figure.score is None)
-    notes = [*on_dataset.values(), *([f"no score of ours equals {', '.join(unscored)}"] if unscored else [])]
-    return "; ".join([f"`experiment={first.preset}`", *notes])
+    notes = [f"{', '.join(unscored)}: the table of efficiency that `kgqa reproduce` writes"] if unscored else []
+    return "; ".join([f"`kgqa evaluate experiment={first.preset} retrieval=published`", *notes])
+
+
+def _command_or_reason(row: UnprintedRow) -> str:
+    return f"`{row.run}`" if row.run else str(row.reason)
 
 
 def _section(title: str, file: ConfigFile) -> Iterator[str]:

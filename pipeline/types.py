@@ -20,6 +20,9 @@ Direction: TypeAlias = Literal["out", "in"]
 Status: TypeAlias = Literal["ok", "no_topic_entity", "no_evidence", "budget_exhausted", "failed"]
 """How a question ended (specification §2.2). `failed` is set by the engine alone, never by a method."""
 
+DatasetKind: TypeAlias = Literal["webqsp", "cwq", "grailqa", "metaqa", "grbench"]
+"""A published dataset, whatever its name in tables. It decides defaults that follow the dataset (§4.4)."""
+
 Scalar: TypeAlias = str | int | float | bool | None
 
 RUNTIME_ONLY = "runtime only"
@@ -86,6 +89,8 @@ class Question:
     topic_entities: tuple[Entity, ...] = ()
     meta: Mapping[str, Scalar] = field(default_factory=dict)
     """What scores are broken down by: `type`, `level`, `hops`, … (specification §9.6). Never gold."""
+    kind: DatasetKind | None = None
+    """The published dataset that it is from, whatever the name in tables: `webqsp`, `cwq`, …; None for another one."""
 
 
 @dataclass(frozen=True, slots=True)

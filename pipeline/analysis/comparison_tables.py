@@ -39,7 +39,7 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
         failed = sum(each.failed for each in own)
         yield (
             f"{folder.path}: {counted(len(own), 'configuration')}, {questions}{' each' if len(own) > 1 else ''}"
-            f"{f', {failed:,} failed' if failed else ''}, {datasets}, answered by {answered_by}"
+            f"{f', {failed:,} failed' if failed else ''}, {datasets}, answered by {answered_by}{_retrievers(own)}"
         )
 
 
@@ -120,6 +120,14 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
         f"Between two runs over {counted(questions, 'question')}, differences of up to "
         f"{100 * variance.margin(questions):.1f} percentage points are noise.",
     ]
+
+
+def _retrievers(configurations: Sequence[RunConfiguration]) -> str:
+    """Return the end of a sentence: the retrievers of the configurations, and where presets are not as published."""
+    names = dict.fromkeys(each.retriever for each in configurations if each.retriever)
+    departures = dict.fromkeys(name for each in configurations for name in each.departures)
+    retrievers = f", retriever: {'; '.join(names)}" if names else ""
+    return retrievers + (f" (not as published: {', '.join(departures)})" if departures else "")
 
 
 def _columns(

@@ -92,6 +92,16 @@ class RunConfiguration:
         return int((self.rows["status"] == "failed").sum())
 
     @property
+    def retriever(self) -> str | None:
+        """The name of its retriever; None if it has none."""
+        return config.retriever(self.config)
+
+    @property
+    def departures(self) -> tuple[str, ...]:
+        """Where a preset did not run as published."""
+        return config.departures(self.config)
+
+    @property
     def answered_by(self) -> str:
         """The model, or what answered in its place."""
         return f"{self.label} (no language model)" if self.label else str(self.served["model"])
@@ -128,6 +138,8 @@ class RunConfiguration:
             "point": self.number,
             "method": self.method,
             "label": self.label,
+            "retriever": self.retriever,
+            "departures": list(self.departures),
             "overrides": list(self.overrides),
             "failed": self.failed,
         }

@@ -13,19 +13,22 @@ from pydantic import ValidationError
 from pipeline import config
 from pipeline.analysis import effects, losses
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
+from pipeline.engine.requested import requested
 from pipeline.errors import UserError, first_defect, nearest
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,
     ConfigurationSummary,
-    RequestedConfiguration,
     aggregate,
     group_equal_rows,
 )
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards, scan_shards
 from pipeline.traces.storage import StoragePath, storage_path
+
+_TYPES = {"configuration": pl.Int32, "retriever": pl.String, "departures": pl.List(pl.String)}
+"""The types of columns that values alone do not tell."""
 
 
 def open_run(path: str | StoragePath) -> Run:
@@ -99,7 +102,7 @@ class Run:
         """
         summaries = read_summaries(self.folder, self.metadata)
         rows = [_configuration_row(summary, self.metadata["served"][summary.number]) for summary in summaries]
-        return pl.LazyFrame(rows, schema_overrides={"configuration": pl.Int32}, infer_schema_length=None)
+        return pl.LazyFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
 
     def question(self, id: str, configuration: int = 0) -> QuestionTrace:
         """Read a question with all of its steps and prompts; `print` shows it as text.
@@ -196,7 +199,7 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
             f"kgqa score {folder.path} writes it again"
         ) from None
     infos = {
-        number: RequestedConfiguration(tuple(entry["overrides"]), served["label"])
+        number: requested(entry, served)
         for number, (entry, served) in enumerate(zip(metadata["points"], metadata["served"], strict=True))
     }
     scoring = config.build_plain(ScoringConfig, "evaluation", metadata["points"][0]["config"])
@@ -223,6 +226,8 @@ def _configuration_row(summary: ConfigurationSummary, served: Mapping[str, Any])
         "method": summary.method,
         "dataset": summary.dataset,
         "label": summary.label,
+        "retriever": summary.retriever,
+        "departures": list(summary.departures),
         "model": served["model"],
         "graph": served["graph"],
         "overrides": list(summary.overrides),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
+from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.evaluation.table import percent
@@ -47,6 +48,9 @@ class ListedRun:
     datasets: Sequence[str]
     labels: Sequence[str]
     """The simulated models that answered; empty for language models."""
+    retrievers: Sequence[str] = ()
+    departures: Sequence[str] = ()
+    """Where presets did not run as published."""
     configurations: int
     complete: bool
     finished_shards: int | None = None
@@ -130,6 +134,8 @@ def _read(folder: RunFolder) -> ListedRun:
         methods=list(dict.fromkeys(point["method"] for point in points)),
         datasets=list(dict.fromkeys(point["dataset"] for point in points)),
         labels=list(dict.fromkeys(point["label"] for point in points if point["label"])),
+        retrievers=list(dict.fromkeys(point["retriever"] for point in points if point.get("retriever"))),
+        departures=list(dict.fromkeys(name for point in points for name in point.get("departures", ()))),
         configurations=len(points),
         complete=bool(summary and summary["complete"]),
         tags=head.get("tags") or [],
@@ -140,9 +146,14 @@ def _read(folder: RunFolder) -> ListedRun:
 
 
 def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the method, the dataset and the label of each configuration of a run without a summary."""
+    """Return what `ListedRun` says of each configuration of a run without a summary."""
     return [
-        {**point["config"]["choices"], "label": served["label"]}
+        {
+            **point["config"]["choices"],
+            "label": served["label"],
+            "retriever": config.retriever(point["config"]),
+            "departures": config.departures(point["config"]),
+        }
         for point, served in zip(run["points"], run["served"], strict=True)
     ]
 
@@ -178,6 +189,7 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
 
 def _cells(run: ListedRun) -> tuple[str, ...]:
     label = f" ({', '.join(run.labels)})" if run.labels else ""
+    label += f" [{', '.join(run.departures)}]" if run.departures else ""
     several = f" × {run.configurations}" if run.configurations > 1 else ""
     return (
         f"{run.started:%Y-%m-%d %H:%M}",

@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> Output:
     with machine_load() as load:
         summaries = execute(configurations, progress)
     folder = RunFolder(run_dir(configurations))
-    found = reproduce(planned, folder, overrides, config.build("evaluation", configurations[0].config))
+    found = reproduce(planned, folder, summaries, overrides, config.build("evaluation", configurations[0].config))
     differing = circumstances(planned, summaries, folder.read_run() or {}, overrides)
     labels = labels_of(summaries)
     costs = efficiency(planned, folder, summaries, overrides)

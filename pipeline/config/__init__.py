@@ -18,6 +18,7 @@ from pipeline.config.construction import build, build_plain, build_whole, check,
 from pipeline.config.identity import canonical, deciding_keys, drift, identity_hash, key_without_name
 from pipeline.config.keys import SECTIONS, flatten
 from pipeline.config.models import models, prompt_styles
+from pipeline.config.retrievers import departures, retriever
 from pipeline.config.trust import refuse_untrusted, refuse_untrusted_words
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "conf_dir",
     "deciding_keys",
     "default",
+    "departures",
     "describe",
     "drift",
     "flatten",
@@ -43,6 +45,7 @@ __all__ = [
     "prompt_styles",
     "refuse_untrusted",
     "refuse_untrusted_words",
+    "retriever",
     "running_hydra",
     "show",
     "user_conf_dirs",

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import hydra
 import yaml
@@ -28,6 +28,7 @@ from pipeline.config.keys import flatten
 from pipeline.errors import UserError, nearest
 from pipeline.llm.embedded.bundled import training
 from pipeline.renames import current_config, current_override
+from pipeline.types import DatasetKind
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 """What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
@@ -47,6 +48,21 @@ def _of_bundled_model(root: DictConfig, key: str, otherwise: Any) -> Any:
     """Return what is recorded of the bundled model if the configuration runs it in the process, else `otherwise`."""
     runs_it = str(OmegaConf.select(root, "llm._target_")).endswith(".EmbeddedModel") and root.llm.model is None
     return getattr(training(), key) if runs_it else otherwise
+
+
+def _dataset_kind(*names: str | None) -> str | None:
+    """Return the published dataset that a name, or one of the last two parts of a path, contains."""
+    parts = (part.lower() for name in names if name for part in name.rstrip("/").split("/")[-2:])
+    return next((kind for part in parts for kind in get_args(DatasetKind) if kind in part), None)
+
+
+def _for_kind(kind: str | None, values: Mapping[str, Any], other: object) -> object:
+    """Return the value for a kind of dataset."""
+    return values.get(kind, other) if kind else other
+
+
+OmegaConf.register_new_resolver("dataset_kind", _dataset_kind, replace=True)
+OmegaConf.register_new_resolver("for_kind", _for_kind, replace=True)
 
 
 def conf_dir() -> Path:

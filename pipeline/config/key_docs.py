@@ -114,7 +114,9 @@ def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: s
     groups = {group: read_group(folders, group) for group in sorted(chosen)}
     files = read_command(folders, command)
     files += [groups[group][choice] for group, choice in chosen.items() if choice in groups[group]]
-    meanings = {doc.key: doc for file in reversed(files) for doc in file.keys if doc.meaning}
+    # A choice may take keys from another one of its group, as retrieval=published does: that one explains them.
+    others = [file for choices in groups.values() for file in choices.values()]
+    meanings = {doc.key: doc for file in reversed([*files, *others]) for doc in file.keys if doc.meaning}
     purposes = {group: meaning for file in files for group, meaning in file.groups.items() if meaning}
     lines = ["Groups and their choices (* is in use):\n"] if groups else []
     for group, choices in groups.items():

@@ -29,7 +29,18 @@ from pipeline.datasets.remote import AnyPath, DataPath, is_file
 from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
 from pipeline.rdf_terms import Terms
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Scalar, Triple
+from pipeline.types import (
+    DatasetKind,
+    Entity,
+    Example,
+    Gold,
+    GoldAnswer,
+    Question,
+    Relation,
+    RelationPath,
+    Scalar,
+    Triple,
+)
 
 
 class _Node(Row):
@@ -74,6 +85,7 @@ class Custom:
     inverses: DataPath | None
     split: str
     name: str
+    kind: DatasetKind | None
     meta: tuple[str, ...]
     """Scalar fields that become `Question.meta` if the row has them. Methods can see them, so name no gold fields."""
     filter: Mapping[str, Scalar] | None
@@ -117,6 +129,7 @@ class Custom:
             Question(
                 id=row.id,
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=row.question,
                 topic_entities=tuple(entities.values()),

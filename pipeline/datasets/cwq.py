@@ -22,7 +22,7 @@ from pipeline.datasets.gold_paths import SparqlPaths, query_graph
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import DataPath
 from pipeline.errors import UserError
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
 
 
 class _Answer(Row):
@@ -54,6 +54,7 @@ class CWQ:
     """The distributed folder, or one of its files."""
     split: str
     name: str
+    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
@@ -76,6 +77,7 @@ class CWQ:
             Question(
                 id=question.ID,
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=question.question,
                 topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),

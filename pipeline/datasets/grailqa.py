@@ -23,7 +23,7 @@ from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import DataPath
 from pipeline.errors import UserError
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
 
 
 class _Answer(Row):
@@ -61,6 +61,7 @@ class GrailQA:
     """The distributed folder, or one of its files."""
     split: str
     name: str
+    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
@@ -83,6 +84,7 @@ class GrailQA:
             Question(
                 id=question.qid,
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=question.question,
                 topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),

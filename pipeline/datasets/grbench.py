@@ -18,7 +18,7 @@ from pipeline.datasets.files import Row, Text, find_file, json_lines, read_examp
 from pipeline.datasets.grbench_file import find_graph, graph_triples
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath
-from pipeline.types import Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import DatasetKind, Example, Gold, GoldAnswer, Question, Triple
 
 
 class _Question(Row):
@@ -38,6 +38,7 @@ class GRBench:
     """`amazon`, `biomedical`, `dblp`, `goodreads`, `legal` or `maple/Biology` (… `Physics`)."""
     split: str
     name: str
+    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions. An id is the domain and a number (`amazon-0`). Raises UserError for a wrong file."""
@@ -70,6 +71,7 @@ class GRBench:
             Question(
                 id="-".join((*self._parts, row.qid)),
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=row.question,
                 meta={"domain": self.domain, "level": row.level},

@@ -22,7 +22,7 @@ from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath
 from pipeline.datasets.triples import delimited_triples
 from pipeline.errors import UserError
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Triple
+from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Triple
 
 _RELATIONS = {
     "actor": "starred_actors",
@@ -48,6 +48,7 @@ class MetaQA:
     hops: Literal[1, 2, 3]
     split: str
     name: str
+    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions. An id ends in the 0-based line number. Raises UserError if the file is missing.
@@ -90,6 +91,7 @@ class MetaQA:
             Question(
                 id=f"{self.hops}hop-{self.split}-{number - 1}",
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=f"{before}{topic}{after}",
                 topic_entities=(Entity(topic, topic),),

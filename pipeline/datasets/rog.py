@@ -23,7 +23,7 @@ from pipeline.datasets.files import Row, Text, find_files, read_examples
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath, is_file, local_copy
 from pipeline.errors import UserError
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
 
 _CACHED_GRAPHS = 32
 """Graphs kept in memory (about 0.4 MB each), so that questions may be asked out of order."""
@@ -51,6 +51,7 @@ class RoG:
     """The distributed folder, or one Parquet file."""
     split: str
     name: str
+    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, without their graphs. Raises UserError for a file of another format."""
@@ -82,6 +83,7 @@ class RoG:
             Question(
                 id=question.id,
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=question.question,
                 topic_entities=tuple(Entity(name, name) for name in dict.fromkeys(question.q_entity)),

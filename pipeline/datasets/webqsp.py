@@ -22,7 +22,7 @@ from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import DataPath
 from pipeline.errors import UserError
-from pipeline.types import Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
 
 
 class _Answer(Row):
@@ -63,6 +63,7 @@ class WebQSP:
     """The distributed folder, or one of its files."""
     split: str
     name: str
+    kind: DatasetKind | None
     webqsp_gold: Literal["union", "best_parse"]
     """`union`: the answers of all parses. `best_parse`: those of the first parse annotated as complete, else the first.
 
@@ -94,6 +95,7 @@ class WebQSP:
             Question(
                 id=question.QuestionId,
                 dataset=self.name,
+                kind=self.kind,
                 split=self.split,
                 text=question.RawQuestion,
                 topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),

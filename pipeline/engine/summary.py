@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 
 from pipeline import config
+from pipeline.engine.requested import requested
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.evaluation.summary import (
     SUMMARY_COLUMNS,
     ConfigurationSummary,
-    RequestedConfiguration,
     aggregate,
     group_equal_rows,
 )
@@ -77,7 +77,7 @@ def _aggregate(
     run = folder.require_run()
     asked: Sequence[int | None] = questions or [None] * len(run["points"])
     infos = {
-        index: RequestedConfiguration(tuple(point["overrides"]), served["label"], count)
+        index: requested(point, served, count)
         for index, (point, served, count) in enumerate(zip(run["points"], run["served"], asked, strict=True))
     }
     scoring = evaluation or config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"])

@@ -54,6 +54,10 @@ class RequestedConfiguration:
     """The simulated model, `oracle` or `similarity`, printed with its scores; None for a language model."""
     questions: int | None = None
     """Questions requested; None for the number of rows."""
+    retriever: str | None = None
+    """The name of its retriever; None if it is not known, as for a file of predictions."""
+    departures: tuple[str, ...] = ()
+    """Where a preset did not run as published; empty for any other configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,10 @@ class ConfigurationSummary:
     counters: Mapping[str, float]
     """Totals over questions, as if the configuration had run alone, without those that a question does not know."""
     breakdown: Mapping[str, Sequence[Group]] = field(default_factory=dict)
+    retriever: str | None = None
+    """The name of its retriever; None if it is not known."""
+    departures: tuple[str, ...] = ()
+    """Where a preset did not run as published."""
 
     def score(self, name: str) -> float:
         """Return the mean of a score. Raises UserError if no question has it."""
@@ -111,6 +119,8 @@ class ConfigurationSummary:
             "dataset": self.dataset,
             "overrides": list(self.overrides),
             "label": self.label,
+            "retriever": self.retriever,
+            "departures": list(self.departures),
             "questions": self.questions,
             "not_run": self.not_run,
             "failed": self.failed,
@@ -138,6 +148,7 @@ class ConfigurationSummary:
             "number": saved["point"],
             **{name: saved[name] for name in (*plain, "confidence")},
             "overrides": saved["overrides"],
+            **{name: saved[name] for name in ("retriever", "departures") if name in saved},  # newer than some files
             "scores": _scores_from_dict(saved, saved["scored"]),
             "counters": {name: saved[name] for name in (*_COUNTERS, "tokens") if name in saved},
             "breakdown": {field: list(map(_group_from_dict, groups)) for field, groups in saved["breakdown"].items()},
@@ -211,6 +222,8 @@ def _summarise(rows: pl.DataFrame, info: RequestedConfiguration, scoring: Scorin
         dataset=first["dataset"],
         overrides=info.overrides,
         label=info.label,
+        retriever=info.retriever,
+        departures=info.departures,
         questions=questions,
         not_run=questions - answered,
         failed=statuses.get("failed", 0),

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
+from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.evaluation.unreadable import much_unreadable
@@ -132,8 +133,11 @@ def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[
     labels = {summary.label for summary in summaries}
     of_all = labels.pop() if len(labels) == 1 else None
     counts = {summary.questions for summary in summaries}
+    departures_differ = len({each.departures for each in summaries}) > 1  # otherwise the caption says it of all
     names = [
-        Text(each.method, "bold").append(f" ({each.label})" if each.label and not of_all else "", "not bold yellow")
+        Text(each.method, "bold")
+        .append(f" ({each.label})" if each.label and not of_all else "", "not bold yellow")
+        .append(departures_label(each) if departures_differ else "", "not bold yellow")
         for each in summaries
     ]
     columns = {"#": [Text(str(each.number)) for each in summaries]}
@@ -215,6 +219,7 @@ def _description(summary: ConfigurationSummary, overrides: Sequence[str]) -> Tex
     text = Text(summary.method, style="bold")
     if summary.label:
         text.append(f" ({summary.label})", style="yellow")
+    text.append(departures_label(summary), style="not bold yellow")
     text.append(f"\n{summary.dataset}, {counted(summary.questions, 'question')}", style="not bold")
     exceptions = {"failed": summary.failed, "not run": summary.not_run, "without gold": summary.empty_gold}
     for kind, count in exceptions.items():
@@ -271,7 +276,7 @@ def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]
     labels = sorted({summary.label for summary in summaries if summary.label})
     if labels:
         lines.append(f"not the answers of a language model: {', '.join(labels)}")
-    return lines
+    return [*lines, *retriever_lines(summaries)]
 
 
 def _reflection(summary: ConfigurationSummary, overrides: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pipeline.analysis.paired import difference, pair_scores, question_clusters, read_rows
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.retrievers import retriever_lines
 from pipeline.evaluation.statistics import Difference
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
@@ -103,7 +104,7 @@ def effect_table(
         f"percent and percentage points, {first.confidence:.0%} paired bootstrap intervals; published: range over the "
         "paper's datasets"
     )
-    table = plain_table(title, caption)
+    table = plain_table(title, "\n".join([caption, *retriever_lines(summaries)]))
     table.add_column("ablation", overflow="fold", min_width=16)
     for heading in ("score", "with → without", "difference"):
         table.add_column(heading, no_wrap=True)

@@ -46,8 +46,6 @@ class Figure:
     """Our equivalent score, as a trace column; None if there is none."""
     preset: str | None
     """The `experiment=` that reproduces this row; None if there is none."""
-    overrides: tuple[str, ...] = ()
-    """Overrides that the paper's method needs on this dataset, in addition to the preset."""
     reading: str | None = None
     """What the preset assumes where the paper does not say it, if several presets run the row; None for one."""
     seeds: int = 1
@@ -85,7 +83,6 @@ class _Column(_Part):
     subset: str | None = None
     metric: str | None = None
     score: str | None = None
-    overrides: tuple[str, ...] = ()
 
 
 class _Row(_Part):
@@ -146,7 +143,6 @@ class _Table(_Part):
             is_bound=isinstance(value, _Above),
             score=column.score or self.score,
             preset=row.preset,
-            overrides=column.overrides if row.method == self.paper else (),
             seeds=self.seeds,
         )
 

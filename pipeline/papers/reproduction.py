@@ -53,6 +53,10 @@ class ReproducedFigure:
     """Why the score of this run is missing; empty if it is not."""
     substituted: bool = False
     """Whether the score of this run is for another dataset."""
+    retriever: str | None = None
+    """The retriever of this run; None if there is no run."""
+    departures: tuple[str, ...] = ()
+    """Where this run is not as published."""
 
     @property
     def gap(self) -> float | None:
@@ -61,12 +65,13 @@ class ReproducedFigure:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `reproduction.json`."""
-        paper = {name: getattr(self.figure, name) for name in self.figure.__slots__ if name != "overrides"}
+        paper = {name: getattr(self.figure, name) for name in self.figure.__slots__}
         scores = {
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
             for name, value in (("measured", self.measured), ("strict", self.strict))
         }
-        return {**paper, **scores, "gap": self.gap, "because": self.reason, "stood_in": self.substituted}
+        run = {"retriever": self.retriever, "departures": list(self.departures), "stood_in": self.substituted}
+        return {**paper, **scores, "gap": self.gap, "because": self.reason, **run}
 
 
 def plan_figures(
@@ -92,6 +97,7 @@ def plan_figures(
 def reproduce(
     planned: Sequence[PlannedFigure],
     folder: RunFolder,
+    summaries: Sequence[ConfigurationSummary],
     configurations: Sequence[tuple[str, ...]],
     scoring: ScoringConfig,
 ) -> list[ReproducedFigure]:
@@ -100,18 +106,28 @@ def reproduce(
     table = pl.concat(read_shards(folder, ["point", "level", *scores]))
     by_number = {number: rows for (number,), rows in table.partition_by("point", as_dict=True).items()}
     rows = {overrides: by_number[number] for number, overrides in enumerate(configurations)}
-    return [_reproduce(each, [rows[overrides] for overrides in each.configurations], scoring) for each in planned]
+    summary_of = dict(zip(configurations, summaries, strict=True))
+    return [
+        _with_run(
+            _reproduce(each, [rows[overrides] for overrides in each.configurations], scoring),
+            [summary_of[overrides] for overrides in each.configurations],
+        )
+        for each in planned
+    ]
 
 
 def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple[str, list[ReproducedFigure]]]:
-    """Yield the figures of each published table with its title, which states who answered."""
+    """Yield the figures of each published table with its title, which states who answered, and by which retrievers."""
     for (paper, name), group in groupby(figures, key=lambda each: (each.figure.paper, each.figure.table)):
-        yield f"{paper}: {name} (answered by {labels})", list(group)
+        lines = list(group)
+        retrievers = "; ".join(dict.fromkeys(each.retriever for each in lines if each.retriever))
+        yield f"{paper}: {name} (answered by {labels}){f', retriever: {retrievers}' if retrievers else ''}", lines
 
 
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
     caption = "percent, with intervals; 70.0–80.0 under `paper`: its weakest to its best model"
+    caption = "\n".join([caption, *_retriever_lines(figures)])
     table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
     for number, heading in enumerate(("method", *HEADINGS[1:-1])):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
@@ -123,7 +139,7 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
         # `R3 oracle` and not `R3-Cycle oracle`: a line fits in 80 columns
         method = f"{figure.paper.partition('-')[0]} {figure.reading}" if figure.reading else figure.paper
         texts = (method, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
-        table.add_row(*texts, _estimate(first.strict), _estimate(first.measured))
+        table.add_row(*texts, _estimate(first.strict), _estimate(first.measured) if first.measured else first.reason)
     return table
 
 
@@ -148,7 +164,8 @@ def cells(line: ReproducedFigure) -> tuple[str, ...]:
     dataset += " (run on another dataset)" if line.substituted else ""
     gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
     measured = _estimate(line.measured) if line.measured else line.reason
-    return (figure.row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
+    row = f"{figure.row} [{', '.join(line.departures)}]" if line.departures else figure.row
+    return (row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
 
 
 def circumstances(
@@ -181,6 +198,24 @@ def dataset_key(figure: Figure) -> str | None:
     return figure.dataset
 
 
+def _retriever_lines(figures: Sequence[ReproducedFigure]) -> list[str]:
+    """Name each retriever, and what is not as published, with the papers' own methods whose rows it concerns."""
+    found: dict[str, dict[str, dict[str, None]]] = {"retriever": {}, "not as published": {}}
+    for each in figures:
+        if each.figure.method == each.figure.paper:
+            texts = {"retriever": [each.retriever] if each.retriever else [], "not as published": each.departures}
+            for kind, named in texts.items():
+                for text in named:
+                    found[kind].setdefault(text, {})[each.figure.paper] = None
+    return [f"{kind}: {_with_papers(texts)}" for kind, texts in found.items() if texts]
+
+
+def _with_papers(texts: Mapping[str, Collection[str]]) -> str:
+    """Return each text with its papers, or without them if it is that of all papers."""
+    papers = {figure.paper for figure in published_figures()}
+    return "; ".join(text if papers <= set(own) else f"{text} ({', '.join(own)})" for text, own in texts.items())
+
+
 def _main_results(figures: Sequence[ReproducedFigure]) -> list[list[ReproducedFigure]]:
     """Return the figures of each paper's own method in its first table, by reading, whole dataset and metric."""
     own = [each for each in figures if each.figure.method == each.figure.paper and each.figure.variant is None]
@@ -201,10 +236,10 @@ def _plan(
     if figure.preset is None:
         return PlannedFigure(figure, (), comparison_systems()[figure.method].reason)
     if figure.score is None:
-        return PlannedFigure(figure, (), "no equivalent score")
+        return PlannedFigure(figure, (), "in the table of efficiency")
     if dataset is None:
         return PlannedFigure(figure, (), "no dataset")
-    overrides = (*dataset, f"experiment={figure.preset}", *figure.overrides, *common)
+    overrides = (*dataset, f"experiment={figure.preset}", *common)
     each_seed = range(figure.seeds) if seeds is None else seeds
     return PlannedFigure(figure, tuple((*overrides, f"run.seed={seed}") for seed in each_seed), "")
 
@@ -224,6 +259,13 @@ def _reproduce(
     return ReproducedFigure(
         figure, mean, strict, "" if mean else f"no question has {figure.score}", planned.substituted
     )
+
+
+def _with_run(reproduced: ReproducedFigure, runs: Sequence[ConfigurationSummary]) -> ReproducedFigure:
+    """Add with which retriever a figure was run, and where that is not as published; all seeds agree in both."""
+    if not runs:
+        return reproduced
+    return replace(reproduced, retriever=runs[0].retriever, departures=runs[0].departures)
 
 
 def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: ScoringConfig) -> Estimate | None:

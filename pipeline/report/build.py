@@ -133,6 +133,8 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
             f"{role}: {model}" for each in configurations for role, model in (each.served.get("roles") or {}).items()
         ],
         "graph": [each.served["graph"] for each in configurations],
+        "retriever": [inline(name) for each in configurations if (name := config.retriever(each.resolved))],
+        "not as published": _departures(configurations),
         "seed": [str(each.run.facts.get("seed")) for each in configurations],
         "started": [_start_time(each.run) for each in configurations],
         "version": [
@@ -155,6 +157,15 @@ def _range_of_shares(shares: Sequence[float | None]) -> list[str]:
     known = [share for share in shares if share is not None]
     ends = sorted({min(known), max(known)}) if known else []
     return [" to ".join(map(share_text, ends))] if ends else []
+
+
+def _departures(configurations: Sequence[Configuration]) -> list[str]:
+    """Return the presets that did not run as published, each with how it differs."""
+    return [
+        f"{inline(each.summary.method)}: {', '.join(found)}"
+        for each in configurations
+        if (found := config.departures(each.resolved))
+    ]
 
 
 def _completeness(block: Block) -> str:

@@ -24,8 +24,8 @@ GROUPS = {
     "engine": "local ray",
     "evaluation": "default",
     "experiment": (
-        "arg arg_depth_1 arg_depth_2 arg_depth_3 arg_exhaustive arg_hard_scores arg_no_hypo arg_no_naive_retriever "
-        "arg_prompted arg_released arg_token_no_rationality arg_token_no_relevance "
+        "arg arg_depth_1 arg_depth_2 arg_depth_3 arg_depth_4 arg_exhaustive arg_hard_scores arg_no_hypo "
+        "arg_no_naive_retriever arg_prompted arg_released arg_token_no_rationality arg_token_no_relevance "
         "arg_token_no_relevance_rationality arg_token_no_sequence arg_token_no_utility arg_token_sequence "
         "arg_token_utility arg_top_3 arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog "
         "parog_always_refined parog_error_correction "
@@ -38,7 +38,7 @@ GROUPS = {
     "kg": "embedded grbench sparql subgraph",
     "llm": "embedded endpoint oracle replay serve similarity",
     "method": "arg cot parog r3 rag srp tog",
-    "retrieval": "dense lexical",
+    "retrieval": "dense lexical published",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]
 NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}

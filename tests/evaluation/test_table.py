@@ -166,3 +166,16 @@ def test_the_table_fits_80_columns() -> None:
     assert text.count("40.1–59.9") == 4
     assert max(map(len, text.splitlines())) <= 80
     assert all(name in text for name in ("srp (similarity)", "method.depth=3", "method.depth=4"))
+
+
+def test_every_table_names_the_retriever_and_where_a_preset_is_not_as_published() -> None:
+    lexical = summary(retriever="lexical", departures=("no references",))
+    dense = summary(number=1, retriever="all-MiniLM-L6-v2")
+    assert "retriever: lexical\n" in printed(score_table([lexical])).replace("  ", "")
+    assert "srp [no references]" in printed(score_table([lexical]))
+    swept = printed(sweep_table([lexical, dense]))
+    assert "retriever: lexical (in 0), all-MiniLM-L6-v2 (in 1)" in swept
+    assert "srp [no references]" in swept
+    assert "not as published: no references" in printed(sweep_table([lexical, lexical]))
+    assert "not as published" not in printed(sweep_table([dense, dense]))
+    assert "retriever" not in printed(score_table([summary()])), "not known of a file of predictions"

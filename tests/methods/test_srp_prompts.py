@@ -18,7 +18,7 @@ from pipeline.methods.srp.path_generation import PATH_GENERATION, PathGeneration
 from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.retrieval.interface import Reference
 from pipeline.simulation.registry import write_as_oracle
-from pipeline.types import Entity, Relation
+from pipeline.types import DatasetKind, Entity, Relation
 from tests.methods.srp_prompts import ANN, ASKED, CHECK, EDITED, JUDGED, PLAN, TO_FILM, TO_HI, TO_OSLO
 from tests.methods.support import gold_context, literal, question
 
@@ -36,8 +36,12 @@ def test_the_number_of_examples_depends_on_the_dataset() -> None:
 
     assert examples(CHECK) == 1
     assert examples(JUDGED) == 2
-    for dataset, plans, edits in (("webqsp", 3, 5), ("cwq", 4, 5), ("grailqa", 4, 4), ("metaqa-2hop", 4, 5)):
-        asked = replace(ASKED, dataset=dataset)
+    kinds: tuple[tuple[DatasetKind | None, int, int], ...] = (
+        *(("webqsp", 3, 5), ("cwq", 4, 5), ("grailqa", 4, 4), ("metaqa", 4, 5)),
+        (None, 4, 5),
+    )
+    for kind, plans, edits in kinds:
+        asked = replace(ASKED, dataset="rog-webqsp", kind=kind)  # the name decides nothing
         assert examples(replace(PLAN, question=asked)) == plans
         assert examples(replace(EDITED, question=asked)) == edits
 

@@ -35,7 +35,7 @@ def test_verdicts(low: float, high: float, published: tuple[float, ...], verdict
     [
         ("srp_no_reflection", "srp", "compat_readi_hit", [-1.6, -3.2, -2.5]),
         ("arg_no_hypo", "arg", "compat_arg_hit3", [-5.1, -3.1]),
-        ("arg_depth_1", "arg", "compat_arg_f1", [-15, -16]),  # against depth 4, not against the default row
+        ("arg_depth_1", "arg_depth_4", "compat_arg_f1", [-15, -16]),  # against depth 4, not against the default row
         ("arg_width_1", "arg", "compat_arg_f1", [5, -1]),
         ("arg_token_utility", "arg_width_1", "compat_arg_hit3", [-5.0]),
         ("parog_prompted_planner", "parog", "compat_tog_em", [-6.1, -5.8, -8.1, -0.8, -2.5, -4.6]),

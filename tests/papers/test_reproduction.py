@@ -8,9 +8,18 @@ import io
 import pytest
 from rich.console import Console
 
+from pipeline import config
 from pipeline.evaluation.statistics import Estimate
 from pipeline.papers.published import Figure, published_figures
-from pipeline.papers.reproduction import PlannedFigure, ReproducedFigure, cells, count_line, plan_figures, summary_table
+from pipeline.papers.reproduction import (
+    PlannedFigure,
+    ReproducedFigure,
+    by_table,
+    cells,
+    count_line,
+    plan_figures,
+    summary_table,
+)
 
 DATASETS = {"webqsp": ("dataset=webqsp",), "cwq": None, "grailqa": ("dataset=grailqa",), "grbench_amazon": ("a=b",)}
 ROWS = plan_figures(DATASETS, (0, 1), ("llm=oracle",))
@@ -37,13 +46,12 @@ def test_rows_are_run_with_as_many_seeds_as_in_the_paper() -> None:
     assert runs == {("PARoG", 3), ("SRP", 1), ("ArG", 1), ("R3-Cycle", 1)}
 
 
-def test_arg_has_depth_two_on_webqsp_except_in_the_depth_table() -> None:
-    for table, variant, depth in (("settings", "K = 3", True), ("width", "width 5", True), ("depth", "depth 3", False)):
-        found = planned(paper="ArG", table=table, variant=variant, dataset="webqsp")
-        assert ("method.depth=2" in found.configurations[0]) is depth
-    assert (
-        "method.depth=2" not in planned(paper="ArG", table="settings", method="ToG", dataset="webqsp").configurations[0]
-    )
+def test_arg_has_the_depth_of_the_dataset_except_in_the_depth_table() -> None:
+    for table, variant, depth in (("settings", "K = 3", 2), ("width", "width 5", 2), ("depth", "depth 4", 4)):
+        words = planned(paper="ArG", table=table, variant=variant, dataset="webqsp").configurations[0]
+        assert config.compose([*words, "dataset.path=x"])["method"]["max_hops"] == depth
+    on_cwq = config.compose(["dataset=cwq", "dataset.path=x", "experiment=arg_width_1"])
+    assert on_cwq["method"]["max_hops"] == 4
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ def test_arg_has_depth_two_on_webqsp_except_in_the_depth_table() -> None:
     [
         ({"method": "TransferNet"}, "a trained network of its own"),
         ({"method": "SRP", "dataset": "cwq"}, "no dataset"),
-        ({"table": "efficiency", "subset": "amazon"}, "no equivalent score"),
+        ({"table": "efficiency", "subset": "amazon"}, "in the table of efficiency"),
         ({"method": "R3-Cycle", "subset": "goodreads", "table": "main"}, "no dataset"),
     ],
 )
@@ -102,3 +110,26 @@ def test_the_summary_has_a_line_for_each_papers_method_and_whole_dataset() -> No
 def test_figures_that_were_not_measured_are_counted_by_reason() -> None:
     lines = [ReproducedFigure(figure(), None, None, reason) for reason in ("", "no preset", "no preset", "no dataset")]
     assert count_line(lines) == "4 published figures: 1 measured; 2 not: no preset; 1 not: no dataset"
+
+
+def test_every_table_names_its_retrievers_and_a_row_says_where_it_is_not_as_published() -> None:
+    estimate = Estimate(50.0, 40.0, 60.0, 100)
+    departures = ("other retriever than published", "no references")
+    dense = ReproducedFigure(figure(), estimate, estimate, "", retriever="dense")
+    lexical = dataclasses.replace(dense, retriever="lexical", departures=departures)
+    assert cells(lexical)[0] == f"{cells(dense)[0]} [{', '.join(departures)}]"
+    ((title, _),) = by_table([dense, lexical], "oracle")
+    assert title.endswith("(answered by oracle), retriever: dense; lexical")
+    entry = lexical.to_dict()
+    assert (entry["retriever"], entry["departures"]) == ("lexical", list(departures))
+    stream = io.StringIO()
+    lines = [dataclasses.replace(each, retriever="lexical", departures=departures[:1]) for each in (dense, lexical)]
+    Console(file=stream, width=80).print(summary_table(lines, "oracle"))
+    assert f"not as published: {departures[0]}" in " ".join(stream.getvalue().split())
+
+
+def test_a_main_result_without_the_papers_score_has_the_reason() -> None:
+    line = ReproducedFigure(figure(), None, Estimate(50.0, 40.0, 60.0, 100), "no question has rouge_l")
+    stream = io.StringIO()
+    Console(file=stream, width=120).print(summary_table([line], "oracle"))
+    assert "no question has rouge_l" in " ".join(stream.getvalue().split())

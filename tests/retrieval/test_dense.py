@@ -101,6 +101,16 @@ async def test_a_cancelled_call_does_not_affect_the_others(minilm: DenseEncoder)
     assert impatient.cancelled()
 
 
+async def test_encoders_of_one_model_share_it_in_memory(without_pooling: str) -> None:
+    raw, unit = (
+        default(DenseEncoder, model=without_pooling, device="cpu", unnormalised=each) for each in (True, False)
+    )
+    other = default(DenseEncoder, model=without_pooling, device=None)
+    await asyncio.gather(raw.encode(["film"]), unit.encode(["film"]))
+    assert raw._shared is unit._shared
+    assert raw._shared is not other._shared
+
+
 async def test_an_unused_encoder_can_be_pickled(minilm: DenseEncoder) -> None:
     copy = pickle.loads(pickle.dumps(default(DenseEncoder, model=minilm.model, device="cpu")))
     assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)

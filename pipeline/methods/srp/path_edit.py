@@ -27,7 +27,7 @@ from pipeline.types import Entity, Question
 
 _TEXTS = load_texts(__file__, "edit")
 _EXAMPLES_SHOWN = {"grailqa": 4}
-"""The number of few-shot examples by dataset (§3.3); any other dataset gets all."""
+"""The number of few-shot examples by the kind of the dataset (§3.3); any other one gets all."""
 
 EDIT = {
     examples: Template(
@@ -71,7 +71,7 @@ class Edit(LenientPrompt[Path | None]):
 
     @property
     def template(self) -> Template:
-        return EDIT[_EXAMPLES_SHOWN.get(self.question.dataset, len(_TEXTS["examples"]))]
+        return EDIT[_EXAMPLES_SHOWN.get(self.question.kind or "", len(_TEXTS["examples"]))]
 
     def inputs(self) -> dict[str, str]:
         return {

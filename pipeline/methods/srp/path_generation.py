@@ -36,7 +36,7 @@ class _Example:
 
 _EXAMPLES = [_Example(**example) for example in _TEXTS["examples"]]
 _EXAMPLES_SHOWN = {"webqsp": 3}
-"""The number of few-shot examples by dataset (§3.3); any other dataset gets all."""
+"""The number of few-shot examples by the kind of the dataset (§3.3); any other one gets all."""
 
 
 def _template(examples: int, *, with_relations: bool) -> Template:
@@ -71,7 +71,7 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
 
     @property
     def template(self) -> Template:
-        examples = _EXAMPLES_SHOWN.get(self.question.dataset, len(_EXAMPLES))
+        examples = _EXAMPLES_SHOWN.get(self.question.kind or "", len(_EXAMPLES))
         return PATH_GENERATION[examples, self.relations is not None]
 
     def inputs(self) -> dict[str, str]:

@@ -1,0 +1,26 @@
+"""What a run was asked to do for each configuration, from its `run.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline import config
+from pipeline.evaluation.summary import RequestedConfiguration
+
+
+def requested(
+    point: Mapping[str, Any], served: Mapping[str, Any], questions: int | None = None
+) -> RequestedConfiguration:
+    """Return what a configuration was asked, from its entries in `points` and `served`.
+
+    `questions` is the number of questions that it was asked; None if that is not known.
+    """
+    resolved = point["config"]
+    return RequestedConfiguration(
+        overrides=tuple(point["overrides"]),
+        label=served["label"],
+        questions=questions,
+        retriever=config.retriever(resolved),
+        departures=config.departures(resolved),
+    )
