@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,33 +154,13 @@ def reference(llama: Path) -> Reference:
     return Reference.of(llama)
 
 
-def search(
-    reference: Reference, messages: Sequence[Message], sampling: Sampling, end: int
-) -> list[tuple[float, list[int]]]:
-    """Return the results of a beam search, step by step as in the textbook."""
-    prompt, width = reference.ids(messages), sampling.candidates
-    beams: list[tuple[float, list[int]]] = [(0.0, [])]
-    found: list[tuple[float, list[int]]] = []
-    for _ in range(sampling.max_tokens):
-        grown = []
-        for total, ids in beams:
-            best = reference.logprobs_after([*prompt, *ids]).topk(2 * width)
-            pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            grown += [(total + value, [*ids, id]) for value, id in pairs]
-        grown.sort(key=lambda beam: -beam[0])
-        found += [beam for beam in grown[: 2 * width] if beam[1][-1] == end]
-        beams = [beam for beam in grown if beam[1][-1] != end][:width]
-    scored = [(total / len(ids) ** sampling.length_penalty, ids) for total, ids in [*found, *beams]]
-    return sorted(scored, key=lambda beam: -beam[0])[:width]
-
-
 class TestEmbedded:
     @pytest.mark.parametrize(("width", "penalty"), [(2, 1.0), (3, 1.0), (5, 0.5)])
     async def test_a_beam_search_finds_the_best_sequences(
         self, llama: Path, reference: Reference, width: int, penalty: float
     ) -> None:
         sampling = Sampling(candidates=width, search="beam", max_tokens=7, length_penalty=penalty)
-        expected = search(reference, CHAT, sampling, reference.tokenizer.eos_token_id)
+        expected = reference.beams(CHAT, sampling)
         async with embedded(llama) as llm:
             found = await llm.complete(about(CHAT, sampling))
         assert [each.score for each in found.candidates] == pytest.approx([score for score, _ in expected], abs=1e-3)
