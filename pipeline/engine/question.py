@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from random import Random
 
 from pipeline.datasets.gold_paths import gold_relations
@@ -20,12 +21,13 @@ from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.kg.paths import gold_paths
 from pipeline.llm.prompt import Template
 from pipeline.llm.roles import FULL, PromptStyle, RoleRouter
-from pipeline.methods.interface import GoldFeedback, Method, Tools, UsesGold, UsesGraph
+from pipeline.methods.interface import GoldFeedback, GoldPaths, Method, Tools, UsesGold, UsesGraph
 from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
-from pipeline.types import Answer, Example, Prediction
+from pipeline.types import Answer, Example, Prediction, RelationPath
 
 _LOOK_AHEAD_S = 10
 """Seconds that the lookups for the trail of a wrong question may take."""
@@ -129,6 +131,7 @@ def _tools(
         caps=runtime.budget,
         attributes=lookups if lookups.is_attributed else None,
         gold_feedback=_gold_check(example, runtime.evaluation) if uses_gold else None,
+        gold_paths=_gold_paths(example, graph) if uses_gold else None,
     )
 
 
@@ -142,6 +145,19 @@ def _gold_check(example: Example, scoring: ScoringConfig) -> GoldFeedback:
         return exact != 0
 
     return is_right
+
+
+def _gold_paths(example: Example, graph: KnowledgeGraph) -> GoldPaths:
+    """Return a function that finds the gold paths in the graph. It leaves nothing in the trace."""
+    topics, gold = example.question.topic_entities, example.gold
+
+    async def find() -> list[RelationPath]:
+        of_topics = await asyncio.gather(
+            *(gold_paths(graph, topic.id, gold.paths.get(topic.id, ()), gold.answers) for topic in topics)
+        )
+        return [path for each in zip_longest(*of_topics) for path in each if path is not None]
+
+    return find
 
 
 async def _answer(

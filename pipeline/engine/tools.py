@@ -135,7 +135,7 @@ class QuestionModel:
         step.key, step.template = digest.hexdigest(), template.digest
         step.inputs = to_json(inputs)
         self._record.trail.show(step, inputs)
-        step.sampling = to_json({"sampling": sampling, "choices": choices, "ordinal": ordinal})
+        step.sampling = to_json({"sampling": sampling.as_hashed(), "choices": choices, "ordinal": ordinal})
         seed = int.from_bytes(digest.digest()[:4], "big") >> 1
         nonce = f"{_seed_if_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
         return Call(prompt, messages, sampling, step.key, seed, choices, nonce, template)
@@ -151,6 +151,8 @@ class QuestionModel:
             step.probabilities = to_json(completion.probabilities)
         if completion.logprobs is not None:
             step.logprobs = to_json(completion.logprobs)
+        if completion.candidates:
+            step.candidates = to_json(completion.candidates)
         counters = self._record.counters
         counters.llm_calls_shared += step.shared
         counters.prompt_tokens += completion.prompt_tokens
@@ -163,7 +165,8 @@ def content_hash(
     """Hash everything that decides an answer except the ordinal. The run's seed counts only if a reply is drawn."""
     seed_if_drawn = _seed_if_drawn(sampling, seed)
     texts = [tuple(message) for message in messages]
-    return hashlib.blake2b(orjson.dumps((identity, texts, sampling, choices, seed_if_drawn)), digest_size=16).digest()
+    hashed = orjson.dumps((identity, texts, sampling.as_hashed(), choices, seed_if_drawn))
+    return hashlib.blake2b(hashed, digest_size=16).digest()
 
 
 def _seed_if_drawn(sampling: Sampling, seed: int) -> int | None:

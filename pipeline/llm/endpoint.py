@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import os
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -21,13 +22,14 @@ from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
 from pipeline.llm.openai_client import OpenAIClient, Reply, Request
-from pipeline.llm.prompt import Call, Completion, Message
+from pipeline.llm.prompt import Call, Candidate, Completion, Message
 from pipeline.llm.reply import (
     CHAT_REPLY,
     MODEL_LIST,
     PLAIN_REPLY,
     TOKENS,
     ChatReply,
+    Choice,
     ModelCard,
     text_of,
     token_logprobs,
@@ -45,6 +47,9 @@ _REPORTED = 20
 
 _LONGEST_TOKEN = 256
 """Characters; twice those of the longest token of any known model."""
+_IN_PLACE_OF = "in place of"
+_CANNOT_RETURN_SEVERAL = re.compile(rf"beam|length_penalty|{_IN_PLACE_OF}|\bn\b.{{0,40}}(?:support|must|only|1)")
+"""What the message of a server says that refuses several candidates, or that ignores how many are asked for."""
 _AFFINITY_CHARACTERS = 1024
 """Characters of the system and the user text that determine which server has probably cached the prefix."""
 
@@ -106,6 +111,7 @@ class EndpointModel(CallConfig, OneModel):
         self._token_ids: dict[str, int] = {}
         self._tokenising = asyncio.Lock()
         self._reasoned_too_long = False
+        self._had_equal_beams = False
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -123,18 +129,52 @@ class EndpointModel(CallConfig, OneModel):
         """Answer one call. Raises ContextOverflow, or ServiceError if the servers fail or refuse the call."""
         logprobs = call.sampling.logprobs
         extra = {} if logprobs is None else {"logprobs": True, "top_logprobs": logprobs}
-        reply = await self._ask(call, extra)
-        choice = reply["choices"][0]
-        text = without_reasoning(text_of(choice))
-        if not text and choice.get("finish_reason") == "length":
+        several = call.sampling.candidates > 1
+        reply = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
+        choices = reply["choices"] if several else reply["choices"][:1]
+        found = [_candidate(choice) for choice in choices]
+        order = range(len(found)) if call.sampling.is_beam_search else _best_first(found)
+        best = found[order[0]]
+        if not best.text and best.finish_reason == "length":
             self._explain_empty_reply()
         return Completion(
-            text=text,
-            finish_reason=choice.get("finish_reason") or "stop",
+            text=best.text,
+            finish_reason=best.finish_reason,
             prompt_tokens=usage_of(reply, "prompt_tokens"),
             completion_tokens=usage_of(reply, "completion_tokens"),
-            logprobs=token_logprobs(choice) if logprobs is not None else None,
+            logprobs=token_logprobs(choices[order[0]]) if logprobs is not None else None,
+            candidates=tuple(found[index] for index in order) if several else (),
         )
+
+    async def _ask_for_several(self, call: Call, extra: Mapping[str, Any]) -> ChatReply:
+        """Request several candidates as one call. Raises UserError for a server that cannot return them."""
+        sampling = call.sampling
+        wanted: dict[str, Any] = {"n": sampling.candidates}
+        if sampling.is_beam_search:  # vLLM's extension of the protocol
+            wanted |= {"use_beam_search": True, "length_penalty": sampling.length_penalty, "temperature": 0.0}
+        try:
+            reply = await self._ask(call, {**extra, **wanted})
+        except ServiceError as error:
+            if not _CANNOT_RETURN_SEVERAL.search(str(error)):
+                raise
+            way = "search with beams" if sampling.is_beam_search else "return several texts for one prompt"
+            raise UserError(
+                f"the server of {self._name} cannot {way} ({error}); serve the model with vLLM (llm=serve), or choose "
+                "a configuration of the method that asks for one text per call"
+            ) from None
+        if sampling.is_beam_search and len({text_of(choice) for choice in reply["choices"]}) == 1:
+            self._explain_equal_beams(sampling.candidates)
+        return reply
+
+    def _explain_equal_beams(self, count: int) -> None:
+        if not self._had_equal_beams:
+            self._had_equal_beams = True
+            log.warning(
+                "the server of %s returned the same text %d times for a beam search: it probably ignores "
+                "use_beam_search; serve the model with vLLM",
+                self._name,
+                count,
+            )
 
     def _explain_empty_reply(self) -> None:
         if not self._reasoned_too_long:
@@ -217,7 +257,12 @@ class EndpointModel(CallConfig, OneModel):
         merged = {**self._body(call), **(self.extra_body or {}), **extra}
         fields = {name: value for name, value in merged.items() if value is not None}
         tokens = fields.get("max_tokens") if not call.choices else None  # the text of a choice is not read
-        request = Request("chat/completions", fields, CHAT_REPLY, partial(_too_long, tokens=tokens))
+        request = Request(
+            "chat/completions",
+            fields,
+            CHAT_REPLY,
+            partial(_defect, candidates=call.sampling.candidates, tokens=tokens),
+        )
         return await self._client.ask(request, affinity=_affinity(call.messages))
 
     def _body(self, call: Call) -> dict[str, Any]:
@@ -302,12 +347,33 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
     return {choice: math.log(weight) if weight else floor for choice, weight in mass.items()}
 
 
-def _too_long(reply: ChatReply, tokens: object) -> str | None:
-    """Say that a text is longer than any text of so many tokens; None if it is not, or there is no limit of tokens."""
-    length = len(text_of(reply["choices"][0]))
+def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
+    """Say that there are not as many texts as were asked for, or that one is longer than so many tokens can be.
+
+    None if there is no defect. Without a limit of `tokens`, a text may have any length. A server may send more than the
+    one text that was asked for.
+    """
+    if candidates != 1 and len(reply["choices"]) != candidates:
+        return f"{len(reply['choices'])} {_IN_PLACE_OF} {candidates} texts"
+    length = max(len(text_of(choice)) for choice in reply["choices"])
     if not isinstance(tokens, int) or length <= tokens * _LONGEST_TOKEN:
         return None
     return f"its text has {length:,} characters, which {tokens:,} tokens cannot have"
+
+
+def _candidate(choice: Choice) -> Candidate:
+    """Return the text of a choice. Its score is the sum of its log-probabilities, if the server reports them."""
+    positions = token_logprobs(choice)
+    return Candidate(
+        text=without_reasoning(text_of(choice)),
+        finish_reason=choice.get("finish_reason") or "stop",
+        score=sum(next(iter(position.values())) for position in positions) if positions else None,
+    )
+
+
+def _best_first(found: Sequence[Candidate]) -> list[int]:
+    """Return the positions of independent draws, those with the best scores first, else in the order of the server."""
+    return sorted(range(len(found)), key=lambda index: -(found[index].score or 0.0))
 
 
 def _affinity(messages: Sequence[Message]) -> int:

@@ -10,11 +10,13 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field, TypeAdapter
+
+from pipeline.errors import UserError
 
 T = TypeVar("T")
 
@@ -80,10 +82,54 @@ class Sampling:
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
     """Number of log-probabilities to return per generated token; None returns none."""
+    candidates: int = 1
+    """Number of texts to return (specification §16.2). All of them are one call."""
+    search: Literal["sample", "beam"] = "sample"
+    """How several candidates are found: by independent draws, or by a beam search of this width."""
+    length_penalty: float = 1.0
+    """The score of a beam is the sum of its log-probabilities, divided by its length to the power of this."""
 
+    def __post_init__(self) -> None:
+        if self.candidates == 1:
+            return
+        if self.candidates < 1:
+            raise UserError(f"a call cannot return {self.candidates} candidates: ask for 1 or more")
+        if self.search == "sample" and self.temperature == 0:
+            raise UserError(
+                f"{self.candidates} draws at temperature 0 are {self.candidates} times the same text: set a "
+                "temperature above 0, or search with beams"
+            )
+        if self.search == "beam" and (self.temperature > 0 or self.stop or self.logprobs is not None):
+            raise UserError("a beam search takes temperature 0, no stop strings, and reports no log-probabilities")
+
+    @property
+    def is_beam_search(self) -> bool:
+        """Whether candidates are searched with beams. A beam search of width 1 is a completion at temperature 0."""
+        return self.search == "beam" and self.candidates > 1
+
+    def as_hashed(self) -> dict[str, Any]:
+        """Return the parameters as they are hashed and stored.
+
+        Those of several candidates are left out for one, so that calls keep the keys that older runs recorded.
+        """
+        names = (each.name for each in fields(self))
+        return {name: getattr(self, name) for name in names if self.candidates > 1 or name not in _OF_CANDIDATES}
+
+
+_OF_CANDIDATES = frozenset({"candidates", "search", "length_penalty"})
 
 TokenCount: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 """A number of tokens. A trace stores it in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of several texts that a call returns."""
+
+    text: str
+    finish_reason: str = "stop"
+    score: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """The higher the better, comparable within a call; None if the model reports none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +137,24 @@ class Completion:
     """A model's result for one call."""
 
     text: str
+    """The only text, or the best of several candidates."""
     finish_reason: str = "stop"
     prompt_tokens: TokenCount = 0
     completion_tokens: TokenCount = 0
+    """Summed over the candidates."""
     logprobs: tuple[Mapping[str, float], ...] | None = None
-    """Per generated token, natural log-probabilities by text, its own first; None if not requested."""
+    """Per generated token of `text`, natural log-probabilities by text, its own first; None if not requested."""
     probabilities: Mapping[str, float] | None = None
     """For `choose`: the probability of each choice, summing to 1. None for a plain completion."""
     seconds: float | None = field(default=None, compare=False)
     """How long the model took, without queues of this process; None if that is not known."""
+    candidates: tuple[Candidate, ...] = ()
+    """If several were asked for, all of them, best first; empty for one."""
+
+    @property
+    def n_best(self) -> tuple[Candidate, ...]:
+        """The candidates, best first; the only text if one was asked for."""
+        return self.candidates or (Candidate(self.text, self.finish_reason),)
 
     @classmethod
     def of_choices(cls, logprobs: Mapping[str, float], *, prompt_tokens: int, completion_tokens: int) -> Completion:

@@ -78,7 +78,7 @@ class Usage(TypedDict):
 
 @_strict
 class ChatReply(TypedDict):
-    """A chat completion. Only the first choice is used."""
+    """A chat completion. Only the first choice is used, unless several were asked for."""
 
     choices: Annotated[list[Choice], Field(min_length=1)]
     usage: NotRequired[Usage | None]

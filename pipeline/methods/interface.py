@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from pipeline.kg.interface import AttributeLookups, GraphLookups
 from pipeline.llm.interface import LanguageModel
 from pipeline.retrieval.interface import Retrieval
-from pipeline.types import Answer, Prediction, Question
+from pipeline.types import Answer, Prediction, Question, RelationPath
 
 
 class Recorder(Protocol):
@@ -48,6 +48,14 @@ class GoldFeedback(Protocol):
         ...
 
 
+class GoldPaths(Protocol):
+    """Finds gold relation paths, for `rog.planner=gold` (specification §16.2)."""
+
+    async def __call__(self) -> list[RelationPath]:
+        """Return the paths that lead from the topic entities to gold answers: the best of each, then the second."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """Everything that a method may use to answer one question."""
@@ -62,6 +70,8 @@ class Tools:
     """Lookups of a graph whose nodes have attributes (GRBench); None for a graph of triples."""
     gold_feedback: GoldFeedback | None = None
     """Only present for a method whose `uses_gold` is true."""
+    gold_paths: GoldPaths | None = None
+    """Only present for a method whose `uses_gold` is true. Its lookups are not those of the method."""
 
 
 class Method(Protocol):

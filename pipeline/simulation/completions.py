@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from pipeline.llm.prompt import Call, Completion
+from pipeline.llm.prompt import Call, Candidate, Completion
 from pipeline.simulation.registry import simulator_of
 
 _CHARACTERS_PER_TOKEN = 4
@@ -16,24 +16,26 @@ _TOKEN = re.compile(r"\[[^\[\]\n]{1,40}\]|\s+|[^\s\[]+|\[")
 
 def simulated_completion(
     call: Call,
-    text: str,
+    texts: Sequence[str],
     *,
     probabilities: Mapping[str, float] | None = None,
     error_probability: float = 0.0,
     latency_s: float = 0.0,
 ) -> Completion:
-    """Build the completion `text`, every token of which is wrong with the given probability.
+    """Build the completion with these candidates, every token of which is wrong with the given probability.
 
-    Token counts are estimated at four characters per token.
+    One text is no list of candidates. Token counts are estimated at four characters per token.
     """
     wanted = call.sampling.logprobs is not None and probabilities is None
+    text = texts[0]
     return Completion(
         text=text,
         prompt_tokens=_token_count(sum(len(message.content) for message in call.messages)),
-        completion_tokens=_token_count(len(text)),
+        completion_tokens=sum(_token_count(len(each)) for each in texts),
         logprobs=token_logprobs(text, simulator_of(call.prompt).alternatives, error_probability) if wanted else None,
         probabilities=probabilities,
         seconds=latency_s,
+        candidates=tuple(map(Candidate, texts)) if len(texts) > 1 else (),
     )
 
 

@@ -109,18 +109,20 @@ class QuestionOracle(OneModel):
         rng = self._rng(call)
         error_probability, error_rng = self._draw_error(rng)
         is_malformed = rng.random() < self._oracle.malformed_rate
-        text = await self._write(call, error_rng)
+        texts = await self._write(call, error_rng, rng)
+        damaged = [is_malformed, *(rng.random() < self._oracle.malformed_rate for _ in texts[1:])]
         return simulated_completion(
             call,
-            damage(text, rng) if is_malformed else text,
+            [damage(text, rng) if wrong else text for text, wrong in zip(texts, damaged, strict=True)],
             error_probability=error_probability,
             latency_s=self._oracle.latency_s,
         )
 
     async def choose(self, call: Call) -> Completion:
         """Prefer the choice that the written text mentions first. The others share the error probability."""
-        error_probability, error_rng = self._draw_error(self._rng(call))
-        text = await self._write(call, error_rng)
+        rng = self._rng(call)
+        error_probability, error_rng = self._draw_error(rng)
+        (text,) = await self._write(call, error_rng, rng)
         mentioned = {choice: position for choice in call.choices if (position := text.find(choice)) >= 0}
         if not mentioned:
             raise ValueError(f"the oracle's reply to {call.prompt.role} mentions none of {call.choices}: {text}")
@@ -128,7 +130,7 @@ class QuestionOracle(OneModel):
         others = [choice for choice in call.choices if choice != favourite]
         shares = {choice: error_probability / len(others) for choice in others}
         probabilities = {choice: shares.get(choice, 1 - sum(shares.values())) for choice in call.choices}
-        return simulated_completion(call, favourite, probabilities=probabilities, latency_s=self._oracle.latency_s)
+        return simulated_completion(call, [favourite], probabilities=probabilities, latency_s=self._oracle.latency_s)
 
     def _rng(self, call: Call) -> Random:
         """Return a generator seeded by the call's inputs, except those that its simulator excludes."""
@@ -146,9 +148,14 @@ class QuestionOracle(OneModel):
         error_probability = rate + min(rate, 1 - rate) * (2 * rng.random() - 1)
         return error_probability, rng if rng.random() < error_probability else None
 
-    async def _write(self, call: Call, error_rng: Random | None) -> str:
+    async def _write(self, call: Call, error_rng: Random | None, rng: Random) -> list[str]:
+        """Return the reply, or the candidates that the call asks for."""
         await asyncio.sleep(self._oracle.latency_s)
-        return write_as_oracle(call.prompt, await self._lookup.get(), error_rng)
+        gold_context, count = await self._lookup.get(), call.sampling.candidates
+        if count == 1:
+            return [write_as_oracle(call.prompt, gold_context, error_rng)]
+        simulator = simulator_of(call.prompt)
+        return simulator.write_candidates_as_oracle(call.prompt, gold_context, error_rng, rng, count)
 
 
 def damage(text: str, rng: Random) -> str:

@@ -48,6 +48,17 @@ class Simulator(Generic[P]):
         """Return the reply of a policy that only knows lexical similarity."""
         raise UserError(_missing(prompt, "write_by_similarity", "similarity"))
 
+    def write_candidates_as_oracle(
+        self, prompt: P, gold_context: GoldContext, error_rng: Random | None, rng: Random, count: int
+    ) -> list[str]:
+        """Return several replies of one call, best first: one reply, and wrong replies drawn from `rng`."""
+        first = self.write_as_oracle(prompt, gold_context, error_rng)
+        return [first, *(self.write_as_oracle(prompt, gold_context, rng) for _ in range(count - 1))]
+
+    def write_candidates_by_similarity(self, prompt: P, encoder: LexicalEncoder, count: int) -> list[str]:
+        """Return several replies of one call, best first. The policy has one opinion, so they are equal."""
+        return [self.write_by_similarity(prompt, encoder)] * count
+
 
 _REGISTERED: dict[type[Prompt[Any]], Simulator[Any]] = {}
 

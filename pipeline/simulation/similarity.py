@@ -13,7 +13,7 @@ from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Completion
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.completions import simulated_completion
-from pipeline.simulation.registry import load_simulators, write_by_similarity
+from pipeline.simulation.registry import load_simulators, simulator_of, write_by_similarity
 from pipeline.types import Example
 
 
@@ -40,8 +40,11 @@ class Similarity(OneModel):
         return self
 
     async def complete(self, call: Call) -> Completion:
-        """Return the text that the prompt's simulator writes."""
-        return simulated_completion(call, write_by_similarity(call.prompt, self._encoder))
+        """Return the text, or the candidates, that the prompt's simulator writes."""
+        if (count := call.sampling.candidates) == 1:
+            return simulated_completion(call, [write_by_similarity(call.prompt, self._encoder)])
+        simulator = simulator_of(call.prompt)
+        return simulated_completion(call, simulator.write_candidates_by_similarity(call.prompt, self._encoder, count))
 
     async def choose(self, call: Call) -> Completion:
         """Return the softmax of each choice's similarity to that text."""
@@ -50,5 +53,5 @@ class Similarity(OneModel):
         total = sum(weights)
         probabilities = {choice: weight / total for choice, weight in zip(call.choices, weights, strict=True)}
         return simulated_completion(
-            call, max(probabilities, key=probabilities.__getitem__), probabilities=probabilities
+            call, [max(probabilities, key=probabilities.__getitem__)], probabilities=probabilities
         )

@@ -235,7 +235,8 @@ def _differences(call: RecordedCall, other: RecordedCall) -> tuple[int, list[str
         differing.append("the prompt's fixed text")
     now, then = orjson.loads(call.sampling), orjson.loads(other.sampling)
     sampling = now["sampling"]
-    differing += [f"sampling.{name}" for name in sampling if sampling[name] != then["sampling"].get(name)]
+    names = dict.fromkeys([*sampling, *then["sampling"]])
+    differing += [f"sampling.{name}" for name in names if sampling.get(name) != then["sampling"].get(name)]
     if now["choices"] != then["choices"]:
         differing.append("the choices")
     return len(inputs) + len(differing), inputs, differing
@@ -278,7 +279,8 @@ def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
 def _completion(step: Mapping[str, Any]) -> Completion:
     """Return the reply of a call. Raises ValidationError or JSONDecodeError if it has a wrong type."""
     parsed = {name: orjson.loads(step[name]) if step[name] else None for name in ("logprobs", "probabilities")}
+    candidates = orjson.loads(step.get("candidates") or "[]")
     counted = {name: step[name] for name in ("finish_reason", "prompt_tokens", "completion_tokens")}
     return STORED_COMPLETION.validate_python(
-        {"text": step["completion"], **counted, **parsed, "seconds": step.get("own_s")}
+        {"text": step["completion"], **counted, **parsed, "candidates": candidates, "seconds": step.get("own_s")}
     )

@@ -69,6 +69,6 @@ def _as_recorded(call: Call) -> RecordedCall:
         role=call.prompt.role,
         template=(call.template or call.prompt.template).digest,
         inputs=orjson.dumps(call.prompt.inputs()).decode(),
-        sampling=orjson.dumps({"sampling": call.sampling, "choices": call.choices}).decode(),
+        sampling=orjson.dumps({"sampling": call.sampling.as_hashed(), "choices": call.choices}).decode(),
         completion=Completion(""),
     )

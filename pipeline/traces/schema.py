@@ -53,6 +53,9 @@ class Step:
     """JSON object: probability of each choice."""
     logprobs: str | None = None
     """JSON array: log-probabilities per generated token."""
+    candidates: str | None = None
+    """JSON array: the candidates of a call that returns several, best first, each with `text`, `finish_reason` and
+    `score`. `completion` is the text of the first."""
     query: str | None = None
     """The arguments of the lookup; only the first few if there are many."""
     rows: int | None = None
@@ -140,7 +143,10 @@ STEP_TYPE = pa.struct(
 """The part of a step that is counted, grouped and averaged."""
 
 TEXT_TYPE = pa.struct(
-    [(name, pa.string()) for name in ("inputs", "completion", "probabilities", "logprobs", "query", "payload")]
+    [
+        (name, pa.string())
+        for name in ("inputs", "completion", "probabilities", "logprobs", "query", "payload", "candidates")
+    ]
 )
 """The texts of a step. They have a column of their own: a reader of a nested column decodes all of it, and the texts
 are many times larger than the rest."""

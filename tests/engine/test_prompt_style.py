@@ -60,7 +60,7 @@ class TestTemplates:
         assert user.content.startswith("?\n\nYour previous reply could not be used: no braces.")
 
 
-@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3", "tog", "cot", "rag"])
+@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3", "tog", "cot", "rag", "rog"])
 def test_the_calls_of_a_method_are_the_same_and_their_prompts_are_not(method: str, tmp_path: Path) -> None:
     words = f"method={method}", "llm=oracle"
     full, short = run(tmp_path / "full", *words), run(tmp_path / "inputs_only", *words, INPUTS_ONLY)
@@ -76,12 +76,13 @@ def test_the_calls_of_a_method_are_the_same_and_their_prompts_are_not(method: st
         "arg.entities",
         "arg.hypo",
         "arg.answer",
+        *("rog.plan", "rog.read"),
     }
     assert set(calls(short).filter(pl.col("key").is_in(shared))["role"]) <= no_system_text, (
         "no system text, the same call"
     )
-    # ArG's prompts have no instructions, and those of RAG are short.
-    assert sum(prompt_tokens(short)) < 0.6 * sum(prompt_tokens(full)) or method in {"arg", "rag"}
+    # ArG's and RoG's prompts have no instructions in a system text, and those of RAG are short.
+    assert sum(prompt_tokens(short)) < 0.6 * sum(prompt_tokens(full)) or method in {"arg", "rag", "rog"}
 
 
 def prompt_tokens(frame: pl.DataFrame) -> list[int]:

@@ -17,7 +17,7 @@ from pipeline.engine.tools import QuestionGraph, QuestionModel, content_hash
 from pipeline.errors import ParseError, ServiceError
 from pipeline.kg.interface import Neighbours, batch
 from pipeline.llm.interface import OneModel
-from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
+from pipeline.llm.prompt import Call, Candidate, Completion, Message, Prompt, Sampling, Template
 from pipeline.types import Relation
 
 TEMPLATE = Template(system="Answer with yes or no.", user="Question: {{question}}")
@@ -55,6 +55,7 @@ class ScriptedModel(OneModel):
     def __init__(self, *replies: str | Exception, identity: str = "scripted") -> None:
         self.identity = identity
         self.calls: list[Call] = []
+        self.candidates: tuple[Candidate, ...] = ()
         self._replies = list(replies)
 
     async def complete(self, call: Call) -> Completion:
@@ -62,7 +63,7 @@ class ScriptedModel(OneModel):
         reply = self._replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
-        return Completion(reply, "stop", 10, 1)
+        return Completion(reply, "stop", 10, 1, candidates=self.candidates)
 
     async def choose(self, call: Call) -> Completion:
         self.calls.append(call)
@@ -170,6 +171,39 @@ async def test_choose_returns_the_probabilities_and_traces_them() -> None:
     llm, record = model_of_question(ScriptedModel())
     assert await llm.choose(YesNo("Is it?"), ["yes", "no"], GREEDY) == {"yes": 0.5, "no": 0.5}
     assert orjson.loads(record.steps[0].probabilities) == {"yes": 0.5, "no": 0.5}
+
+
+async def test_several_candidates_are_one_call_and_one_step() -> None:
+    model = ScriptedModel("yes")
+    model.candidates = (Candidate("yes", score=-0.5), Candidate("no", "length"))
+    llm, record = model_of_question(model)
+    beams = Sampling(candidates=2, search="beam")
+    completion = await llm.complete(YesNo("Is it?"), beams)
+    (step,) = record.steps
+    assert completion.candidates == model.candidates
+    assert orjson.loads(step.candidates or "") == [
+        {"text": "yes", "finish_reason": "stop", "score": -0.5},
+        {"text": "no", "finish_reason": "length", "score": None},
+    ]
+    assert orjson.loads(step.sampling or "")["sampling"] == {**orjson.loads(orjson.dumps(beams))}
+    assert (record.counters.llm_calls, record.counters.completion_tokens) == (1, 1)
+
+
+def test_candidates_count_in_the_key_and_one_candidate_keeps_the_old_key() -> None:
+    messages = (Message("user", "Is it?"),)
+    sampled = [
+        Sampling(candidates=3, search="beam"),
+        Sampling(candidates=5, search="beam"),
+        Sampling(candidates=3, search="beam", length_penalty=0.5),
+        Sampling(candidates=3, temperature=1.0),
+        Sampling(temperature=1.0),
+        Sampling(),
+    ]
+    hashes = {content_hash("model", messages, sampling, (), 0) for sampling in sampled}
+    assert len(hashes) == len(sampled)
+    # The key of version 0.1.0, so that its runs can be resumed and reused.
+    assert content_hash("model", messages, Sampling(), (), 0).hex() == "f137b09c005717a8ad235b043c6b249b"
+    assert content_hash("model", messages, Sampling(search="beam"), (), 0).hex() == "f137b09c005717a8ad235b043c6b249b"
 
 
 async def test_the_exact_prompt_can_be_rebuilt_from_template_and_inputs() -> None:

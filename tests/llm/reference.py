@@ -63,6 +63,23 @@ class Reference:
             written.append(int(self.logprobs_after([*ids, *written]).argmax()))
         return written
 
+    def beams(self, messages: Sequence[Message], sampling: Sampling) -> list[tuple[float, list[int]]]:
+        """Return the results of a beam search, best first, step by step as in the textbook."""
+        prompt, width, end = self.ids(messages), sampling.candidates, self.tokenizer.eos_token_id
+        beams: list[tuple[float, list[int]]] = [(0.0, [])]
+        ended: list[tuple[float, list[int]]] = []
+        for _ in range(sampling.max_tokens):
+            grown = []
+            for total, ids in beams:
+                best = self.logprobs_after([*prompt, *ids]).topk(2 * width)
+                pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                grown += [(total + value, [*ids, id]) for value, id in pairs]
+            grown.sort(key=lambda beam: -beam[0])
+            ended += [beam for beam in grown[: 2 * width] if beam[1][-1] == end]
+            beams = [beam for beam in grown if beam[1][-1] != end][:width]
+        scored = [(total / len(ids) ** sampling.length_penalty, ids) for total, ids in [*ended, *beams]]
+        return sorted(scored, key=lambda beam: -beam[0])[:width]
+
     def probabilities(self, messages: Sequence[Message], choices: Sequence[str]) -> dict[str, float]:
         """Return the probabilities of some tokens as the next one; they sum to 1."""
         ids = [self.tokenizer.convert_tokens_to_ids(choice) for choice in choices]

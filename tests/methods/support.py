@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pipeline.datasets.inverses import Inverses
 from pipeline.errors import BudgetExhausted, ParseError
 from pipeline.kg.interface import AttributeLookups, Batch, Hop, Neighbours, batch, node_order
-from pipeline.llm.prompt import Completion, Prompt, Sampling
+from pipeline.llm.prompt import Candidate, Completion, Prompt, Sampling
 from pipeline.methods.arg.scores import Terms
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.interface import GoldFeedback, Tools
+from pipeline.methods.interface import GoldFeedback, GoldPaths, Tools
 from pipeline.retrieval.interface import Reference
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.relations import as_text
@@ -88,6 +88,10 @@ class DictionaryGraph:
         self.lookups[operation] += 1
 
 
+NEXT_CANDIDATE = "\n%%\n"
+"""Parts the candidates in a scripted reply to a call that asks for several."""
+
+
 class ScriptedModel:
     """A model with replies by role, in order; the last one repeats. For other roles, `write` writes the reply."""
 
@@ -143,7 +147,11 @@ class ScriptedModel:
 
 
 def _completion(text: str, sampling: Sampling) -> Completion:
-    return Completion(text, logprobs=None if sampling.logprobs is None else token_logprobs(text))
+    logprobs = None if sampling.logprobs is None else token_logprobs(text)
+    if sampling.candidates == 1:
+        return Completion(text, logprobs=logprobs)
+    candidates = tuple(map(Candidate, text.split(NEXT_CANDIDATE)))
+    return Completion(candidates[0].text, logprobs=logprobs, candidates=candidates)
 
 
 @dataclass
@@ -202,6 +210,7 @@ class ScriptedTools:
         caps: FixedCaps | None = None,
         attributes: AttributeLookups | None = None,
         gold_feedback: GoldFeedback | None = None,
+        gold_paths: GoldPaths | None = None,
     ) -> None:
         self.graph = graph
         self.model = ScriptedModel(replies or {}, write)
@@ -216,6 +225,7 @@ class ScriptedTools:
             caps=caps or FixedCaps(),
             attributes=attributes,
             gold_feedback=gold_feedback,
+            gold_paths=gold_paths,
         )
 
     def payloads(self, event: str) -> list[dict[str, Any]]:

@@ -14,6 +14,9 @@ from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
 from pipeline.methods.cot import AnswerAlone
 from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.rog.plan import ListPaths, PlanPath
+from pipeline.methods.rog.read import AnswerAlone as RoGAlone
+from pipeline.methods.rog.read import ReadPaths
 from pipeline.methods.srp.answer import AnswerFromEvidence
 from pipeline.methods.srp.judge import Judge
 from pipeline.methods.srp.path_edit import Edit
@@ -41,6 +44,10 @@ PROMPTS: list[Prompt[Any]] = [
     RelationSegment(ASKED, True, "[Retrieve Relation]", RELATIONS, (FOUND.first(0),)),
     EntitySegment(ASKED, False, "[Retrieve Entity]", FOUND.first(0), RELATIONS[0], (FOUND,), NAMES, 5, 3, "graph"),
     AnswerSegment(ASKED, False, "[Retrieve Relation]", (FOUND,), NAMES),
+    PlanPath(ASKED),
+    ListPaths(ASKED, {"Amélie": RELATIONS}, 3),
+    ReadPaths(ASKED, True, ("Amélie -> film.directed_by -> Jeunet",), (FOUND,), NAMES),
+    RoGAlone(ASKED, False),
 ]
 
 PIECES = [
@@ -51,6 +58,7 @@ PIECES = [
     *("[Fully Relevant]", "[Partially]", "[Unreasonable]", "[Retrieve Relation]", "[Entity Retrieval]"),
     *("[No Retrieval]", "[Not Useful]", "[Utility:", "[Utility: 3]", "Answer:", "Unknown Entity"),
     *("<paragraph>", "</paragraph>"),
+    *("<PATH>", "<SEP>", "</PATH>", "Reasons:", "- ", "• "),
 ]
 TEXTS = texts(PIECES)
 

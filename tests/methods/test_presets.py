@@ -14,11 +14,12 @@ from pipeline.methods.arg import ArG
 from pipeline.methods.cot import CoT
 from pipeline.methods.parog import PARoG
 from pipeline.methods.r3 import R3
+from pipeline.methods.rog import RoG
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
 from tests.methods.support import score_without
 
-METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG}
+METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG, "rog": RoG}
 
 
 def built(*overrides: str) -> Any:
@@ -95,6 +96,30 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
 )
 def test_presets_of_whole_methods_and_of_the_baselines(preset: str, method: Any) -> None:
     assert built(f"experiment={preset}") == method
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("rog", {}),
+        ("rog_no_planning", {"planner": "none"}),
+        ("rog_no_reasoning", {"reader": "all"}),
+        ("rog_random_plans", {"planner": "random"}),
+        ("rog_vote", {"reader": "vote"}),
+        ("rog_listed", {"planner": "listed", "match": "bind"}),
+        ("rog_sampled", {"planner": "sampled"}),
+        ("rog_gold", {"planner": "gold"}),
+    ],
+)
+def test_rog_presets(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == default(RoG, name=method.name, **changed)
+    assert (method.name == "rog") == (not changed)
+
+
+def test_the_sweep_axes_drive_rogs_own_keys() -> None:
+    swept = built("method=rog", "method.beam_width=5", "method.depth=2", "method.retries=1")
+    assert (swept.plans, swept.max_path_len, swept.parse_retries) == (5, 2, 1)
 
 
 def test_the_sweep_axes_drive_r3s_own_keys() -> None:

@@ -98,6 +98,9 @@ def oracle_of_example(**options: Any) -> QuestionOracle:
     return default(Oracle, **options).for_question(EXAMPLE, kg)
 
 
+NAMES = ("Ada Lovelace", "Charles Babbage", "Alan Turing")
+
+
 def parsed(text: str) -> str | None:
     try:
         return Quoted("Who?").parse(text)
@@ -149,6 +152,22 @@ class TestCompleting:
     async def test_a_repeated_call_gets_the_same_reply(self) -> None:
         oracle, asked = oracle_of_example(error_rate=0.5), call(3)
         assert {(await oracle.complete(asked)).text for _ in range(5)} == {(await oracle.complete(call(3))).text}
+
+    async def test_candidates_are_a_right_reply_and_then_wrong_ones(self) -> None:
+        drawn = replace(call(3), sampling=Sampling(candidates=4, search="beam"))
+        found = await oracle_of_example().complete(drawn)
+        texts = [each.text for each in found.candidates]
+        assert texts[0] == found.text == '["Ada Lovelace"]'
+        assert len(texts) == 4
+        assert set(texts[1:]) <= {'["Charles Babbage"]', '["Alan Turing"]'}
+        assert found.completion_tokens == sum(-(-len(text) // 4) for text in texts)
+
+    async def test_candidates_are_damaged_one_by_one(self) -> None:
+        oracle = oracle_of_example(malformed_rate=0.3)
+        drawn = [replace(call(seed), sampling=Sampling(candidates=4, search="beam")) for seed in range(500)]
+        found = [each.text for one in drawn for each in (await oracle.complete(one)).candidates]
+        readable = sum(text in {f'["{name}"]' for name in NAMES} for text in found)
+        assert readable / 2000 == pytest.approx(0.7, abs=0.04)
 
     async def test_tokens_are_estimated_at_four_characters_each(self) -> None:
         completion = await oracle_of_example().complete(call(1))

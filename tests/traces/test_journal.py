@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.llm.prompt import Completion
+from pipeline.llm.prompt import Candidate, Completion
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
@@ -55,6 +55,30 @@ async def test_a_journal_of_the_first_edition_is_replayed(run: RunFolder) -> Non
     write_whole(run.path / "drafts" / "shard-00003.old.jsonl", orjson.dumps(("q", "k", REPLY)) + b"\n")
     async with Journal(run, 3) as journal:
         assert journal.calls("q")["k"].text == REPLY.text
+
+
+async def test_candidates_are_replayed(run: RunFolder) -> None:
+    reply = Completion("a", completion_tokens=7, candidates=(Candidate("a", score=-0.5), Candidate("b", "length")))
+    async with Journal(run, 3) as journal:
+        journal.append("q", "k", reply)
+    async with Journal(run, 3) as taken_over:
+        assert taken_over.calls("q") == {"k": reply}
+
+
+async def test_a_journal_of_a_version_without_candidates_is_replayed(run: RunFolder) -> None:
+    older = orjson.loads(orjson.dumps(Completion("text", prompt_tokens=3)))
+    del older["candidates"]
+    write_whole(run.path / "drafts" / "shard-00003.old.jsonl", orjson.dumps(("q", 0, "k", older)) + b"\n")
+    async with Journal(run, 3) as journal:
+        assert journal.calls("q", 0) == {"k": Completion("text", prompt_tokens=3)}
+
+
+@pytest.mark.parametrize("wrong", [[7], [{"score": 1}], {"text": "a"}, [{"text": "a", "score": "high"}], "abc"])
+async def test_candidates_of_wrong_types_are_read_past(run: RunFolder, wrong: object) -> None:
+    line = ("q", "k", {"text": "a", "candidates": wrong})
+    write_whole(run.path / "drafts" / "shard-00003.odd.jsonl", orjson.dumps(line) + b"\n")
+    async with Journal(run, 3) as journal:
+        assert journal.calls("q") == {}
 
 
 async def test_a_shard_does_not_read_journals_of_other_shards(run: RunFolder) -> None:

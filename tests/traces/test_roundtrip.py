@@ -8,14 +8,16 @@ from typing import Any
 
 import orjson
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.engine.question_record import to_json
 from pipeline.errors import UserError
-from pipeline.llm.prompt import Completion, Template
+from pipeline.llm.prompt import Candidate, Completion, Template
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls, read_shards
-from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, Counters, Step, TraceRow
+from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION, TEXT_TYPE, Counters, Step, TraceRow
 from pipeline.traces.writer import replace_columns, write_shard
 from pipeline.types import Answer, Entity, Example, Gold, GoldAnswer, LiteralNode, Prediction, Question, Scores, Triple
 from tests.support import ORIGIN, run_file
@@ -148,8 +150,36 @@ def test_the_reader_returns_calls_by_key_and_rebuilds_their_prompts(folder: RunF
     assert recorded.calls("q2") == recorded.calls("unknown") == {}
 
 
+def test_candidates_are_read_back(folder: RunFolder) -> None:
+    candidates = (Candidate("{Two}", "stop", -0.5), Candidate("{Three}", "length"))
+    write_shard(folder.shard(0), [row("q1", steps=[replace(llm_step("k1"), candidates=to_json(candidates))])], ORIGIN)
+    (call,) = RecordedCalls(folder.path).calls("q1").values()
+    assert call.completion.candidates == call.completion.n_best == candidates
+
+
+def test_a_shard_of_a_version_without_candidates_is_read(folder: RunFolder) -> None:
+    written = pq.read_table(folder.shard(0))
+    older = pa.list_(pa.struct([each for each in TEXT_TYPE if each.name != "candidates"]))
+    texts = pa.array(written["texts"].to_pylist(), older)
+    changed = written.set_column(written.column_names.index("texts"), "texts", texts)
+    pq.write_table(changed.replace_schema_metadata(None), folder.shard(0))
+    (call,) = RecordedCalls(folder.path).calls("q1").values()
+    assert (call.completion.text, call.completion.candidates) == ("{Two}", ())
+    (rows,) = read_shards(folder, ["texts"])
+    assert [step["candidates"] for step in rows["texts"][0]] == [None, None]
+
+
 @pytest.mark.parametrize(
-    "change", [{"prompt_tokens": -1}, {"probabilities": '{"a":"x"}'}, {"logprobs": "[7]"}, {"logprobs": "{"}]
+    "change",
+    [
+        {"prompt_tokens": -1},
+        {"probabilities": '{"a":"x"}'},
+        {"logprobs": "[7]"},
+        {"logprobs": "{"},
+        {"candidates": "[7]"},
+        {"candidates": '[{"text":"a","score":"high"}]'},
+        {"candidates": "{"},
+    ],
 )
 def test_a_reply_of_wrong_types_is_read_past_and_counted(
     folder: RunFolder, change: dict[str, Any], caplog: Any

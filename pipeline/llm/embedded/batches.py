@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from pipeline.llm.embedded.reply import Reply
+from pipeline.llm.embedded.reply import Round
 
 _MAX_BATCH = 16
 """Replies in a batch."""
@@ -16,23 +16,45 @@ _MAX_LENGTH_DIFFERENCE = 32
 """Largest difference in length, in tokens. Tokens beyond the shortest prompt are read one by one."""
 
 
-class _Waiting(NamedTuple):
-    reply: Reply
+class Generated(Protocol):
+    """What a model generates for one prompt, in one or more rounds."""
+
+    @property
+    def context(self) -> Sequence[int]:
+        """The ids that the next token depends on."""
+        ...
+
+    @property
+    def next_round(self) -> Round:
+        """The request of the next round."""
+        ...
+
+    @property
+    def finish_reason(self) -> str | None:
+        """None if it is not complete."""
+        ...
+
+
+G = TypeVar("G", bound=Generated)
+
+
+class _Waiting(NamedTuple, Generic[G]):
+    reply: G
     done: asyncio.Future[None]
 
 
-class Batches:
+class Batches(Generic[G]):
     """A queue of replies that generates them in batches in its own threads. Everything else runs on the event loop."""
 
-    def __init__(self, generate: Callable[[Sequence[Reply]], None], threads: int) -> None:
+    def __init__(self, generate: Callable[[Sequence[G]], None], threads: int) -> None:
         """`generate` runs one round for replies with the same `next_round`."""
         self._generate = generate
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="llama")
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Waiting[G]] = []
         self._working: set[asyncio.Task[None]] = set()
 
-    async def finish(self, reply: Reply) -> None:
+    async def finish(self, reply: G) -> None:
         """Return when the reply is complete. Cancelling this does not affect the other replies of the batch."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(reply, done))
@@ -61,14 +83,14 @@ class Batches:
                 self._complete_or_requeue(batch)
         self._working -= {asyncio.current_task()}  # now, so that the next call finds a free thread
 
-    def _complete_or_requeue(self, batch: Sequence[_Waiting]) -> None:
+    def _complete_or_requeue(self, batch: Sequence[_Waiting[G]]) -> None:
         for waiting in batch:
             if waiting.reply.finish_reason is None:
                 self._waiting.append(waiting)
             elif not waiting.done.done():
                 waiting.done.set_result(None)
 
-    def _next_batch(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[_Waiting[G]]:
         """Return the longest-waiting reply and those most similar in length; drop cancelled ones."""
         self._waiting = [waiting for waiting in self._waiting if not waiting.done.done()]
         if not self._waiting:
@@ -76,7 +98,7 @@ class Batches:
         first = self._waiting[0].reply
         length, next_round = len(first.context), first.next_round
 
-        def difference(waiting: _Waiting) -> int:
+        def difference(waiting: _Waiting[G]) -> int:
             return abs(len(waiting.reply.context) - length)
 
         similar = [

@@ -68,6 +68,27 @@ class Llama:
         scores = (np.asarray(result.logits[0]) for result in results)
         return [(ids, each[-len(ids) :]) for ids, each in zip(generated, scores, strict=True)]
 
+    def search(
+        self, prompts: Sequence[Sequence[int]], ends: Sequence[int], limit: int, *, width: int, length_penalty: float
+    ) -> list[list[tuple[list[int], float]]]:
+        """Continue each prompt with a beam search. Return the `width` best continuations and their scores, best first.
+
+        A continuation ends with one of `ends`, or has `limit` ids. Its score is the sum of the log-probabilities of its
+        ids, divided by their number to the power of `length_penalty`.
+        """
+        results = self._generator.generate_batch(
+            [list(map(str, prompt)) for prompt in prompts],
+            max_length=limit,
+            end_token=list(ends),
+            return_end_token=True,
+            include_prompt_in_result=False,
+            beam_size=width,
+            num_hypotheses=width,
+            length_penalty=length_penalty,
+            return_scores=True,
+        )
+        return [list(zip(result.sequences_ids, result.scores, strict=True)) for result in results]
+
 
 def _check(folder: Path, config: Mapping[str, Any]) -> None:
     if (kind := config.get("model_type")) != "llama":

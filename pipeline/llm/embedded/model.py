@@ -17,12 +17,13 @@ from pipeline.errors import ContextOverflow, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.embedded.batches import Batches
+from pipeline.llm.embedded.beams import Beams
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL, training
 from pipeline.llm.embedded.chat import Chat
 from pipeline.llm.embedded.llama import Llama
-from pipeline.llm.embedded.reply import Ends, Reply
+from pipeline.llm.embedded.reply import Ends, Reply, Round
 from pipeline.llm.interface import Model, OneModel
-from pipeline.llm.prompt import Call, Completion, Sampling
+from pipeline.llm.prompt import Call, Candidate, Completion, Sampling
 from pipeline.llm.roles import method_of
 from pipeline.types import RUNTIME_ONLY, Example
 
@@ -45,7 +46,7 @@ class EmbeddedModel(OneModel):
         self.identity = f"llama@{await asyncio.to_thread(digest_of, folder)}"
         self._llama = await asyncio.to_thread(Llama, folder, threads)
         self._chat = await asyncio.to_thread(Chat, folder, self._llama.vocabulary)
-        self._batches = Batches(self._generate, threads)
+        self._batches: Batches[Reply | Beams] = Batches(self._generate, threads)
         self._ends: dict[tuple[str, ...], Ends] = {}
         return self
 
@@ -80,7 +81,43 @@ class EmbeddedModel(OneModel):
     async def complete(self, call: Call) -> Completion:
         """Answer one call. Raises ContextOverflow, or ServiceError if the chat template refuses the prompt."""
         sampling = call.sampling
-        reply = await self._reply(call, sampling)
+        if sampling.is_beam_search:
+            return await self._search(call)
+        if sampling.candidates > 1:
+            return await self._draw(call)
+        reply = await self._reply(call, sampling, seed=call.seed)
+        return self._completion(reply, sampling)
+
+    async def _search(self, call: Call) -> Completion:
+        """Return the candidates of a beam search."""
+        prompt, sampling = self._prompt(call, call.sampling)
+        found = Beams(self._chat, prompt, sampling, self._ends_of(()))
+        await self._batches.finish(found)
+        best = found.candidates[0]
+        return Completion(
+            text=best.text,
+            finish_reason=best.finish_reason,
+            prompt_tokens=len(prompt),
+            completion_tokens=found.tokens,
+            seconds=found.seconds,
+            candidates=found.candidates,
+        )
+
+    async def _draw(self, call: Call) -> Completion:
+        """Return independent draws, each with a seed of its own; those with the best scores come first."""
+        sampling = call.sampling
+        seeds = range(call.seed, call.seed + sampling.candidates)
+        replies = await asyncio.gather(*(self._reply(call, sampling, seed=seed) for seed in seeds))
+        found = [(self._completion(reply, sampling), _score(reply)) for reply in replies]
+        ranked = sorted(found, key=lambda pair: -(pair[1] or 0.0))
+        return replace(
+            ranked[0][0],
+            completion_tokens=sum(completion.completion_tokens for completion, _ in found),
+            seconds=max(reply.seconds for reply in replies),
+            candidates=tuple(Candidate(each.text, each.finish_reason, score) for each, score in ranked),
+        )
+
+    def _completion(self, reply: Reply, sampling: Sampling) -> Completion:
         logprobs = (self._chat.logprobs_by_text(each, reply.ids[:at]) for at, each in enumerate(reply.logprobs))
         return Completion(
             text=reply.text,
@@ -97,7 +134,7 @@ class EmbeddedModel(OneModel):
         Raises UserError for a choice that is not one token, and the errors of `complete`.
         """
         ids = {choice: self._token(choice) for choice in call.choices}
-        reply = await self._reply(call, Sampling(max_tokens=1), listed=list(ids.values()))
+        reply = await self._reply(call, Sampling(max_tokens=1), seed=call.seed, listed=list(ids.values()))
         next_token = reply.logprobs[0]
         completion = Completion.of_choices(
             {choice: next_token[id] for choice, id in ids.items()},
@@ -114,17 +151,21 @@ class EmbeddedModel(OneModel):
         """Return whether a token is special and therefore left out of replies."""
         return self._chat.is_hidden(id)
 
-    async def _reply(self, call: Call, sampling: Sampling, listed: Sequence[int] = ()) -> Reply:
+    async def _reply(self, call: Call, sampling: Sampling, *, seed: int, listed: Sequence[int] = ()) -> Reply:
+        prompt, sampling = self._prompt(call, sampling)
+        reply = Reply(self._chat, prompt, sampling, self._ends_of(sampling.stop), seed=seed, listed=listed)
+        await self._batches.finish(reply)
+        return reply
+
+    def _prompt(self, call: Call, sampling: Sampling) -> tuple[list[int], Sampling]:
+        """Return the ids of the prompt, and the parameters with the tokens that the context has room for."""
         prompt = self._chat.prompt_ids(call.messages)
         room = self._llama.context - len(prompt)
         if room < 1:
             raise ContextOverflow(
                 f"the prompt has {len(prompt)} tokens, but the model's context has only {self._llama.context}"
             )
-        sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens))
-        reply = Reply(self._chat, prompt, sampling, self._ends_of(sampling.stop), seed=call.seed, listed=listed)
-        await self._batches.finish(reply)
-        return reply
+        return prompt, replace(sampling, max_tokens=min(room, sampling.max_tokens))
 
     def _ends_of(self, stop: tuple[str, ...]) -> Ends:
         if stop not in self._ends:
@@ -144,15 +185,28 @@ class EmbeddedModel(OneModel):
             )
         return tokens[0]
 
-    def _generate(self, replies: Sequence[Reply]) -> None:
+    def _generate(self, replies: Sequence[Reply | Beams]) -> None:
         """Run one round for replies with the same `next_round`."""
-        ends, limit, logits = replies[0].next_round
         began = time.perf_counter()
-        rounds = self._llama.generate([reply.context for reply in replies], ends, limit, logits=logits)
+        self._run(replies[0].next_round, replies)
         seconds = time.perf_counter() - began
-        for reply, (ids, scores) in zip(replies, rounds, strict=True):
-            reply.add(ids, scores)
+        for reply in replies:
             reply.seconds += seconds
+
+    def _run(self, round: Round, replies: Sequence[Reply | Beams]) -> None:
+        contexts = [reply.context for reply in replies]
+        if round.beams > 1:
+            searched = self._llama.search(
+                contexts, round.ends, round.limit, width=round.beams, length_penalty=round.length_penalty
+            )
+            for beams, found in zip(replies, searched, strict=True):
+                assert isinstance(beams, Beams), "replies of a batch have equal requests"
+                beams.add(found)
+            return
+        generated = self._llama.generate(contexts, round.ends, round.limit, logits=round.logits)
+        for reply, (ids, scores) in zip(replies, generated, strict=True):
+            assert isinstance(reply, Reply), "replies of a batch have equal requests"
+            reply.add(ids, scores)
 
 
 class _Capped:
@@ -176,6 +230,12 @@ class _Capped:
 
     def _cap(self, role: str) -> int | None:
         return self._model.cap(method_of(role), self._dataset)
+
+
+def _score(reply: Reply) -> float | None:
+    """Return the sum of the log-probabilities of a reply's tokens; None if they were not requested."""
+    own = [next(iter(position.values())) for position in reply.logprobs]
+    return sum(own) if own else None
 
 
 def _folder(model: str | None) -> Path:

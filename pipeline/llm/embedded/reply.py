@@ -43,6 +43,9 @@ class Round(NamedTuple):
     """Maximum number of tokens."""
     logits: bool
     """Whether logits are needed."""
+    beams: int = 1
+    """Width of a beam search, and number of its results; 1 generates the most probable tokens."""
+    length_penalty: float = 1.0
 
 
 class Reply:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
-from typing import NamedTuple
 
 from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names, node_name
-from pipeline.types import Direction, Entity, EntityId, LiteralNode, Node, Relation
+from pipeline.methods.walk import CostedChain, Move, entities, first_u_turn, follow
+from pipeline.types import Entity, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,11 @@ async def instantiate(
     fan-out. A layer keeps at most `frontier` chains: those with the closest relations first, from all nodes in turn.
     """
     walk = _Walk(kg, frontier)
-    layer = [_CostedChain(0, GroundedPath(entity.id))]
+    layer = [CostedChain(0, GroundedPath(entity.id))]
     for predicted, similar in zip(path, bound, strict=True):
         layer = await walk.step(layer, predicted, similar)
     (walk.complete if path else walk.partial).extend(layer)
-    names: Names = await kg.labels(sorted(_entities(walk.complete + walk.partial)))
+    names: Names = await kg.labels(sorted(entities(walk.complete + walk.partial)))
     names = {**names, entity.id: names.get(entity.id) or entity.name}
     complete, cut_complete = _cut_u_turns(_closest_first(walk.complete), names)
     uncut_partial, cut_partial = _cut_u_turns(_closest_first(walk.partial), names)
@@ -69,101 +68,44 @@ async def instantiate(
     )
 
 
-class _CostedChain(NamedTuple):
-    """A chain of the current layer."""
-
-    cost: int
-    """The distance of its relations from the predicted ones: the sum of their ranks in the bindings."""
-    chain: GroundedPath
-
-
-class _Move(NamedTuple):
-    """A relation to follow from a chain of the current layer."""
-
-    cost: int
-    chain: GroundedPath
-    relation: Relation
-
-
 @dataclass
 class _Walk:
     """The state of one breadth-first walk."""
 
     kg: GraphLookups
     frontier: int
-    complete: list[_CostedChain] = field(default_factory=list)
-    partial: list[_CostedChain] = field(default_factory=list)
+    complete: list[CostedChain] = field(default_factory=list)
+    partial: list[CostedChain] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
     truncated: bool = False
     dropped: set[Node] = field(default_factory=set)
 
-    async def step(self, layer: Sequence[_CostedChain], predicted: str, similar: Sequence[str]) -> list[_CostedChain]:
+    async def step(self, layer: Sequence[CostedChain], predicted: str, similar: Sequence[str]) -> list[CostedChain]:
         """Make one hop from every chain. Store the chains that end here, and return the next layer."""
-        moves = await self._moves(layer, predicted, similar)
-        taken = moves[: self.frontier]  # each of them reaches a node, so more are never needed
-        hops = dict.fromkeys((move.chain.entity, move.relation) for move in taken)
-        found = await self.kg.neighbours(list(hops), self.frontier)
-        reached = _each_edge_once((move, found[move.chain.entity, move.relation].nodes) for move in taken)
-        continued = {move.chain for move, nodes in reached if nodes}
-        continued.update(move.chain for move in moves[self.frontier :])
-        self.partial += [costed for costed in layer if costed.chain not in continued]
-        kept = list(islice(_in_turn(reached), self.frontier))
-        self.dropped |= {node for _, nodes in reached for node in nodes}.difference(costed.chain.end for costed in kept)
-        cut = len(moves) > len(taken) or sum(len(nodes) for _, nodes in reached) > len(kept)
-        self.truncated |= cut or any(neighbours.truncated for neighbours in found.values())
-        self.complete += [costed for costed in kept if isinstance(costed.chain.end, LiteralNode)]
-        return [costed for costed in kept if not isinstance(costed.chain.end, LiteralNode)]
+        found = await follow(await self._moves(layer, predicted, similar), self.kg, frontier=self.frontier)
+        self.partial += [costed for costed in layer if costed.chain not in found.moved]
+        self.truncated |= found.truncated
+        self.dropped |= found.dropped
+        self.complete += found.ended
+        return found.open
 
-    async def _moves(self, layer: Sequence[_CostedChain], predicted: str, similar: Sequence[str]) -> list[_Move]:
-        """Return the relations to follow, the closest to the predicted one first, then in the order of the layer."""
+    async def _moves(self, layer: Sequence[CostedChain], predicted: str, similar: Sequence[str]) -> list[Move]:
+        """Return the relations to follow, in the order of the layer."""
         at = await self.kg.relations(list(dict.fromkeys(costed.chain.entity for costed in layer)))
         self.known.update(relation.name for relations in at.values() for relation in relations)
         distance = {name: rank for rank, name in enumerate(similar, start=1)}
         if predicted in distance:
             distance[predicted] = 0
-        moves = [
-            _Move(cost + distance[relation.name], chain, relation)
-            for cost, chain in layer
+        return [
+            Move(cost + distance[relation.name], chain, relation)
+            for cost, chain, _ in layer
             for relation in at[chain.entity]
             if relation.name in distance and (relation.name == predicted or relation.name not in chain.path)
         ]
-        return sorted(moves, key=lambda move: move.cost)
 
 
-def _each_edge_once(reached: Iterable[tuple[_Move, Sequence[Node]]]) -> list[tuple[_Move, Sequence[Node]]]:
-    """Drop a move against an earlier one of the same chain to the same nodes: it takes the same edges by their inverse.
-
-    The earlier one is closer to the predicted relation (§3.6).
-    """
-    kept = []
-    taken: set[tuple[GroundedPath, Direction, tuple[Node, ...]]] = set()
-    for move, nodes in reached:
-        inverse: Direction = "in" if move.relation.direction == "out" else "out"
-        if not nodes or (move.chain, inverse, tuple(nodes)) not in taken:
-            taken.add((move.chain, move.relation.direction, tuple(nodes)))
-            kept.append((move, nodes))
-    return kept
-
-
-def _in_turn(reached: Iterable[tuple[_Move, Sequence[Node]]]) -> Iterator[_CostedChain]:
-    """Yield the chains one hop longer, by cost. Moves of equal cost take turns, one node at a time.
-
-    So one hub never fills a whole layer, or the judge's sample of it.
-    """
-    for cost, group in groupby(reached, key=lambda pair: pair[0].cost):
-        moves = list(group)
-        for index in range(max(len(nodes) for _, nodes in moves)):
-            for move, nodes in moves:
-                if index < len(nodes):
-                    yield _CostedChain(cost, move.chain.then(move.relation, nodes[index]))
-
-
-def _closest_first(chains: Iterable[_CostedChain]) -> list[GroundedPath]:
+def _closest_first(chains: Iterable[CostedChain]) -> list[GroundedPath]:
     return [costed.chain for costed in sorted(chains, key=lambda costed: costed.cost)]
-
-
-def _entities(chains: Iterable[_CostedChain]) -> set[EntityId]:
-    return {node for _, chain in chains for node in chain.nodes if isinstance(node, str)}
 
 
 def _cut_u_turns(
@@ -173,21 +115,12 @@ def _cut_u_turns(
     straight: list[GroundedPath] = []
     cut: list[GroundedPath] = []
     for chain in chains:
-        turn = _first_u_turn(chain, names)
+        turn = first_u_turn(chain, names)
         if turn is None:
             straight.append(chain)
         else:
             cut.append(chain.first(turn))
     return tuple(straight), tuple(cut)
-
-
-def _first_u_turn(chain: GroundedPath, names: Names) -> int | None:
-    """Return the number of hops to the first unnamed node that is left by the same edge by which it was reached."""
-    unnamed = [hops for hops in range(1, chain.length) if node_name(chain.steps[hops - 1].node, names) is None]
-    if not unnamed:  # the usual case, in which the facts are not needed
-        return None
-    facts = chain.triples
-    return next((hops for hops in unnamed if facts[hops - 1] == facts[hops]), None)
 
 
 def _without_loops(chains: Sequence[GroundedPath], names: Names) -> tuple[GroundedPath, ...]:

@@ -91,6 +91,24 @@ async def test_text_logprobs_stops_seeds_and_a_full_context(model: EndpointModel
             await llm.complete(call([Message("user", "who " * 9000)]))
 
 
+async def test_a_beam_search_returns_the_best_sequences(vllm_server: VllmServer, llama: Path) -> None:
+    """Without a length penalty: vLLM counts the tokens of the prompt in the length, the reference does not."""
+    reference = Reference.of(llama)
+    sampling = Sampling(candidates=4, search="beam", max_tokens=6, length_penalty=0.0)
+    async with default(EndpointModel, base_urls=(vllm_server.base_url,)) as llm:
+        found = await llm.complete(call(CHAT, sampling))
+        drawn = await llm.complete(call(CHAT, Sampling(candidates=5, temperature=1.0, max_tokens=6, logprobs=0)))
+    expected = [reference.tokenizer.decode(ids, skip_special_tokens=True) for _, ids in reference.beams(CHAT, sampling)]
+    assert [each.text for each in found.candidates] == expected
+    assert len(set(expected)) == 4
+    assert found.prompt_tokens == len(reference.ids(CHAT))
+    assert found.completion_tokens > 6
+    scores = [each.score or 0.0 for each in drawn.candidates]
+    assert len(scores) == 5
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] < 0
+
+
 @pytest.mark.exhaustive
 async def test_identities_name_the_checkpoint_and_the_adapter(
     vllm_server: VllmServer, served_llama: ServedLlama, llama: Path
@@ -123,6 +141,7 @@ METHODS = [
     "method=arg method.max_new_tokens=16 method.generator=prompted",
     "method=parog method.max_tokens=16",
     "method=r3 method.max_tokens=16 method.max_tokens_other=16",
+    "method=rog method.plan_max_tokens=16 method.reader_max_tokens=16",
 ]
 """SRP, which asks of several entities at once, is given calls enough."""
 SMALL = ["budget.max_llm_calls=4", "budget.max_evidence_triples=20", "budget.max_frontier=50"]

@@ -1,0 +1,103 @@
+"""The prompts `rog.read` and `rog.alone`: list the answers, one on each line (specification §16.2)."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pipeline.errors import ParseError
+from pipeline.llm.prompt import Prompt, Template
+from pipeline.methods.answering import Answers
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import parse_leniently, read_literal, unquoted
+from pipeline.methods.rendering import Names, as_question
+from pipeline.methods.rog.wording import OWN
+from pipeline.methods.templates import load_texts
+from pipeline.normalisation import normalise
+from pipeline.types import Question
+
+_REQUEST = str(load_texts(__file__, "explain"))
+_BULLET = re.compile(r"(?:[-*•–]+|[0-9]{1,3}[.)])[ \t]+")
+_REASONS = re.compile(r"^\W{0,20}(?:reasons?|explanations?)\b", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class AnswersByLine(Prompt[Answers], ABC):
+    """A question whose answers are listed, one on each line. Without any, no answer is read."""
+
+    question: Question
+    explain: bool
+    """Whether reasons are asked for, below the answers."""
+
+    def parse(self, text: str) -> Answers:
+        listed = text
+        if self.explain and (reasons := _REASONS.search(text)):
+            listed = text[: reasons.start()]
+        lines = [line for line in listed.splitlines() if not line.lstrip().startswith("```")]
+        if not (answers := _distinct(_literal("\n".join(lines)) or lines)):
+            raise ParseError("the reply has no answer")
+        return Answers(answers, text)
+
+    def fallback(self, text: str) -> Answers:
+        return Answers((), text)
+
+    @property
+    def _request(self) -> str:
+        return f"{_REQUEST}\n" if self.explain else ""
+
+
+@dataclass(frozen=True)
+class ReadPaths(AnswersByLine):
+    """The question with the grounded paths; also if there are none."""
+
+    role: ClassVar[str] = "rog.read"
+
+    lines: tuple[str, ...]
+    """The paths as they are shown."""
+    chains: tuple[GroundedPath, ...]
+    """The paths, for simulated models."""
+    names: Names
+    template: Template = OWN.read
+
+    def inputs(self) -> dict[str, str]:
+        return {
+            "question": as_question(self.question.text),
+            "paths": "\n".join(self.lines),
+            "explain": self._request,
+        }
+
+
+@dataclass(frozen=True)
+class AnswerAlone(AnswersByLine):
+    """The question without paths, if nothing is planned."""
+
+    role: ClassVar[str] = "rog.alone"
+
+    template: Template = OWN.alone
+
+    def inputs(self) -> dict[str, str]:
+        return {"question": as_question(self.question.text), "explain": self._request}
+
+
+def _literal(text: str) -> list[str]:
+    """Return the texts of a reply that is a list in brackets; none for any other reply."""
+    if not text.lstrip().startswith("["):
+        return []
+    try:
+        listed = parse_leniently(lambda plain: read_literal(plain, "["), text)
+    except ParseError:
+        return []
+    assert isinstance(listed, list), "a literal that opens with a bracket is a list"
+    return [str(each) for each in listed if isinstance(each, str | int | float) and not isinstance(each, bool)]
+
+
+def _distinct(lines: list[str]) -> tuple[str, ...]:
+    """Return the answers without bullets, numbers, quotes and full stops; the first of those with one normal form."""
+    answers: dict[str, str] = {}
+    for line in lines:
+        text = unquoted(_BULLET.sub("", line.strip(), count=1).strip().rstrip("."))
+        if text:
+            answers.setdefault(normalise(text) or text, text)
+    return tuple(answers.values())
