@@ -19,11 +19,12 @@ from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question
 from tests.support import refuse
 
-METHODS = ("cot", "rag", "tog", "srp", "arg", "parog", "r3")
+METHODS = ("cot", "rag", "tog", "pog", "srp", "arg", "parog", "r3")
 FAULTS = ("llm=oracle", "llm.error_rate=0.4", "llm.malformed_rate=0.3")
 VARIANTS = {
     "srp": ("method.paths_per_entity=3 method.edit_budget_scope=per_question", "experiment=readi"),
     "arg": ("method.max_regenerate=2", "method.generator=prompted"),
+    "pog": ("method.calls=batched", "experiment=pog_compat", "method.memory=false method.readd_once=false"),
     "parog": ("method.split_refine=true method.per_entity=true", "method.refine=false", "method.initial_answer=true"),
     "r3": ("method.on_halt_guess=true method.incorrect_extension=0.7", "method.calls_per_step=1"),
 }
@@ -46,7 +47,7 @@ def grid(method: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "method", [*METHODS[:3], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS[3:])]
+    "method", [*METHODS[:4], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS[4:])]
 )
 def test_no_question_of_a_default_sweep_meets_a_limit(method: str, tmp_path: Path) -> None:
     """Neither do bad replies make more calls than the bound, nor does a limit of another kind cut the search."""
