@@ -15,6 +15,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules, rules_table
+from pipeline.papers.published_results import read_published_line
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
@@ -66,7 +67,7 @@ def _score_predictions(composed: dict[str, Any]) -> Output:
     dataset: Dataset = config.build("dataset", composed)
     evaluation = config.build("evaluation", composed)
     with Rejections(file.with_name(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
-        predictions = read_predictions(file, rejections.add)
+        predictions = read_predictions(file, rejections.add, read_published_line)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, scoring=evaluation)
     summaries = aggregate(group_equal_rows([scored.frame]), scoring=evaluation)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import polars as pl
@@ -20,6 +20,9 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
 from pipeline.text import counted
 from pipeline.types import Answer, Example, Prediction, Rejected
+
+LineReader: TypeAlias = Callable[[str | bytes], tuple[str, Answer] | None]
+"""Reads a line of another format, which names the question by its text; None for a line that has not this format."""
 
 
 class _Linked(Row):
@@ -39,6 +42,16 @@ class Predictions:
 
     lines: Sequence[tuple[str, Answer]]
     """The readable lines in file order, as question id and answer."""
+    by_text: Sequence[tuple[str, Answer]] = ()
+    """The readable lines that name the question by its text, with the answer."""
+
+    def with_ids(self, examples: Iterable[Example]) -> Predictions:
+        """Return the predictions with the ids of the questions that have the texts; an unknown text stays as an id."""
+        ids: dict[str, list[str]] = defaultdict(list)
+        for example in examples:
+            ids[_key(example.question.text)].append(example.question.id)
+        named = [(id, answer) for text, answer in self.by_text for id in ids.get(_key(text), [text])]
+        return Predictions([*self.lines, *named])
 
     @cached_property
     def by_id(self) -> dict[str, Answer]:
@@ -79,7 +92,7 @@ class Scored:
         return [f"{counted(len(ids), noun)} {problem}: {_shortened(ids)}" for noun, problem, ids in problems if ids]
 
 
-def read_predictions(file: Path, reject: Reject) -> Predictions:
+def read_predictions(file: Path, reject: Reject, other_format: LineReader = lambda _: None) -> Predictions:
     """Read a predictions file, plain or gzip. An answer is a text, or an object with `text` and `id`.
 
     Lines that cannot be read are passed to `reject` with line number and reason. Raises UserError if the file is
@@ -90,8 +103,12 @@ def read_predictions(file: Path, reject: Reject) -> Predictions:
             f"predictions={file} is not a file: name a JSON Lines file with `id`, `answers` and optionally `raw`"
         )
     read: list[tuple[str, Answer]] = []
+    by_text: list[tuple[str, Answer]] = []
     reason = "it is empty"
     for number, text in json_lines(file):
+        if named := other_format(text):
+            by_text.append(named)
+            continue
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
@@ -99,9 +116,9 @@ def read_predictions(file: Path, reject: Reject) -> Predictions:
             reject(Rejected(str(file), number, first_defect(error)))
         else:
             read.append((line.id, _answer(line)))
-    if not read:
+    if not read and not by_text:
         raise UserError(f"predictions={file} has no readable prediction: {reason}")
-    return Predictions(read)
+    return Predictions(read, by_text)
 
 
 def score_predictions(
@@ -112,6 +129,7 @@ def score_predictions(
     Raises UserError if no prediction has the id of a question in the dataset.
     """
     by_id = {example.question.id: example for example in examples}
+    predictions = predictions.with_ids(by_id.values())
     unknown = [id for id in predictions.by_id if id not in by_id]
     if len(unknown) == len(predictions.by_id):
         raise UserError(
@@ -178,6 +196,10 @@ def _row(example: Example, answer: Answer, method: str) -> dict[str, Any]:
         "followed_relations": None,
         "gold_relations": None,
     }
+
+
+def _key(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _answer(line: _Line) -> Answer:

@@ -1,4 +1,4 @@
-"""Follows relations from a frontier to the nodes that they lead to (specification §5.3, §8.5)."""
+"""Follows relations from a frontier, and chooses among what they lead to (specification §2.5, §5.3, §8.5)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
-from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.rendering import Names
+from pipeline.methods.grounded_path import GroundedPath, within
+from pipeline.methods.interface import Tools
+from pipeline.methods.rendering import Names, node_name
+from pipeline.retrieval.relations import as_text
 from pipeline.types import EntityId, LiteralNode, Node, Relation
 
 MAX_TAILS = 500
@@ -62,6 +64,29 @@ async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt
         names,
         truncated,
     )
+
+
+async def most_relevant_facts(
+    facts: Sequence[GroundedPath], goal: str, names: Names, tools: Tools
+) -> tuple[GroundedPath, ...]:
+    """Return as many facts as a prompt may show (§2.5), in their order: those most like `goal`."""
+    limit = tools.caps.max_evidence_triples
+    if sum(fact.length for fact in facts) <= limit:
+        return tuple(facts)
+    tools.record("cap_hit", cap="max_evidence_triples")
+    ranking = await tools.retrieval.rank(goal, [_as_text(fact, names) for fact in facts])
+    shown = set(within((facts[index] for index in ranking), limit))
+    tools.record("cut", by="evidence", nodes=[fact.end for fact in facts if fact not in shown])
+    return tuple(fact for fact in facts if fact in shown)
+
+
+def is_number(node: Node) -> bool:
+    """Return whether a node is a literal of digits alone."""
+    return isinstance(node, LiteralNode) and node.value.isascii() and node.value.isdigit()
+
+
+def _as_text(fact: GroundedPath, names: Names) -> str:
+    return " ".join([*(as_text(step.relation.name) for step in fact.steps), node_name(fact.end, names) or ""])
 
 
 async def _behind(unnamed: Sequence[EntityId], kg: GraphLookups, limit: int) -> Mapping[Hop, Neighbours]:

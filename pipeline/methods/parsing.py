@@ -188,20 +188,39 @@ def read_literal(text: str, opening: str) -> Value:
 
 def read_records(text: str) -> list[dict[str, Value]]:
     """Return all outermost Python or JSON dictionaries in `text`. Other text is ignored."""
-    records: list[dict[str, Value]] = []
+    return [value for value in _literals(text, "{") if isinstance(value, dict)]
+
+
+def read_list(text: str) -> list[Value]:
+    """Return the last outermost list in `text`, else the text between its last brackets, split at commas.
+
+    Raises:
+        ParseError: there is no list.
+    """
+    lists = [value for value in _literals(text, "[") if isinstance(value, list)]
+    if lists:
+        return lists[-1]
+    end = text.rfind("]")
+    start = text.rfind("[", 0, max(end, 0))
+    if start < 0:
+        raise ParseError("there is no list, as in [first, second]")
+    return [part for part in map(unquoted, re.split(r"[,;\n]", text[start + 1 : end])) if part]
+
+
+def _literals(text: str, opening: str) -> list[Value]:
+    """Return all outermost literals in `text` that start with the bracket `opening`."""
+    values: list[Value] = []
     at, failures = 0, 0
-    while failures < _MAX_ATTEMPTS and (at := text.find("{", at)) >= 0:
+    while failures < _MAX_ATTEMPTS and (at := text.find(opening, at)) >= 0:
         reader = _Reader(text, at)
         try:
-            record = reader.value(0)
+            values.append(reader.value(0))
         except ParseError:
             failures += 1
             at += 1
         else:
-            assert isinstance(record, dict), "a literal that opens with a brace is a dictionary"
-            records.append(record)
             at = reader.end
-    return records
+    return values
 
 
 def read_string(quoted: str) -> str:

@@ -19,7 +19,7 @@ class Figure:
     """One published number."""
 
     paper: str
-    """The paper that publishes it: `SRP`, `ArG`, `PARoG` or `R3-Cycle`."""
+    """The paper that publishes it: `SRP`, `ArG`, `PARoG`, `R3-Cycle`, or that of a baseline such as `PoG`."""
     table: str
     """Our name of the table in the paper."""
     method: str

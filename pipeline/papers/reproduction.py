@@ -217,8 +217,17 @@ def _with_papers(texts: Mapping[str, Collection[str]]) -> str:
 
 
 def _main_results(figures: Sequence[ReproducedFigure]) -> list[list[ReproducedFigure]]:
-    """Return the figures of each paper's own method in its first table, by reading, whole dataset and metric."""
-    own = [each for each in figures if each.figure.method == each.figure.paper and each.figure.variant is None]
+    """Return the figures of each paper's own method in its first table, by reading, whole dataset and metric.
+
+    A paper whose method is a baseline of another one, such as PoG's, is left out: the summary fits on a screen.
+    """
+    baselines = {each.figure.method for each in figures if each.figure.method != each.figure.paper}
+    own = [
+        each
+        for each in figures
+        if each.figure.method == each.figure.paper and each.figure.variant is None
+        if each.figure.paper not in baselines
+    ]
     first_tables = {each.figure.paper: each.figure.table for each in reversed(own)}
     groups: dict[tuple[str | None, ...], list[ReproducedFigure]] = {}
     for each in own:

@@ -158,7 +158,7 @@ def test_the_script_of_a_shell(shell: str, kgqa: Kgqa, monkeypatch: pytest.Monke
         ("kgqa evaluate meth", ["method.", "method="]),
         (
             "kgqa evaluate method=",
-            [f"method={name}" for name in ("arg", "cot", "parog", "r3", "rag", "rog", "srp", "tog")],
+            [f"method={name}" for name in ("arg", "cot", "parog", "pog", "r3", "rag", "rog", "srp", "tog")],
         ),
         ("kgqa evaluate json=true method=cot method.de", ["method.depth="]),
         ("kgqa compare runs/a runs/b corr", ["correction="]),

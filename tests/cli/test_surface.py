@@ -30,7 +30,10 @@ GROUPS = {
         "arg_token_utility arg_top_3 arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog "
         "parog_always_refined parog_error_correction "
         "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
-        "parog_split_refine parog_topic_starts r3 r3_gold r3_memory r3_memory_reflection r3_reflection "
+        "parog_split_refine parog_topic_starts "
+        "pog pog_batched pog_compat pog_depth_3 pog_evidence pog_fixed_width pog_no_guidance pog_no_memory "
+        "pog_no_reflection "
+        "r3 r3_gold r3_memory r3_memory_reflection r3_reflection "
         "rag_1_hop rag_2_hop rag_2_hop_compat rag_no_graph rag_text readi "
         "rog rog_gold rog_listed rog_no_planning rog_no_reasoning rog_random_plans rog_sampled rog_vote srp "
         "srp_no_reference srp_no_reflection srp_no_relation_check srp_random_reference srp_references_everywhere "
@@ -38,7 +41,7 @@ GROUPS = {
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "embedded endpoint oracle replay serve similarity",
-    "method": "arg cot parog r3 rag rog srp tog",
+    "method": "arg cot parog pog r3 rag rog srp tog",
     "retrieval": "dense lexical published",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]

@@ -60,7 +60,7 @@ class TestTemplates:
         assert user.content.startswith("?\n\nYour previous reply could not be used: no braces.")
 
 
-@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3", "tog", "cot", "rag", "rog"])
+@pytest.mark.parametrize("method", ["srp", "arg", "parog", "r3", "tog", "cot", "rag", "pog", "rog"])
 def test_the_calls_of_a_method_are_the_same_and_their_prompts_are_not(method: str, tmp_path: Path) -> None:
     words = f"method={method}", "llm=oracle"
     full, short = run(tmp_path / "full", *words), run(tmp_path / "inputs_only", *words, INPUTS_ONLY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.summary import aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules
+from pipeline.papers.published_results import read_published_line
 from pipeline.types import Example, Gold, GoldAnswer, Question, Rejected
 
 EXAMPLES = [
@@ -90,6 +92,30 @@ def test_unknown_ids_are_reported(tmp_path: Path) -> None:
         "5 predictions ignored, with an id that is not in the dataset: x0, x1, x2 …",
     ]
     assert len(scored.lines) == 1
+
+
+def test_a_result_file_of_pog_or_tog_names_questions_by_their_text(tmp_path: Path) -> None:
+    """A small file in the format of PoG's published results: its key is RawQuestion on WebQSP, else question."""
+    rest = {"reasoning_chains": [[["Rhône", "river.city", "Lyon"]]], "call_num": 4, "total_token": 900, "time": 3.2}
+    examples = [
+        dataclasses.replace(example, question=dataclasses.replace(example.question, text=text))
+        for example, text in zip(EXAMPLES, ["Which city?", "which people", "how many?", "what else?"], strict=True)
+    ]
+    file = write(
+        tmp_path,
+        {"RawQuestion": "which  CITY?", "results": '{"A": {"Sufficient": "Yes", "Answer": "Lyon"}, "R": "…"}', **rest},
+        {"question": "which people", "results": '{"A": {"Sufficient": "Yes", "Answer": ["Ann", "Bob"]}}', **rest},
+        {"question": "how many?", "results": "{Yes}. So the answer is {7}.", **rest},
+        {"question": "not in the dataset", "results": "I cannot tell.", **rest},
+    )
+    scored = score_predictions(
+        read_predictions(file, rejecting(), read_published_line), examples, method="pog", scoring=QUICK
+    )
+    assert scored.frame["answers"].to_list() == [["Lyon"], ["Ann", "Bob"], ["7"], []]
+    assert scored.frame["f1"].to_list()[:3] == [1, 1, 1]
+    assert (scored.missing, scored.unknown) == (["q4"], ["not in the dataset"])
+    pog = next(mean for mean in compare_rules(scored.lines) if mean.rule.system == "PoG")
+    assert (pog.mean, pog.questions) == (1, 3)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parent.parent
 _QUESTIONS = 16
 
-_METHODS = ("srp", "arg", "parog", "r3", "tog", "cot", "rag")
+_METHODS = ("srp", "arg", "parog", "r3", "tog", "cot", "rag", "pog")
 _MODELS = {
     "oracle": ["llm=oracle"],
     "erring_oracle": ["llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1"],

@@ -19,11 +19,12 @@ from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question
 from tests.support import refuse
 
-METHODS = ("cot", "rag", "tog", "rog", "srp", "arg", "parog", "r3")
+METHODS = ("cot", "rag", "tog", "pog", "rog", "srp", "arg", "parog", "r3")
 FAULTS = ("llm=oracle", "llm.error_rate=0.4", "llm.malformed_rate=0.3")
 VARIANTS = {
     "srp": ("method.paths_per_entity=3 method.edit_budget_scope=per_question", "experiment=readi"),
     "arg": ("method.max_regenerate=2", "method.generator=prompted"),
+    "pog": ("method.calls=batched", "experiment=pog_compat", "method.memory=false method.readd_once=false"),
     "parog": ("method.split_refine=true method.per_entity=true", "method.refine=false", "method.initial_answer=true"),
     "rog": ("experiment=rog_listed", "experiment=rog_sampled", "experiment=rog_vote", "experiment=rog_no_planning"),
     "r3": ("method.on_halt_guess=true method.incorrect_extension=0.7", "method.calls_per_step=1"),

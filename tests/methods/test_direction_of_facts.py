@@ -34,6 +34,8 @@ METHODS = [
     "method=srp",
     "experiment=readi",
     "method=parog",
+    "method=pog",
+    "method=pog method.calls=batched",
     "method=r3",
     "method=r3 method.calls_per_step=1",
     "experiment=r3_memory",

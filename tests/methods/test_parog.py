@@ -12,7 +12,7 @@ from pipeline.config import default
 from pipeline.methods.parog import PARoG
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
-from pipeline.methods.parog.node_labels import NodeLabels
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal, write_plan
 from pipeline.methods.parog.refine import Refine
 from pipeline.methods.parog.relations import SelectRelations
@@ -455,7 +455,7 @@ async def test_entities_with_the_same_name_get_different_labels() -> None:
 
 
 def test_labels_are_unique_and_link_back_to_their_nodes() -> None:
-    labels = NodeLabels({"m.1": "Sam", "m.2": "sam", "m.3": "Sam #2", "m.4": None, "m.5": None})
+    labels = SubgoalLabels({"m.1": "Sam", "m.2": "sam", "m.3": "Sam #2", "m.4": None, "m.5": None})
     labels.add(labels.names)
     assert [labels.label(id) for id in labels.names] == [*("Sam", "sam #2", "Sam #2 #2", "<unnamed 1>", "<unnamed 2>")]
     assert labels.link("SAM #2").node == "m.2"
@@ -464,7 +464,7 @@ def test_labels_are_unique_and_link_back_to_their_nodes() -> None:
 
 
 def test_rendering_a_prompt_assigns_no_labels() -> None:
-    labels = NodeLabels({"m.1": "Sam", "m.2": "Sam"})
+    labels = SubgoalLabels({"m.1": "Sam", "m.2": "Sam"})
     prompt = Refine(question("q?"), FIND_1, (chain("m.1", "knows", "m.2"),), labels)
     with pytest.raises(KeyError):
         prompt.messages()

@@ -14,7 +14,7 @@ from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
-from pipeline.methods.parog.node_labels import NodeLabels
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal, whole_question
 from pipeline.methods.parog.planning import MakePlan
 from pipeline.methods.parog.refine import Align, Correct, Read, Refine, Suffice, SufficeAlone
@@ -37,7 +37,7 @@ FACT = GroundedPath("Amélie").then(DIRECTED, "Jeunet")
 OTHER = GroundedPath("Amélie").then(ACTED, "Tautou")
 LEG = Leg(frozenset({"Amélie"}), (DIRECTED,), frozenset({"Jeunet"}), frozenset({"Jeunet"}))
 GOLD_CONTEXT = GoldContext(ASKED, Gold((GoldAnswer("Jeunet"),)), {"Amélie": ((DIRECTED,),)}, legs={"Amélie": (LEG,)})
-LABELS = NodeLabels({name: name for name in ("Amélie", "O’Hara", "Jeunet", "Tautou")})
+LABELS = SubgoalLabels({name: name for name in ("Amélie", "O’Hara", "Jeunet", "Tautou")})
 GOAL = SubGoal(1, ASKED.text)
 RESULT = SubgoalResult(GOAL, (SubgoalAnswer("Jeunet", "Jeunet"), SubgoalAnswer("Tautou")), (FACT,), LABELS.names)
 LABELS.add_facts((FACT, OTHER))

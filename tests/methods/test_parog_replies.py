@@ -13,7 +13,7 @@ import pytest
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
-from pipeline.methods.parog.node_labels import NodeLabels
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import whole_question
 from pipeline.methods.parog.planning import MakePlan
 from pipeline.methods.parog.refine import Refine
@@ -24,7 +24,7 @@ from tests.methods.support import question
 
 ASKED = question("q?")
 PLAN = whole_question(ASKED)
-NO_LABELS = NodeLabels({})
+NO_LABELS = SubgoalLabels({})
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ from pipeline.errors import UserError
 from pipeline.methods.arg import ArG
 from pipeline.methods.cot import CoT
 from pipeline.methods.parog import PARoG
+from pipeline.methods.pog import PoG
 from pipeline.methods.r3 import R3
 from pipeline.methods.rog import RoG
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
 from tests.methods.support import score_without
 
-METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG, "rog": RoG}
+METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG, "pog": PoG, "rog": RoG}
 
 
 def built(*overrides: str) -> Any:
@@ -229,6 +230,31 @@ def test_parog_presets(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == default(PARoG, name=method.name, **changed)
     assert method.name != "parog", "a variant has a name of its own in every table"
+
+
+def test_the_sweep_axes_drive_pogs_own_keys() -> None:
+    swept = built("method=pog", "method.beam_width=3", "method.depth=2", "method.retries=1")
+    assert (swept.width, swept.max_depth, swept.max_reversals) == (3, 2, 1)
+    assert swept.parse_retries == default(PoG).parse_retries, "retries of the search, not of the parser (§16.3)"
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("pog_depth_3", {"max_depth": 3}),
+        ("pog_no_guidance", {"guidance": False}),
+        ("pog_no_memory", {"memory": False}),
+        ("pog_no_reflection", {"reflection": False}),
+        ("pog_fixed_width", {"width": 3}),
+        ("pog_batched", {"calls": "batched"}),
+        ("pog_compat", {"backtrack_from": "expanded", "no_return": "relation"}),
+        ("pog_evidence", {"on_depth_limit": "evidence"}),
+    ],
+)
+def test_presets_of_pog(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == default(PoG, name=method.name, **changed)
+    assert method.name != "pog", "a variant has a name of its own in every table"
 
 
 def test_a_wrong_value_names_its_key() -> None:

@@ -42,6 +42,7 @@ def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
         ("experiment=arg_wide", BUT_COUNT),
         ("method=parog", ALL),
         ("method=r3", ALL),
+        ("method=pog", BUT_COUNT),
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),
         ("method=rog method.plans=5", ALL),
@@ -61,7 +62,15 @@ def test_a_perfect_model_answers_every_type_correctly(
 @PER_TYPE
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_a_perfect_model_answers_metaqa_correctly(hops: int, per_type: int, shared_data: Path, tmp_path: Path) -> None:
-    methods = ["method=srp", "method=arg", "method=parog", "method=r3", "experiment=tog_wide", "method=rog"]
+    methods = [
+        "method=srp",
+        "method=arg",
+        "method=parog",
+        "method=r3",
+        "experiment=tog_wide",
+        "method=pog",
+        "method=rog",
+    ]
     dataset = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
     scores = hits(run(tmp_path, methods, *dataset, f"run.limit={per_type}"), "point", per_type)
     assert scores.keys() == set(range(len(methods)))

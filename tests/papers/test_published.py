@@ -16,7 +16,7 @@ from pipeline.papers.unprinted import UnprintedRow, unprinted_tables
 from pipeline.types import Scores
 
 FIGURES = published_figures()
-PRINTED = [figure for figure in FIGURES if figure.reading in {None, "self-judged", "all neighbours"}]
+PRINTED = [figure for figure in FIGURES if figure.reading in {None, "self-judged", "all neighbours", "four rounds"}]
 """Each number once."""
 
 
@@ -52,6 +52,9 @@ def find(**wanted: object) -> Figure:
             },
             "39.8",
         ),
+        ({"paper": "PoG", "table": "main", "method": "PoG", "model": "GPT-4", "dataset": "cwq"}, "75.0"),
+        ({"paper": "PoG", "variant": "w/o memory", "dataset": "grailqa"}, "69.3"),
+        ({"paper": "PoG", "method": "PoG", "dataset": "webqsp", "metric": "output tokens"}, "283.0"),
         ({"table": "efficiency", "method": "R3-Cycle", "subset": "goodreads", "metric": "seconds"}, "17.3"),
     ],
 )
@@ -74,6 +77,9 @@ def test_every_table_is_complete() -> None:
         ("PARoG", "ablation"): 6 * 3,
         ("PARoG", "error correction"): 3,
         ("PARoG", "gain over PoG"): 5,
+        ("PoG", "main"): 3 * 5 + 6 * 2,
+        ("PoG", "ablation"): 5 * 3,
+        ("PoG", "efficiency"): 2 * 12,
         ("R3-Cycle", "main"): 9 * 9 - 3 * 3,
         ("R3-Cycle", "efficiency"): 2 * 9,
     }

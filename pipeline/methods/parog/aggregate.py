@@ -8,8 +8,8 @@ from typing import ClassVar
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.answering import Answers
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parog.node_labels import NodeLabels
-from pipeline.methods.parog.replies import read_object, read_texts
+from pipeline.methods.json_replies import read_object, read_texts
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.subgoal_result import SubgoalResult, last_answers
 from pipeline.methods.parog.tentative import print_answers, print_found
 from pipeline.methods.parsing import parse_leniently
@@ -33,7 +33,7 @@ class Aggregate(Prompt[Answers]):
     """In the order of the plan; a sub-goal that was not reached has no answers."""
     facts: tuple[GroundedPath, ...]
     """The facts that support the answers of the sub-goals."""
-    labels: NodeLabels
+    labels: SubgoalLabels
     target: int | None = None
     """The id of the sub-goal to answer; None for the question."""
     left_out: int = 0

@@ -8,10 +8,10 @@ from typing import ClassVar, TypedDict, TypeVar
 
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parog.node_labels import NodeLabels
+from pipeline.methods.json_replies import print_list, read_flag, read_object, read_texts
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
-from pipeline.methods.parog.replies import print_list, read_flag, read_object, read_texts
 from pipeline.methods.parog.subgoal_result import SubgoalResult
 from pipeline.methods.parog.tentative import print_answers, print_found
 from pipeline.methods.parsing import Value, parse_leniently
@@ -59,7 +59,7 @@ class FactsInputs(TypedDict):
     question: Question
     subgoal: SubGoal
     facts: tuple[GroundedPath, ...]
-    labels: NodeLabels
+    labels: SubgoalLabels
     dependencies: tuple[SubgoalResult, ...]
     tentative: tuple[str, ...]
     left_out: int
@@ -72,7 +72,7 @@ class FactsPrompt(Prompt[T]):
     question: Question
     subgoal: SubGoal
     facts: tuple[GroundedPath, ...]
-    labels: NodeLabels
+    labels: SubgoalLabels
     dependencies: tuple[SubgoalResult, ...] = ()
     """The results of the sub-goals that this one uses."""
     tentative: tuple[str, ...] = ()

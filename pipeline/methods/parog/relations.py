@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.parog.node_labels import NodeLabels, relation_label
+from pipeline.methods.node_labels import relation_label
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import Plan, SubGoal
 from pipeline.methods.parog.subgoal_result import SubgoalResult
 from pipeline.methods.parog.tentative import print_answers
@@ -58,7 +59,7 @@ class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
     dependencies: tuple[SubgoalResult, ...]
     """The results of the sub-goals that this one uses."""
     offers: tuple[Offer, ...]
-    labels: NodeLabels
+    labels: SubgoalLabels
     max_relations: int = 5
     """Relations to follow from each offer, at most."""
 

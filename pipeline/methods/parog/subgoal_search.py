@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import BudgetExhausted
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.exploration import MAX_TAILS, Group, reach
+from pipeline.methods.exploration import MAX_TAILS, Group, is_number, reach
 from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.node_labels import path_label, relation_label
 from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
-from pipeline.methods.parog.node_labels import path_label, relation_label
 from pipeline.methods.parog.plan import SubGoal, under_set_operations
 from pipeline.methods.parog.refine import Align, Correct, FactsInputs, Read, Refine, Refinement, Suffice, SufficeAlone
 from pipeline.methods.parog.relations import Offer, SelectRelations
@@ -20,7 +20,7 @@ from pipeline.methods.parog.subgoal_result import SubgoalAnswer, SubgoalResult
 from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.methods.parsing import match_key
 from pipeline.retrieval.relations import as_text
-from pipeline.types import EntityId, LiteralNode, Node, Relation
+from pipeline.types import EntityId, Node, Relation
 
 if TYPE_CHECKING:
     from pipeline.methods.parog.method import PARoG
@@ -386,8 +386,4 @@ def _leaves_no_choice(group: Group) -> bool:
     """
     if len(group.path) > 1:
         return False
-    return len(group.facts) == 1 or all(_is_number(fact.end) for fact in group.facts)
-
-
-def _is_number(node: Node) -> bool:
-    return isinstance(node, LiteralNode) and node.value.isascii() and node.value.isdigit()
+    return len(group.facts) == 1 or all(is_number(fact.end) for fact in group.facts)

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.parog.node_labels import NodeLabels
+from pipeline.methods.json_replies import print_list, read_object, read_texts
+from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal
-from pipeline.methods.parog.replies import print_list, read_object, read_texts
 from pipeline.methods.parog.subgoal_result import SubgoalResult
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line, print_facts
@@ -38,7 +38,7 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
     subgoal: SubGoal
     dependencies: tuple[SubgoalResult, ...]
     """The results of the sub-goals that this one uses."""
-    labels: NodeLabels
+    labels: SubgoalLabels
 
     def inputs(self) -> dict[str, str]:
         return {
@@ -57,13 +57,13 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
         return TentativeAnswer()
 
 
-def print_found(facts: Iterable[GroundedPath], labels: NodeLabels, left_out: int) -> str:
+def print_found(facts: Iterable[GroundedPath], labels: SubgoalLabels, left_out: int) -> str:
     """Return one line per fact, and how many more were found; `none` without facts."""
     lines = list(dict.fromkeys(print_facts([labels.fact(fact)]) for fact in facts)) or ["none"]
     return "\n".join([*lines, *([f"({left_out} less relevant facts are not shown)"] if left_out else [])])
 
 
-def print_answers(results: Iterable[SubgoalResult], labels: NodeLabels, limit: int = 20) -> str:
+def print_answers(results: Iterable[SubgoalResult], labels: SubgoalLabels, limit: int = 20) -> str:
     """Return one line per sub-goal with its first answers, each after a line break; `none` without sub-goals."""
     lines = (
         f"\n{result.subgoal.id}. {one_line(result.subgoal.goal)}: "

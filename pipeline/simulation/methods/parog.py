@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
+from pipeline.methods.node_labels import relation_label
 from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
-from pipeline.methods.parog.node_labels import relation_label
 from pipeline.methods.parog.plan import SubGoal, whole_question, write_plan
 from pipeline.methods.parog.planning import MakePlan
 from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice, SufficeAlone

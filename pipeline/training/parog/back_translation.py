@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
+from pipeline.methods.json_replies import read_flag, read_object
 from pipeline.methods.parog.plan import Plan
-from pipeline.methods.parog.replies import read_flag, read_object
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template

@@ -1,4 +1,4 @@
-"""Reads the JSON objects in the replies to PARoG's prompts (specification §5.6)."""
+"""Reads JSON objects in replies, and the flags and answers in them (specification §5.6)."""
 
 from __future__ import annotations
 
