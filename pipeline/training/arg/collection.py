@@ -258,8 +258,8 @@ class ArGCollection:
         shown = [name for name, tails in named if any(tail.end in goals for tail in tails)]
         if stopped or self.answers == "all":
             await state.look_up_names(answer.id for answer in gold if answer.id)
-            named = (answer for answer in gold if answer.id is None or state.names[answer.id] is not None)
-            texts = [one_line(answer.name) for answer in named]
+            is_named = (answer.id is None or state.names[answer.id] is not None for answer in gold)
+            texts = [one_line(answer.name) for answer, keep in zip(gold, is_named, strict=True) if keep]
         else:
             texts = shown
         answers = tuple(dict.fromkeys(texts))[: self.max_answers]
