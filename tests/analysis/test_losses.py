@@ -31,7 +31,7 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "parog.relations": (CHOSEN,),
     "parog.entities": (KEPT, SHOWN),
     "parog.tentative": (ANSWERED,),
-    "parog.refine": (OFFERED, SHOWN, ANSWERED),  # may end the search, withhold a fact, or answer
+    "parog.refine": (OFFERED, CHOSEN, SHOWN, ANSWERED),  # may withhold a fact, from the next sub-goal too
     "parog.aggregate": (ANSWERED,),
     "r3.thought": (CHOSEN,),
     "r3.action": (OFFERED, CHOSEN, KEPT, ANSWERED),  # one call decides everything
