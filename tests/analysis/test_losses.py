@@ -31,7 +31,7 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "parog.relations": (CHOSEN,),
     "parog.entities": (KEPT, SHOWN),
     "parog.tentative": (ANSWERED,),
-    "parog.refine": (OFFERED, SHOWN, ANSWERED),  # may end the search, withhold a fact, or answer
+    "parog.refine": (OFFERED, CHOSEN, SHOWN, ANSWERED),  # may withhold a fact, from the next sub-goal too
     "parog.aggregate": (ANSWERED,),
     "r3.thought": (CHOSEN,),
     "r3.action": (OFFERED, CHOSEN, KEPT, ANSWERED),  # one call decides everything
@@ -47,6 +47,9 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "cot.answer": (ANSWERED, "matched"),
 }
 """The stages at which an answer is lost when the calls of a role err."""
+SHARES = {"arg.hypo": 0.9, "parog.relations": 0.95, "parog.entities": 0.9}
+"""The share of the losses at these stages that is demanded, where it is not 0.99: a wrong hypothesis may crowd out a
+relation for one node only, and a gold answer that PARoG meets on a wrong way is answered or withheld later."""
 QUICK = ("tog.relations", "srp.answer")
 TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 """Types whose gold paths say everything: the others also compare values, which no gold path holds."""
@@ -69,7 +72,7 @@ def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(role: str, t
     table = lost.group_by("stage", "reason", "role").len().sort("len", descending=True)
     print(f"\n{role}: {lost.height} lost", *table.iter_rows(), sep="\n  ")
     at_stage = lost.filter(pl.col("stage").cast(pl.String).is_in(STAGES_OF[role])).height
-    assert at_stage >= 0.99 * lost.height
+    assert at_stage >= SHARES.get(role, 0.99) * lost.height
     if role in QUICK:
         assert lost.height > 5
 

@@ -24,6 +24,8 @@ LOSS_COLUMNS = (
 )
 """The columns of a trace row from which its loss is found."""
 
+_NOT_EXPLORED = frozenset({"depth", "plan"})
+"""What cuts nodes from further exploration only: their facts are still known."""
 _REASONS: Mapping[str | None, Reason] = {"beam": "beam"}
 """The reason for what cut something; all others are caps."""
 
@@ -245,7 +247,7 @@ class _Question:
 
     def _unshown_loss(self, found: Sequence[_Event], shown: Sequence[_Event]) -> Loss:
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
-        cut = [event for event in self._of("cut") if event.at > found[0].at]
+        cut = [event for event in self._of("cut") if event.at > found[0].at and event.by not in _NOT_EXPLORED]
         kept = [event for event in self._of("kept") if event.at > found[0].at]
         if cut and (not shown or cut[-1].at > shown[-1].at):
             stage: Stage = "shown" if cut[-1].by == "evidence" else "node kept"
