@@ -27,11 +27,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards, scan_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
-_TYPES: Mapping[str, pl.DataType | type[pl.DataType]] = {
-    "configuration": pl.Int32,
-    "retriever": pl.String,
-    "departures": pl.List(pl.String),
-}
+_TYPES = pl.Schema({"configuration": pl.Int32(), "retriever": pl.String(), "departures": pl.List(pl.String())})
 """The types of columns that values alone do not tell."""
 
 
