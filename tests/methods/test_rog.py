@@ -432,7 +432,7 @@ def metaqa(shared_data: Path, hops: int) -> tuple[str, ...]:
     return ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
 
 
-@pytest.mark.parametrize("questions", [60, pytest.param(500, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("questions", [30, pytest.param(500, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_the_cost(hops: int, questions: int, shared_data: Path, tmp_path: Path) -> None:
     """Exactly 2 calls and 2 lookups for each relation of the longest plan that a layer reached, for every width."""
