@@ -21,7 +21,7 @@ from upath import UPath
 
 from pipeline.errors import UserError
 from pipeline.extras import require
-from pipeline.net.urls import has_credentials
+from pipeline.net.urls import has_credentials, split_store
 
 AnyPath: TypeAlias = Path | UPath
 """A `Path` is on this machine; a `UPath` is at a URL."""
@@ -32,12 +32,15 @@ _TIMES = ("Last-Modified", "LastModified", "last_modified", "updated", "mtime", 
 
 
 def parse_path(name: str | AnyPath) -> AnyPath:
-    """Parse a path or a URL; nothing is read yet. Raises UserError for credentials in it and for a missing client."""
+    """Parse a path or a URL; nothing is read yet.
+
+    Raises UserError for credentials in it, a store inside another one, and a client that is missing or has no access.
+    """
     if isinstance(name, AnyPath):
         return name
-    scheme, separator, rest = str(name).partition("://")
-    if not separator or scheme in ("file", "local"):
-        return Path(rest if separator else name)
+    scheme, rest = split_store(str(name))
+    if not scheme:
+        return Path(rest)
     if has_credentials(name):
         raise UserError(f"{scheme}://… holds credentials, which run.yaml would store: set them in the environment")
     if scheme in ("hf", "s3"):
@@ -45,8 +48,8 @@ def parse_path(name: str | AnyPath) -> AnyPath:
     try:
         path = UPath(name)
         assert path.fs  # imports the client
-    except (ImportError, ValueError) as error:
-        raise UserError(f"{name} cannot be read: {error}") from None
+    except Exception as error:  # noqa: BLE001 - some clients connect here, and each has its own exceptions
+        raise UserError(f"{name} cannot be read: {str(error).partition(chr(10))[0]}") from None
     return _downloaded_snapshot(path) if scheme == "hf" else path
 
 

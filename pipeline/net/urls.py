@@ -25,6 +25,20 @@ def check_url(url: str, *, key: str, example: str, instead: str) -> None:
         )
 
 
+def split_store(name: str) -> tuple[str, str]:
+    """Return the scheme and the rest of the URL of a store. A path on this machine has no scheme.
+
+    Raises UserError for a URL that leads from one store to another (`zip::http://…`): credentials in its inner parts
+    would be stored, and it reads other files than those that it seems to name.
+    """
+    scheme, separator, rest = name.partition("://")
+    if not separator:
+        return "", name
+    if "::" in name:
+        raise UserError(f"{scheme}://… names a store inside another one (::): copy the files out of it, and name them")
+    return ("", rest) if scheme in ("file", "local") else (scheme, rest)
+
+
 def has_credentials(url: str) -> bool:
     """Whether a URL holds a user, a password or a parameter with the name of a secret."""
     parts = urlsplit(url)

@@ -18,6 +18,7 @@ from upath import UPath
 
 from pipeline.errors import StorageError, UserError
 from pipeline.extras import require
+from pipeline.net.urls import split_store
 
 StoragePath = Path | UPath
 """A `Path` is on this machine; a `UPath` is in an object store."""
@@ -29,15 +30,16 @@ _CONCURRENT_READS = 32
 
 
 def storage_path(name: str | StoragePath) -> StoragePath:
-    """Parse a path or a URL (`runs/x`, `s3://bucket/x`). Raises UserError for a store that cannot be reached.
+    """Parse a path or a URL (`runs/x`, `s3://bucket/x`).
 
     The store's client takes credentials and endpoints from the environment, never from the URL.
+    Raises UserError for a store that cannot be reached, or that is inside another one.
     """
     if isinstance(name, Path | UPath):
         return name
-    scheme, separator, rest = name.partition("://")
-    if not separator or scheme in ("file", "local"):
-        return Path(rest if separator else name)
+    scheme, rest = split_store(name)
+    if not scheme:
+        return Path(rest)
     if "@" in rest.partition("/")[0]:
         raise UserError(f"{scheme}://…@… holds credentials, which run.yaml would store: set them in the environment")
     if scheme == "s3":
