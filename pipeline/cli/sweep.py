@@ -118,7 +118,7 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
 def _read_file(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise UserError(f"{path} cannot be read as a file of configurations: {error.strerror}") from None
     except UnicodeDecodeError as error:

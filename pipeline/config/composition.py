@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from pipeline.config import key_docs
-from pipeline.config.keys import flatten
+from pipeline.config.keys import SECTIONS, check_sections, flatten
 from pipeline.errors import UserError, nearest
 from pipeline.llm.embedded.bundled import training
 from pipeline.renames import current_config, current_override
@@ -34,6 +34,8 @@ HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 """What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
 
 _TARGET = re.compile(r"^\s*_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
+_RUN = "config"
+"""The configuration of a run."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 OmegaConf.register_new_resolver("max", lambda *values: max(values), replace=True)
@@ -95,15 +97,21 @@ def _targets_in(folders: tuple[Path, ...]) -> frozenset[str]:
     return frozenset(target for text in texts for target in _TARGET.findall(text))
 
 
-def compose(overrides: Sequence[str], *, name: str = "config") -> dict[str, Any]:
-    """Compose and resolve a configuration. Raises UserError for an unknown key, a wrong choice or a missing value."""
+def compose(overrides: Sequence[str], *, name: str = _RUN) -> dict[str, Any]:
+    """Compose and resolve a configuration.
+
+    Raises UserError for an unknown key, a wrong choice, a missing value and a section of a run that is not one.
+    """
     composed, choices = _composed(overrides, name)
     if missing := sorted(key for key, value in flatten(_plain(composed)) if value == "???"):
         raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
     try:
-        return {**current_config(_plain(composed, resolve=True)), "choices": choices}
+        resolved = {**current_config(_plain(composed, resolve=True)), "choices": choices}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
+    if name == _RUN:
+        check_sections(resolved, SECTIONS)
+    return resolved
 
 
 def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +120,7 @@ def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
     return {**saved, **{section: {**newer[section], **saved[section]} for section in ("run", "engine")}}
 
 
-def describe(overrides: Sequence[str] = (), *, name: str = "config") -> str:
+def describe(overrides: Sequence[str] = (), *, name: str = _RUN) -> str:
     """Return the text of `--help`: groups with their choices, and every key with its value and its meaning."""
     composed, chosen = _composed(overrides, name)
     return key_docs.help_text(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pipeline.config.defaults import runner_keys, section_of, with_defaults
-from pipeline.config.keys import RUNNER_KEYS, SECTIONS
+from pipeline.config.keys import RUNNER_KEYS, SECTIONS, check_sections
 from pipeline.config.models import llm_by_role
 from pipeline.config.secrets import refuse_secrets
 from pipeline.errors import UserError
@@ -57,10 +57,9 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
     Raises UserError naming the first key that is wrong.
     """
     refuse_secrets({section: config.get(section) for section in sections})
+    check_sections(config, sections)
     for section in sections:
-        keys = config.get(section)
-        if not isinstance(keys, Mapping):
-            raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
+        keys = config[section]
         if section in RUNNER_KEYS:
             try:
                 runner_keys(section, keys)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from pipeline.errors import UserError
 from pipeline.types import RUNTIME_ONLY
 
 SECTIONS = ("run", "budget", "dataset", "kg", "method", "llm", "retrieval", "engine", "evaluation")
 """The sections that configure a run."""
+
+
+Count: TypeAlias = Annotated[int, Field(gt=0, lt=1 << 31)]
+"""A number of questions."""
+
+
+def check_sections(config: Mapping[str, Any], sections: Iterable[str]) -> None:
+    """Raise UserError naming the first section that is missing, or is not a section."""
+    for section in sections:
+        if not isinstance(keys := config.get(section), Mapping):
+            raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
 
 
 class RunnerKeys(BaseModel):
@@ -23,8 +35,8 @@ class RunKeys(RunnerKeys):
     """The section `run`."""
 
     dir: Annotated[str | None, RUNTIME_ONLY]
-    limit: PositiveInt | None
-    sample: PositiveInt | None
+    limit: Count | None
+    sample: Count | None
     sample_seed: int
     seed: int
     reuse: Annotated[list[str], RUNTIME_ONLY]
@@ -47,7 +59,7 @@ class EngineKeys(RunnerKeys):
 
     name: Annotated[Literal["local", "ray"], RUNTIME_ONLY]
     concurrency: Annotated[PositiveInt, RUNTIME_ONLY]
-    shard_size: PositiveInt
+    shard_size: Count
     dedupe_calls: Annotated[bool, RUNTIME_ONLY]
     log: Annotated[Literal["text", "json"], RUNTIME_ONLY]
     metrics_port: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, RUNTIME_ONLY] = None

@@ -89,9 +89,14 @@ def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str
         for keys in llm_by_role(section).values():
             # A section without the variable gets the default one.
             variable = keys.get("api_key_env", _default_variable())
-            yield from ((str(url), str(variable)) for url in keys.get("base_urls") or ())
+            yield from ((str(url), str(variable)) for url in _listed(keys.get("base_urls")))
     if kind == "kg":
-        yield from ((str(url), name) for url in section.get("endpoints") or () for name in _ACCOUNT)
+        yield from ((str(url), name) for url in _listed(section.get("endpoints")) for name in _ACCOUNT)
+
+
+def _listed(urls: object) -> list[object]:
+    """Return the URLs of a key, whose value nobody has validated yet."""
+    return urls if isinstance(urls, list) else [urls] if urls else []
 
 
 @cache

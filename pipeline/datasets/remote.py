@@ -31,7 +31,10 @@ _TIMES = ("Last-Modified", "LastModified", "last_modified", "updated", "mtime", 
 
 
 def parse_path(name: str | AnyPath) -> AnyPath:
-    """Parse a path or a URL; nothing is read yet. Raises UserError for credentials in it and for a missing client."""
+    """Parse a path or a URL; nothing is read yet.
+
+    Raises UserError for credentials in it, a store inside another one, and a client that is missing or has no access.
+    """
     if isinstance(name, AnyPath):
         return name
     scheme = remote_scheme(str(name))
@@ -40,8 +43,8 @@ def parse_path(name: str | AnyPath) -> AnyPath:
     try:
         path = UPath(name)
         assert path.fs  # imports the client
-    except (ImportError, ValueError) as error:
-        raise UserError(f"{name} cannot be read: {error}") from None
+    except Exception as error:  # noqa: BLE001 - some clients connect here, and each has its own exceptions
+        raise UserError(f"{name} cannot be read: {str(error).partition(chr(10))[0]}") from None
     return _downloaded_snapshot(path) if scheme == "hf" else path
 
 

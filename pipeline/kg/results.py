@@ -55,7 +55,8 @@ def parse_result(body: bytes, query: Select) -> list[Row]:
         text += "\n"
     columns = len(names)
     most = columns * query.limit
-    cells = (_virtuoso_cells if header.startswith('"') else _standard_cells)(text, most)
+    virtuoso = header.startswith('"')
+    cells = _virtuoso_cells(text, most) if virtuoso else _standard_cells(text, columns, most)
     if cells is None or len(cells) % columns or len(cells) > most:
         raise UnexpectedResult(f"sent a damaged table, or one of more than {query.limit:,} rows: {_start(body)}")
     for number, check in enumerate(query.checks):
@@ -87,10 +88,12 @@ def _virtuoso_cells(text: str, most: int) -> list[str] | None:
     return [quoted.replace('""', '"') if quoted else plain for quoted, plain, _ in found]
 
 
-def _standard_cells(text: str, most: int) -> list[str] | None:
-    """Return the same of a table in the dialect of the W3C."""
+def _standard_cells(text: str, columns: int, most: int) -> list[str] | None:
+    """Return the same of a table in the dialect of the W3C, in which no cell has a line end. Each line is a row."""
     found = _matches(_STANDARD_CELL, text, most)
     if found and found[-1][-1]:
+        return None
+    if len(found) <= most and len(found) != columns * text.count("\n"):
         return None
     return [iri or _content(quoted) or plain for iri, quoted, plain, _ in found]
 

@@ -30,9 +30,13 @@ def check_url(url: str, *, key: str, example: str, instead: str) -> None:
 def remote_scheme(name: str) -> str | None:
     """Return the scheme of the URL of a file elsewhere; None for a path or URL of this machine (`local_name`).
 
-    Raises UserError for credentials in it, and for a store whose client is not installed.
+    Raises UserError for credentials in it, for a store whose client is not installed, and for a URL that leads from one
+    store to another (`zip::http://…`): credentials in its inner parts would be stored, and it reads other files than
+    those that it seems to name.
     """
     scheme, separator, _ = name.partition("://")
+    if separator and "::" in name:
+        raise UserError(f"{scheme}://… names a store inside another one (::): copy the files out of it, and name them")
     if not separator or scheme in _OF_THIS_MACHINE:
         return None
     if has_credentials(name):

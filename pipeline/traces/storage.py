@@ -30,9 +30,10 @@ _CONCURRENT_READS = 32
 
 
 def storage_path(name: str | StoragePath) -> StoragePath:
-    """Parse a path or a URL (`runs/x`, `s3://bucket/x`). Raises UserError for a store that cannot be reached.
+    """Parse a path or a URL (`runs/x`, `s3://bucket/x`).
 
     The store's client takes credentials and endpoints from the environment, never from the URL.
+    Raises UserError for a store that cannot be reached, or that is inside another one.
     """
     if isinstance(name, Path | UPath):
         return name

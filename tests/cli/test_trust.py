@@ -128,6 +128,27 @@ def test_a_list_of_configurations_runs_no_code(command: str, words: str, sent: C
     assert not Path("made").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("run.limit", 10**30),
+        ("engine.shard_size", 10**30),
+        ("llm.roles", {"srp.judge": {"base_urls": 5}}),
+        ("kg.endpoints", 5),
+    ],
+)
+def test_a_value_of_another_form_is_one_sentence(key: str, value: Any, sent: Callable[..., Path], kgqa: Kgqa) -> None:
+    sent(**{key: value})
+    assert key in kgqa("evaluate", "sent/run.yaml").sentence
+
+
+@pytest.mark.parametrize("words", ["~run", "run=5", "~engine"])
+@pytest.mark.parametrize("command", ["sweep", "estimate"])
+def test_a_list_without_a_section_is_one_sentence(command: str, words: str, kgqa: Kgqa) -> None:
+    Path("list.txt").write_text(f"{words}\n")
+    assert "it should be a section with keys of its own" in kgqa(command, "list.txt").sentence
+
+
 class TestKeys:
     """A key goes to a server that the user has named."""
 

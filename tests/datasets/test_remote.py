@@ -191,6 +191,21 @@ def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         parse_path("s3://bucket/facts.tsv")
 
 
+@pytest.mark.parametrize(
+    "url", ["simplecache::http://ann:secret@x/y.tsv", "reference::http://x/y.json", "zip://y.tsv::http://x/y.zip"]
+)
+def test_a_store_inside_another_one_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match="names a store inside another one") as refused:
+        parse_path(url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["reference://x/y", "zip://y.tsv"])
+def test_a_client_that_raises_anything_is_a_sentence(url: str) -> None:
+    with pytest.raises(UserError, match=f"{url} cannot be read: "):
+        parse_path(url)
+
+
 class TestWebServer:
     def test_custom_files(self, web: tuple[Path, str], cache: Path) -> None:
         folder, url = web

@@ -73,6 +73,12 @@ def test_a_result_with_stray_parts_is_refused_or_can_be_stored(insertions: list[
     check(body)
 
 
+@pytest.mark.parametrize("rows", ["\n\n", "<a>\n1\n", "<a>\t1\n<b>\n2\n", "<a\n>\t1\n", "<a>\t1\t<b>\t2\n"])
+def test_lines_that_are_no_rows_are_refused(rows: str) -> None:
+    with pytest.raises(UnexpectedResult, match="damaged table"):
+        parse_result(f"?e\t?n\n{rows}".encode(), Select("", ("e", "n"), 5, (None, None)))
+
+
 def test_two_surrogates_are_one_character_and_a_lone_one_is_replaced() -> None:
     query = Select("", ("v",), 3, (None,))
     expected: list[Row] = [("😀\ufffd",)]

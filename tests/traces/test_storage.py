@@ -54,6 +54,9 @@ def test_paths_and_file_urls_are_local() -> None:
         ("memory://runs/x?token=abc", "holds credentials"),
         ("nosuch://x/y", "nosuch://x/y cannot be reached: "),
         ("gs://x/y", "install gcsfs"),
+        ("reference::file:///x/y", "names a store inside another one"),
+        ("zip://x::memory://y", "names a store inside another one"),
+        ("file://x::memory://y", "names a store inside another one"),
     ],
 )
 def test_an_unreachable_store_is_a_user_error(url: str, said: str) -> None:
