@@ -192,4 +192,5 @@ def test_every_part_of_a_paper_with_results_is_covered() -> None:
         "ArG": 4 + 2,
         "PARoG": 4 + 2,
         "R3-Cycle": 2,
+        "PoG": 3,
     }
