@@ -166,8 +166,7 @@ def _in_short(step: StepTrace) -> Iterator[Text]:
         yield Text(f"{_one_line(step.query)} → {step.rows} values")
     if step.payload is not None:
         for name, value in step.payload.items():
-            if name != "traceback":
-                yield Text(_one_line(f"{name}: {_as_text(value)}"), "dim")
+            yield Text(str(value) if name == "traceback" else _one_line(f"{name}: {_as_text(value)}"), "dim")
     if step.error is not None:
         yield Text(_one_line(f"error: {step.error}"), "red")
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from pipeline.config.composition import searched_targets
+from pipeline.config.composition import compose, searched_targets
 from pipeline.config.construction import import_target
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS, MethodKeys, flatten
+from pipeline.errors import UserError
 from pipeline.types import RUNTIME_ONLY
 
 
@@ -52,12 +54,28 @@ def deciding_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return `key: old → new` for each key that makes the results of two configurations differ.
 
-    A key that only one of them has is no drift if it is null, zero, false or empty: the key is newer than the
-    other configuration.
+    A key that only one of them has is no drift if it is null, zero, false or empty, nor one that only the new one has,
+    with its default: the key is newer than the other configuration.
     """
     before, after = deciding_keys(old), deciding_keys(new)
     pairs = {key: (before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())}
-    return [f"{key}: {a} → {b}" for key, (a, b) in pairs.items() if a != b and not (_is_empty(a) and _is_empty(b))]
+    changed = {key: (a, b) for key, (a, b) in pairs.items() if a != b and not (_is_empty(a) and _is_empty(b))}
+    defaults = _defaults(new, {key.partition(".")[0] for key in changed.keys() - before.keys()})
+    return [
+        f"{key}: {a} → {b}"
+        for key, (a, b) in changed.items()
+        if key in before or key not in defaults or defaults[key] != b
+    ]
+
+
+def _defaults(config: Mapping[str, Any], sections: Iterable[str]) -> dict[str, Any]:
+    """Return the deciding keys of some sections as the chosen files of the configuration set them."""
+    found: dict[str, Any] = {}
+    for section in sections:
+        choice = config.get("choices", {}).get(section)
+        with suppress(UserError):  # a file of another folder, or one with keys that have no default
+            found |= deciding_keys({section: compose([f"{section}={choice}"])[section]})
+    return found
 
 
 def _without_runtime_only(section: Mapping[str, Any], kind: str, target: str = "") -> dict[str, Any]:

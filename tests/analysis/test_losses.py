@@ -19,31 +19,31 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "srp.path_generation": (CHOSEN,),
     "srp.judge": (KEPT, SHOWN),
     "srp.edit": (CHOSEN,),
-    "srp.answer": (ANSWERED,),
-    "srp.answer_cot": (ANSWERED,),
+    "srp.answer": (ANSWERED, "matched"),
+    "srp.answer_cot": (ANSWERED, "matched"),
     "arg.retrieval": (OFFERED,),
     "arg.hypo": (OFFERED,),
     "arg.relations": (CHOSEN,),
     "arg.entities": (KEPT, ANSWERED),  # one segment selects nodes and answers
-    "arg.answer": (ANSWERED,),
+    "arg.answer": (ANSWERED, "matched"),
     "arg.token": (CHOSEN, KEPT, ANSWERED),  # chooses any token of the other segments
     "parog.plan": (OFFERED, CHOSEN),  # a plan without its last sub-goal ends early, another goal leads elsewhere
     "parog.relations": (CHOSEN,),
     "parog.entities": (KEPT, SHOWN),
     "parog.tentative": (ANSWERED,),
     "parog.refine": (OFFERED, CHOSEN, SHOWN, ANSWERED),  # may withhold a fact, from the next sub-goal too
-    "parog.aggregate": (ANSWERED,),
+    "parog.aggregate": (ANSWERED, "matched"),
     "r3.thought": (CHOSEN,),
     "r3.action": (OFFERED, CHOSEN, KEPT, ANSWERED),  # one call decides everything
     "r3.verify": (KEPT, ANSWERED),
     "r3.reflect": (OFFERED, CHOSEN, KEPT, ANSWERED),
-    "r3.guess": (ANSWERED,),
+    "r3.guess": (ANSWERED, "matched"),
     "tog.relations": (CHOSEN,),
     "tog.entities": (KEPT,),
     "tog.reason": (OFFERED,),  # ends the search
-    "tog.answer": (ANSWERED,),
-    "tog.answer_cot": (ANSWERED,),
-    "rag.read_facts": (ANSWERED,),
+    "tog.answer": (ANSWERED, "matched"),
+    "tog.answer_cot": (ANSWERED, "matched"),
+    "rag.read_facts": (ANSWERED, "matched"),
     "cot.answer": (ANSWERED, "matched"),
 }
 """The stages at which an answer is lost when the calls of a role err."""

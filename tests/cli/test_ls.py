@@ -67,6 +67,8 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "methods": ["srp"],
         "datasets": ["synthetic"],
         "labels": ["oracle"],
+        "retrievers": ["lexical"],
+        "departures": [],
         "configurations": 1,
         "complete": True,
         "finished_shards": None,

@@ -23,7 +23,6 @@ _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parent.parent
 _QUESTIONS = 16
 
-_METHODS = ("srp", "arg", "parog", "r3", "tog", "cot", "rag", "pog")
 _MODELS = {
     "oracle": ["llm=oracle"],
     "erring_oracle": ["llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1"],
@@ -60,8 +59,10 @@ def golden_runs() -> list[GoldenRun]:
             "dataset.filter={gold_pattern_in_slice: true}",
         ],
     }
-    methods = [f"method={method}" for method in _METHODS]
-    presets = [f"experiment={file.stem}" for file in sorted((_ROOT / "conf" / "experiment").glob("*.yaml"))]
+    methods, presets = (
+        [f"{group}={file.stem}" for file in sorted((_ROOT / "conf" / group).glob("*.yaml"))]
+        for group in ("method", "experiment")
+    )
     return [
         *(
             GoldenRun(f"{dataset}.{model}", methods, [*words, *more])

@@ -185,7 +185,7 @@ class TestEnds:
             assert done.prompt_tokens + done.completion_tokens == 40
             for ask in (model.complete, model.choose):
                 with pytest.raises(
-                    ContextOverflow, match="the prompt has 49 tokens, but the model's context has only 40"
+                    ContextOverflow, match="the prompt has 46 tokens, but the model's context has only 40"
                 ):
                     await ask(call([*CHAT, Message("user", "who " * 12)], choices=CLASSES["utility"]))
 

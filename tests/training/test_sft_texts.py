@@ -105,7 +105,7 @@ def test_no_text_left_to_train_on_is_a_user_error(tokenizer: PreTrainedTokenizer
         sharded=False,
     )
     shape = default(LlamaShape, vocabulary=600, layers=1)
-    with pytest.raises(UserError, match=r"none of 1 texts is left .* recipe\.max_tokens"):
+    with pytest.raises(UserError, match=r"none of 1 text is left .* recipe\.max_tokens"):
         prepare(task, Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer))
 
 

@@ -25,7 +25,11 @@ class Wording:
     alone: Template
 
 
-OWN = Wording(**{each.name: load_template(__file__, each.name) for each in fields(Wording)})
+OWN = Wording(
+    plan=load_template(__file__, "plan"),
+    read=load_template(__file__, "read"),
+    alone=load_template(__file__, "alone"),
+)
 
 
 @cache

@@ -29,7 +29,7 @@ MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
 RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
 LOOPBACK = "127.0.0.2"
 """Ray takes 127.0.0.1 for this machine's address in the network."""
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts"}
+TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
 IMPATIENT = (
     "import sys, pipeline.engine.ray as r; from pipeline.cli.main import main; "
     "r._START_WAIT_S = 0; sys.exit(main(sys.argv[1:]))"

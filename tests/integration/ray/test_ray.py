@@ -19,7 +19,7 @@ from tests.support import KGQA
 
 RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=4"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts"}
+TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
 
 
 def evaluate(run: Path, *overrides: str) -> list[str]:
