@@ -71,7 +71,7 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:
-    """Say how many questions failed, and how many replies could not be read if they are many."""
+    """Say how many questions failed, and how many replies could not be used if they are many."""
     summaries = [each.summary for each in configurations]
     if failed := sum(each.failed for each in summaries):
         command = f"kgqa evaluate {path / 'run.yaml'} run.retry_failed=true"

@@ -1,4 +1,4 @@
-"""Which share of the model calls had a reply that no parser could read (§2.4), which may decide a score."""
+"""Which share of the model calls had a reply that no parser accepted (§2.4), which may decide a score."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
     if not shares:
         return ""
     if not any(shares):
-        return "every reply of the model could be read"
+        return "every reply of the model could be used"
     high = much_unreadable(summaries)
     if len(summaries) == 1:
         decides = ", which may decide the score" if high else ""
-        return f"{share_text(shares[0])} of the model's replies could not be read{decides}"
+        return f"{share_text(shares[0])} of the model's replies could not be used{decides}"
     if not high:
-        return f"at most {share_text(max(shares))} of the model's replies of a configuration could not be read"
+        return f"at most {share_text(max(shares))} of the model's replies of a configuration could not be used"
     named = ", ".join(f"{share_text(each.unreadable_share or 0)} in {each.number}" for each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
-    return f"replies that could not be read, which may decide the score of the configuration: {named}{more}"
+    return f"replies that could not be used, which may decide the score of the configuration: {named}{more}"
 
 
 def much_unreadable(summaries: Sequence[ConfigurationSummary]) -> list[ConfigurationSummary]:
-    """Return the configurations in which more than 5 % of the replies could not be read, the highest share first."""
+    """Return the configurations in which more than 5 % of the replies could not be used, the highest share first."""
     high = [each for each in summaries if (each.unreadable_share or 0) > MUCH]
     return sorted(high, key=lambda each: (-(each.unreadable_share or 0), each.number))
 

@@ -203,7 +203,7 @@ def _warnings(block: Block) -> list[str]:
 
 
 def _unreadable(block: Block) -> Iterator[str]:
-    """Say in which runs many replies could not be read, of which roles, and which command shows one."""
+    """Say in which runs many replies could not be used, of which roles, and which command shows one."""
     for run in {id(each.run): each.run for each in block.configurations}.values():
         high = much_unreadable([each.summary for each in block.configurations if each.run is run])
         if not high:
@@ -212,7 +212,7 @@ def _unreadable(block: Block) -> Iterator[str]:
         named = "".join(f"; {role_text(each)}" for each in roles[:_ROLES])
         share = share_text(high[0].unreadable_share or 0)
         yield (
-            f"{inline(run.name)}: up to {share} of the model's replies could not be read, which may decide the scores "
+            f"{inline(run.name)}: up to {share} of the model's replies could not be used, which may decide the scores "
             f"of {counted(len(high), 'configuration')}{named}."
         )
         if roles:

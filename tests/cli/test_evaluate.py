@@ -117,7 +117,7 @@ def test_the_last_line_says_how_many_rows_could_not_be_read(kgqa: Kgqa, tmp_path
     assert kgqa("score", "run").out.splitlines()[-1].startswith("2 rows could not be read: run/rejected.jsonl")
 
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
-    assert "could not be read" not in kgqa(*words).out
+    assert "could not be used" not in kgqa(*words).out
     assert not file.exists(), "the rows can be read now"
 
 

@@ -25,7 +25,7 @@ def unreadable(kgqa: Kgqa, model_server: Server) -> Kgqa:
 def test_the_table_names_the_share_the_roles_and_the_next_command(unreadable: Kgqa) -> None:
     out = unreadable("score", "run").out
     assert "% unreadable" in out
-    line = next(each for each in out.splitlines() if "could not be read, which may decide the score" in each)
+    line = next(each for each in out.splitlines() if "could not be used, which may decide the score" in each)
     assert float(line.partition(" %")[0]) > 50
     role = next(each for each in out.splitlines() if "replies to srp." in each)
     assert role.startswith("  100.0 % of ")
@@ -44,9 +44,9 @@ def test_json_has_the_share_and_the_roles(unreadable: Kgqa) -> None:
 
 def test_the_report_warns_and_names_the_roles(unreadable: Kgqa) -> None:
     said = unreadable("report", "run").out
-    assert "could not be read, which may decide the score" in said
+    assert "could not be used, which may decide the score" in said
     page = Path("run/report.html").read_text()
-    assert "of the model&#39;s replies could not be read, which may decide the scores of 1 configuration" in page
+    assert "of the model&#39;s replies could not be used, which may decide the scores of 1 configuration" in page
     assert "replies to srp." in page
     assert "% unreadable</span>" in page
 
@@ -55,13 +55,13 @@ def test_a_sweep_names_the_configurations(kgqa: Kgqa, model_server: Server) -> N
     _, words = model_server()
     sweep = ("sweep", *WORLD, *words, "method=srp", "method.depth=1,2", "run.dir=run", "run.limit=4")
     out = kgqa(*sweep).out
-    assert "replies that could not be read, which may decide the score of the configuration: " in out
+    assert "replies that could not be used, which may decide the score of the configuration: " in out
     assert "configuration=" in out
 
 
 def test_readable_replies_are_said_in_one_line(evaluate: Kgqa) -> None:
     out = evaluate("llm=oracle", "method=cot").out
-    assert "every reply of the model could be read" in out
+    assert "every reply of the model could be used" in out
     assert "unreadable" not in out
 
 
