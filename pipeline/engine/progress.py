@@ -78,6 +78,7 @@ class RunProgress:
         self._check = on_opened
         self._names = names
         self._done = done
+        self._score = "Hits@1 of the new" if done else "Hits@1"
         self.sum = Progress()
         self._bar = _Bar(
             TextColumn("{task.description}"),
@@ -86,7 +87,7 @@ class RunProgress:
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("Hits@1 {task.fields[hits]}"),
+            TextColumn(f"{self._score} {{task.fields[hits]}}"),
             console=console,
         )
         self._ranked_at = self._printed_at = -inf
@@ -158,7 +159,7 @@ class RunProgress:
         task = self._bar.tasks[0]
         left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
-        hits = f"Hits@1 {task.fields['hits']}"
+        hits = f"{self._score} {task.fields['hits']}"
         parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", task.fields["rate"], left, hits, failed)
         return " · ".join(filter(None, parts))
 

@@ -1,8 +1,8 @@
 """Where answers are lost: the stage, the step and the reason of every wrong question (`find`), and tables of them."""
 
-from pipeline.analysis.losses.find import LOSS_COLUMNS, find_loss
 from pipeline.analysis.losses.frames import ROW_COLUMNS, clusters, flips, loss_shares, scan_losses
-from pipeline.analysis.losses.stages import REASONS, STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.stage_names import REASONS, STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.analysis.losses.waiting import critical_path
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from pipeline.analysis.losses.find import LOSS_COLUMNS, find_loss
-from pipeline.analysis.losses.stages import STAGES
+from pipeline.analysis.losses.stage_names import STAGES
+from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.errors import UserError, nearest
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pipeline.analysis.losses.stages import STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.stage_names import STAGES, Loss, Reason, Stage
 from pipeline.normalisation import normalise
 from pipeline.traces.trail import number_edges
 
