@@ -71,6 +71,7 @@ def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
         run_progress.on_progress(Progress(questions=1, hits=0.0, scored=1))
         run_progress.on_complete()
     assert text.getvalue().startswith("questions 8/8 · ")
+    assert "Hits@1 of the new 0.333" in text.getvalue()
 
 
 def test_a_run_without_gold() -> None:
