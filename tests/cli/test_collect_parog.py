@@ -182,7 +182,7 @@ def test_questions_without_gold_queries_make_no_pairs(kgqa: Kgqa) -> None:
     Path("graph.tsv").write_text("Ann\tson\tBob\n", "utf-8")
     words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "dataset.split=train")
     said = kgqa("collect", "parog", *words, *into(Path("pairs"))).sentence
-    assert said == "none of 1 questions makes a training pair (1: no gold query)"
+    assert said == "none of 1 question makes a training pair (1: no gold query)"
 
 
 def test_help_lists_the_command_and_its_keys(kgqa: Kgqa) -> None:

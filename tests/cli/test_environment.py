@@ -66,7 +66,7 @@ from pathlib import Path
 from pipeline.cli.main import main
 assert main([*sys.argv[1:], "run.dir=warm", "method.bytes=1"]) == 0  # loads every library and starts every thread
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20),) * 2)
 sys.exit(main([*sys.argv[1:], "run.dir=limited"]))
 """
 

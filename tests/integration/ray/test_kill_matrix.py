@@ -100,10 +100,10 @@ class Stage:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def end(self, process: subprocess.Popen[str]) -> str:
-        """Wait for the end of a run; returns its table."""
+        """Wait for the end of a run; returns its table, without the name of its folder."""
         printed, _ = process.communicate(timeout=600)
         assert process.returncode == 0, self.said
-        return printed
+        return printed.replace(str(self.run), "RUN")
 
     def go_on(self, *words: str) -> str:
         """The same command again, to its end."""
