@@ -27,11 +27,12 @@ TRIPLES = 5_000
 HONEST = 16
 """Answers of a graph server to the checks at the start."""
 MODEL_MODES = [*(mode for mode, _ in UNUSABLE.values()), *ODD.values()]
-_NAME = re.compile(r"[A-Z][a-z]+(?: [A-Z][a-z]+)*")
+_TAIL = re.compile(r'"([^"<>]+)"\)')
+"""The named end of a fact, as prompts show it."""
 
 
 class GuessingModel:
-    """A stand-in for a model: it answers with a name that the prompt decides, and misbehaves from time to time."""
+    """A stand-in for a model: it answers with an end of a fact that the prompt decides, and misbehaves at times."""
 
     def __init__(self, every: int | None) -> None:
         self._every = every
@@ -41,7 +42,7 @@ class GuessingModel:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Answer one call."""
-        prompt = str((await request.json())["messages"])
+        prompt = (await request.json())["messages"][-1]["content"]
         self._asked += 1
         if self._every and self._asked % self._every == 0:
             self.lies += 1
@@ -49,7 +50,7 @@ class GuessingModel:
             # An unusual reply says the same as a good one in another form, but always of the same name.
             if mode not in ODD.values():
                 return await mode(request)
-        names = _NAME.findall(prompt[-1500:]) or ["nobody"]
+        names = _TAIL.findall(prompt) or ["nobody"]
         chosen = names[int(hashlib.sha256(prompt.encode()).hexdigest()[:8], 16) % len(names)]
         reply = json.loads(json.dumps(GOOD))
         reply["choices"][0]["message"]["content"] = f"{{Yes}} The answer is {{{chosen}}}"
