@@ -45,7 +45,7 @@ def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
         ("method=pog", BUT_COUNT),
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),
-        ("method=rog method.plans=5", ALL),
+        ("method=rog method.plans=5", BUT_COUNT),
         (f"experiment=rag_1_hop {UNCUT}", ("1-hop",)),
         (f"experiment=rag_2_hop {UNCUT}", ("1-hop", "2-hop")),
     ],
