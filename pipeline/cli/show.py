@@ -159,7 +159,7 @@ def _label(step: StepTrace, trail: str, *, is_lost: bool) -> Text:
 
 
 def _in_short(step: StepTrace) -> Iterator[Text]:
-    """Yield one line each about the reply, the lookup or the decision of a step."""
+    """Yield one line each about the reply, the lookup or the decision of a step; a traceback is whole."""
     if step.completion is not None:
         yield Text(_one_line(step.completion))
     if step.query is not None:

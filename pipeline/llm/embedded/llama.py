@@ -53,14 +53,7 @@ class Llama:
 
         Return the ids per prompt and, if requested, their logits with shape (ids, vocabulary).
         """
-        results = self._generator.generate_batch(
-            [list(map(str, prompt)) for prompt in prompts],
-            max_length=limit,
-            end_token=list(ends),
-            return_end_token=True,
-            include_prompt_in_result=False,
-            return_logits_vocab=logits,
-        )
+        results = self._continue(prompts, ends, limit, return_logits_vocab=logits)
         generated = [result.sequences_ids[0] for result in results]
         if not logits:
             return [(ids, None) for ids in generated]
@@ -76,18 +69,22 @@ class Llama:
         A continuation ends with one of `ends`, or has `limit` ids. Its score is the sum of the log-probabilities of its
         ids, divided by their number to the power of `length_penalty`.
         """
-        results = self._generator.generate_batch(
+        beams = {"beam_size": width, "num_hypotheses": width, "length_penalty": length_penalty, "return_scores": True}
+        results = self._continue(prompts, ends, limit, **beams)
+        return [list(zip(result.sequences_ids, result.scores, strict=True)) for result in results]
+
+    def _continue(
+        self, prompts: Sequence[Sequence[int]], ends: Sequence[int], limit: int, **options: Any
+    ) -> Sequence[Any]:
+        """Return CTranslate2's results, whose ids hold the end but not the prompt."""
+        return self._generator.generate_batch(  # type: ignore[no-any-return]
             [list(map(str, prompt)) for prompt in prompts],
             max_length=limit,
             end_token=list(ends),
             return_end_token=True,
             include_prompt_in_result=False,
-            beam_size=width,
-            num_hypotheses=width,
-            length_penalty=length_penalty,
-            return_scores=True,
+            **options,
         )
-        return [list(zip(result.sequences_ids, result.scores, strict=True)) for result in results]
 
 
 def _check(folder: Path, config: Mapping[str, Any]) -> None:
