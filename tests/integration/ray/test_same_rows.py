@@ -6,10 +6,12 @@ Whole traces are compared, except for times and for the ways that answers took.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,20 +86,32 @@ def metaqa(shared_data: Path, virtuoso_factory: VirtuosoFactory, tmp_path_factor
 
 
 def differences(found: Rows, expected: Rows) -> list[tuple[str, str]]:
-    """The questions and columns in which two runs differ, once it is clear that both have all questions."""
+    """The questions and columns in which two runs differ, once it is clear that both have all questions.
+
+    Where SRP explores two entities at once and meets the limit of calls, the faster answers of the graph decide which
+    entity has the last call: such questions are left out.
+    """
     questions = [row["question_id"] for row in expected]
     assert len(set(questions)) == QUESTIONS
     assert [row["question_id"] for row in found] == questions
     return [
         (question, column)
         for question, row, other in zip(questions, found, expected, strict=True)
+        if not shares_its_last_calls(other)
         for column in row
         if row[column] != other[column]
     ]
 
 
+def shares_its_last_calls(row: dict[str, Any]) -> bool:
+    entities = {json.loads(step["payload"])["entity"] for step in row["steps"] if step["role"] == "judged"}
+    return row["status"] == "budget_exhausted" and len(entities) > 1
+
+
 def test_the_runs_compared_leave_little_out(sample: Job) -> None:
-    rows = sample.reference(ORACLE)
+    asked = sample.reference(ORACLE)
+    rows = [row for row in asked if not shares_its_last_calls(row)]
+    assert len(asked) - len(rows) <= 3
     assert len({row["type"] for row in rows}) == 8
     assert {row["hits_at_1"] for row in rows} == {0, 1}
     steps = [step for row in rows for step in row["steps"]]

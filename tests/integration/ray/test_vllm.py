@@ -141,9 +141,10 @@ METHODS = [
     "method=arg method.max_new_tokens=16 method.generator=prompted",
     "method=parog method.max_tokens=16",
     "method=r3 method.max_tokens=16 method.max_tokens_other=16",
-    "method=rog method.plan_max_tokens=16 method.reader_max_tokens=16",
+    "method=rog method.planner=listed method.plan_max_tokens=16 method.reader_max_tokens=16",
 ]
-"""SRP, which asks of several entities at once, is given calls enough."""
+"""SRP, which asks of several entities at once, is given calls enough. vLLM counts a prompt of several candidates again
+for each of them, so RoG has a planner that asks for one."""
 SMALL = ["budget.max_llm_calls=4", "budget.max_evidence_triples=20", "budget.max_frontier=50"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=16", "engine.shard_size=10"]
 
