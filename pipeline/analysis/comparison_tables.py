@@ -205,7 +205,8 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
-    yield f"verdict: by p, {test}, corrected for {counted(len(comparisons), 'comparison')} ({correction})"
+    several = f", corrected for {counted(len(comparisons), 'comparison')} ({correction})"
+    yield f"verdict: by p, {test}{several if len(comparisons) > 1 else ''}"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
     fewest = min(comparisons, key=lambda each: each.sources)

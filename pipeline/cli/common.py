@@ -128,7 +128,22 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
+        *_limit_notes(summaries),
         *remarks(summary.get("rejected", 0), folder.rejected),
+    ]
+
+
+def _limit_notes(summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say where the dataset has fewer questions than `run.limit` asks for."""
+    limits = {
+        (summary.dataset, summary.questions, int(limit))
+        for summary in summaries
+        for word in summary.overrides
+        if (limit := word.removeprefix("run.limit=")).isdecimal() and int(limit) > summary.questions
+    }
+    return [
+        f"run.limit={limit} is more than {dataset} has: all {counted(questions, 'question')} were asked"
+        for dataset, questions, limit in sorted(limits)
     ]
 
 

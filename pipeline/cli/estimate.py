@@ -179,8 +179,9 @@ def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
 
 
 def _questions(whole: Mapping[str, Any]) -> int:
-    """Count the questions of the whole run."""
-    return Selection.of_run(whole["run"]).count(config.build("dataset", whole))
+    """Count the questions of the whole run. The dataset is read, because rows that cannot be read are not asked."""
+    examples = config.build("dataset", whole).examples(lambda _: None)
+    return sum(1 for _ in Selection.of_run(whole["run"]).select(examples))
 
 
 def _label(sampling: Sampling) -> str | None:

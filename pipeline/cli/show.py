@@ -31,9 +31,10 @@ def run(arguments: Arguments) -> Output:
         raise UserError("name a run folder and the id of a question: kgqa show RUN QUESTION")
     folder, question = arguments.words
     keys = arguments.compose()
-    trace = open_run(folder).question(question, keys["configuration"])
+    opened = open_run(folder)
+    trace = opened.question(question, keys["configuration"])
     steps = _chosen(trace, keys["step"])
-    parts = [] if keys["step"] is not None else [_head(trace), _facts(trace)]
+    parts = [] if keys["step"] is not None else [_head(trace, len(opened.metadata["points"])), _facts(trace)]
     shown = [*parts, _walk(trace, steps, in_full=keys["calls"] or keys["step"] is not None)]
     return Output(_figures(trace), shown, paged=True)
 
@@ -51,11 +52,13 @@ def _chosen(trace: QuestionTrace, wanted: int | Sequence[int] | None) -> Sequenc
 # The head: question, answers, scores, and where the answer was lost
 
 
-def _head(trace: QuestionTrace) -> RenderableType:
+def _head(trace: QuestionTrace, configurations: int) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    where = f"{trace.id} of {trace.dataset}, answered by {trace.method} (configuration {trace.configuration})"
+    where = f"{trace.id} of {trace.dataset}, answered by {trace.method}"
+    if configurations > 1:
+        where += f" in configuration {trace.configuration} of 0 to {configurations - 1}: configuration=N shows another"
     scores = ", ".join(f"{name} {score:.3g}" for name, score in trace.scores.items()) or "none"
     costs = ", ".join(f"{trace.row[name]:,} {unit}" for name, unit in _COSTS.items())
     rows = {

@@ -27,7 +27,7 @@ _EVIDENCE = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits
 _RELATION_RECALL = {"relation_recall": "relation recall"}
 """Only where the relations of the gold queries are known."""
 _BELOW = {"answer_in_evidence": ("relation_recall", "relation recall")}
-"""The score that is printed below another one: a line of 80 characters has no room for a column more."""
+"""The score that is printed below another one, under a heading: 80 characters have no room for a column more."""
 _COSTS = {"llm_calls": "calls", "tokens": "tokens"}
 _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
@@ -245,7 +245,8 @@ def _standard(summary: ConfigurationSummary, name: str) -> Text:
     below = _GRBENCH.get(name) if _is_grbench(summary) else _BELOW.get(name)
     if below is None or below[0] not in summary.scores:
         return cell
-    return Text("\n").join([cell, _named(summary, *below)])
+    score, heading = below
+    return Text("\n").join([cell, Text(heading, "dim"), _score(summary.scores[score])])
 
 
 def _named(summary: ConfigurationSummary, score: str, name: str) -> Text:

@@ -143,3 +143,13 @@ def test_wrong_arguments(kgqa: Kgqa) -> None:
     one_price = kgqa("estimate", "estimate.usd_per_million_prompt_tokens=1").sentence
     assert one_price.endswith("estimate.usd_per_million_prompt_tokens and estimate.usd_per_million_completion_tokens")
     assert kgqa("estimate", "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"
+
+
+def test_rows_that_cannot_be_read_are_not_counted(kgqa: Kgqa, here: Path) -> None:
+    question = {"question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
+    rows = [json.dumps({"id": f"q{number}", **question}) for number in range(6)]
+    (here / "graph.tsv").write_text("Ann\tson\tBob\n")
+    (here / "rows.jsonl").write_text("\n".join([*rows, '{"id": "half']))
+    words = ["dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=rows.jsonl", "llm=similarity"]
+    shown = kgqa("estimate", "method=cot", *words, "estimate.questions=3", "json=true")
+    assert json.loads(shown.out)["questions"] == 6

@@ -121,6 +121,13 @@ def test_the_last_line_says_how_many_rows_could_not_be_read(kgqa: Kgqa, tmp_path
     assert not file.exists(), "the rows can be read now"
 
 
+def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
+    questions = evaluate("run.dir=all").out
+    assert "run.limit" not in questions
+    notes = evaluate("run.dir=more", "run.limit=100000").out.splitlines()
+    assert any(note.startswith("run.limit=100000 is more than synthetic has: all ") for note in notes)
+
+
 def test_a_table_is_no_wider_than_the_terminal_and_not_squeezed_by_a_path(
     evaluate: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:

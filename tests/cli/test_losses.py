@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import open_run
 from tests.cli.support import Kgqa
 
 
@@ -17,7 +18,8 @@ def test_two_commands_lead_to_the_cause_of_a_wrong_answer(
     monkeypatch.setenv("COLUMNS", "200")
     losses = kgqa("losses", finished)
     assert (losses.code, losses.err) == (0, "")
-    assert "Questions lost at each stage" in losses.out
+    assert "Questions by what became of their answers" in losses.out
+    assert "relation not" in losses.out
     command = re.search(r"kgqa (show \S+ \S+) shows a question of the largest group", losses.out)
     assert command is not None
     shown = kgqa(*command[1].split())
@@ -46,6 +48,18 @@ def test_prompts_are_printed_on_demand(finished: Path, kgqa: Kgqa) -> None:
     assert line in "".join(full.split()) or line in full
     assert len(short) < len(full)
     assert len(one) < len(full)
+
+
+def test_a_question_of_a_sweep_is_shown_with_its_configuration(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    run = tmp_path / "run"
+    words = ["method.beam_width=1,2", "llm=oracle", "dataset.triples=1000", "run.limit=1", f"run.dir={run}"]
+    assert kgqa("sweep", *words).code == 0
+    question = open_run(run).questions.collect()["question_id"][0]
+    assert "in configuration 0 of 0 to 1: configuration=N shows another" in kgqa("show", run, question).out
+    assert "in configuration 1 of 0 to 1" in kgqa("show", run, question, "configuration=1").out
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Where answers are lost: the stage, the step and the reason of every wrong question (`find`), and tables of them."""
 
 from pipeline.analysis.losses.frames import ROW_COLUMNS, clusters, flips, loss_shares, scan_losses
-from pipeline.analysis.losses.stage_names import REASONS, STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.stage_names import NOT_PASSED, REASONS, STAGES, Loss, Reason, Stage
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.analysis.losses.waiting import critical_path
 
 __all__ = [
     "LOSS_COLUMNS",
+    "NOT_PASSED",
     "REASONS",
     "ROW_COLUMNS",
     "STAGES",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -40,6 +41,18 @@ relation was missing.
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 """In the order in which an answer passes them."""
+NOT_PASSED: Mapping[Stage, str] = {
+    "topic known": "topic unknown",
+    "relation offered": "relation not offered",
+    "relation chosen": "relation not chosen",
+    "node reached": "node not reached",
+    "node kept": "node not kept",
+    "shown": "not shown",
+    "answered": "not answered",
+    "matched": "not matched",
+    "unknown": "unknown",
+}
+"""Headings of the questions that were lost at each stage."""
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
