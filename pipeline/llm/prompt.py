@@ -6,6 +6,7 @@ Every kind of model (served, simulated, replayed from a trace) answers with text
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import re
 from abc import ABC, abstractmethod
@@ -19,6 +20,8 @@ from pydantic import Field, TypeAdapter
 from pipeline.errors import UserError
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
@@ -65,7 +68,16 @@ def inputs_only(role: str, template: Template) -> Template:
 
     A template without a system text already has this short form, and is returned unchanged.
     """
-    return Template(system=role, user=template.user, assistant=template.assistant) if template.system else template
+    if not template.system:
+        return template
+    if slot := _SLOT.search(template.system):
+        log.warning(
+            "the model is not told %s of the prompt %s: it is in the system text, which llm.prompt_style=inputs_only "
+            "does not send",
+            slot[1],
+            role,
+        )
+    return Template(system=role, user=template.user, assistant=template.assistant)
 
 
 def _fill(pieces: list[str], inputs: Mapping[str, str]) -> str:

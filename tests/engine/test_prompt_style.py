@@ -54,6 +54,10 @@ class TestTemplates:
         template = Template(system="", user="{{q}}", assistant="{{text}}")
         assert inputs_only("arg.token", template) is template
 
+    def test_a_slot_in_the_system_text_is_named(self, caplog: pytest.LogCaptureFixture) -> None:
+        inputs_only("a.role", Template(system="Name {{width}} relations.", user="{{q}}"))
+        assert "the model is not told width of the prompt a.role" in caplog.text
+
     def test_a_complaint_follows_the_text_of_the_user(self) -> None:
         template = inputs_only("a.role", Template(system="Be brief.", user="{{q}}"))
         _, user = template.render({"q": "?", "complaint": "no braces"})
