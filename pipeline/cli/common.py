@@ -128,7 +128,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
-        *_limit_notes(summaries),
+        *(_limit_notes(summaries) if summary.get("complete") else []),
         *remarks(summary.get("rejected", 0), folder.rejected),
     ]
 

@@ -21,6 +21,8 @@ from pipeline.traces.storage import StoragePath, names_in, storage_path
 _DEFAULT = "runs"
 _CONCURRENT_READS = 32
 """Folders that are read concurrently, which counts in an object store."""
+_MOST_NAMES = 3
+"""Methods, or datasets, of a run that are named; of more, their number is printed."""
 _HEADINGS = (
     "started",
     "run",
@@ -189,13 +191,13 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
 
 def _cells(run: ListedRun) -> tuple[str, ...]:
     label = f" ({', '.join(run.labels)})" if run.labels else ""
-    label += f" [{', '.join(run.departures)}]" if run.departures else ""
+    label += f" [{_names(run.departures, 'departures')}]" if run.departures else ""
     several = f" × {run.configurations}" if run.configurations > 1 else ""
     return (
         f"{run.started:%Y-%m-%d %H:%M}",
         run.run,
-        f"{'+'.join(run.methods)}{several}{label}",
-        "+".join(run.datasets),
+        f"{_names(run.methods, 'methods')}{several}{label}",
+        _names(run.datasets, "datasets"),
         _count(run.questions),
         _score(run),
         _count(run.failed),
@@ -205,6 +207,10 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
         ",".join(run.tags),
         " ".join((run.note or "").split()),
     )
+
+
+def _names(names: Sequence[str], kind: str) -> str:
+    return "+".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} {kind}"
 
 
 def _state(run: ListedRun) -> str:

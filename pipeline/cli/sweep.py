@@ -133,10 +133,21 @@ def _read_file(path: Path) -> Iterator[list[str]]:
 
 
 def _best(summaries: Sequence[ConfigurationSummary]) -> str:
-    """Name the configuration with the highest Hits@1 by the overrides that only it has."""
+    """Name the configuration with the highest Hits@1 by the overrides that only it has.
+
+    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens.
+    """
     own = differing_overrides([summary.overrides for summary in summaries])
     hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
-    best = hits.index(max(hits))
+    equal = [index for index, each in enumerate(hits) if each == max(hits)]
+    best = min(equal, key=lambda index: _costs(summaries[index]))
     words = [word for word in own[best] if not word.startswith("run.")]
     rest = [word for word in words if word != f"method={summaries[best].method}"]
-    return f"highest Hits@1: configuration {summaries[best].number}, {' '.join([summaries[best].method, *rest])}"
+    named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([summaries[best].method, *rest])}"
+    return named if len(equal) == 1 else f"{named} (of {len(equal)} equal ones, the one with the fewest calls)"
+
+
+def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
+    """Return the calls and the tokens per question."""
+    answered = max(1, summary.questions - summary.not_run)
+    return summary.counters["llm_calls"] / answered, summary.counters["tokens"] / answered

@@ -10,12 +10,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from inspect import isawaitable
 from itertools import zip_longest
 from random import Random
 
 from pipeline.datasets.gold_paths import gold_relations
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
+from pipeline.engine.returned_answer import check_answer
 from pipeline.engine.tools import QuestionGraph, QuestionModel
 from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
@@ -167,7 +169,10 @@ async def _answer(
     deadline = asyncio.timeout(limit_s)
     try:
         async with deadline:
-            answer = await runtime.method.answer(example.question, tools)
+            answering = runtime.method.answer(example.question, tools)
+            if not isawaitable(answering):
+                raise TypeError("the method must write `async def answer`")
+            answer = check_answer(await answering)
     except TimeoutError as error:
         reason = f"no answer within {limit_s:g} s" if deadline.expired() else str(error)
         return _failed(record, f"TimeoutError: {reason}")

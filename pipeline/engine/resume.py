@@ -26,6 +26,8 @@ from pipeline.types import Rejected
 
 Configs = Sequence[Mapping[str, Any]]
 """The resolved configurations of a run."""
+_NAMED = 6
+"""Differences between two runs that a message names."""
 
 
 def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], configs: Configs) -> None:
@@ -35,15 +37,26 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
         counts = f"{counted(len(before), 'configuration')}, not {len(configs)}"
         raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
     pairs = list(zip(before, configs, strict=True))
-    drifted = [line for old, new in pairs for line in config.drift(old, _with_limit_of(old, new))]
+    drifted = [line for old, new in pairs for line in _differences(old, new)]
     if drifted:
-        raise UserError(f"{folder.path} holds another run. What differs: {'; '.join(drifted)}. {ways_out(folder)}")
+        more = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
+        listed = "; ".join([*drifted[:_NAMED], *more])
+        raise UserError(f"{folder.path} holds another run. What differs: {listed}. {ways_out(folder)}")
     for old, new in pairs:
         changed = config.drift(old, new)
         extends = new["run"]["extend"] and not new["run"]["early_stopping"]
         if changed and not (extends and asks_more(old, new)):
             more = "run.extend=true asks the others, too. Or: " if asks_more(old, new) else ""
             raise UserError(f"{folder.path} asked another number of questions: {changed[0]}. {more}{ways_out(folder)}")
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return `key: old → new` for what differs, without the keys of a method, a model, … that was replaced whole."""
+    drifted = config.drift(old, _with_limit_of(old, new))
+    sections = {line.partition("._target_: ")[0] for line in drifted if "._target_: " in line}
+    replaced = sorted(sections & old["choices"].keys())
+    chosen = [f"{section}: {old['choices'][section]} → {new['choices'][section]}" for section in replaced]
+    return [*chosen, *(line for line in drifted if line.partition(".")[0] not in replaced)]
 
 
 def asks_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -131,7 +144,7 @@ def unchanged_shards(
 ) -> tuple[set[int], DatasetChanges]:
     """Compare the dataset with the finished shards, and return those that stay finished, and how the dataset differs.
 
-    Raises UserError if results do not belong to the dataset. Scores the shards again whose gold answers have changed.
+    Raises UserError if results do not belong to the dataset.
     """
     run, size = first["run"], first["engine"]["shard_size"]
     origins = read_origins(folder, finished, saved.get("id"))
@@ -142,10 +155,14 @@ def unchanged_shards(
     asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
     changes = find_changes(origins, shards(parts, _ignore, size=size, order=order), asked=asked)
     changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
-    scoring = config.build("evaluation", first)
-    for index, examples in changes.gold.items():
-        replace_gold(folder, origins[index], examples, scoring)
     return finished - changes.grown, changes
+
+
+def score_again(folder: RunFolder, saved: Mapping[str, Any], changes: DatasetChanges, first: Mapping[str, Any]) -> None:
+    """Score the shards again whose gold answers have changed."""
+    scoring = config.build("evaluation", first)
+    for index, origin in read_origins(folder, set(changes.gold), saved.get("id")).items():
+        replace_gold(folder, origin, changes.gold[index], scoring)
 
 
 def ways_out(folder: RunFolder) -> str:

@@ -35,6 +35,7 @@ from pipeline.engine.resume import (
     refuse_other_configurations,
     refuse_other_graphs,
     refuse_stale_reuse,
+    score_again,
     unchanged_shards,
 )
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
@@ -200,7 +201,7 @@ async def _run_shards(
     parts, size = _parts(configurations), engine["shard_size"]
     finished = folder.finished()
     if saved is not None and finished:
-        finished = _compare_dataset(configurations, folder, saved, parts, console)
+        finished = await _compare_dataset(configurations, folder, saved, parts, console)
     finished -= failed_shards(folder) if run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
     description = _RunDescription(configurations, folder, saved)
@@ -247,7 +248,7 @@ async def _run_shards(
     return RunTotals(questions, rejections.count, run["max_failed"], **times)
 
 
-def _compare_dataset(
+async def _compare_dataset(
     configurations: Sequence[Configuration],
     folder: RunFolder,
     saved: Mapping[str, Any],
@@ -259,6 +260,8 @@ def _compare_dataset(
     with console.status("comparing the dataset with the answered questions"):
         finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
     if changes.gold:
+        await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
+        score_again(folder, saved, changes, first)
         count = sum(map(len, changes.gold.values()))
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):

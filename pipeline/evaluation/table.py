@@ -226,7 +226,7 @@ def _description(summary: ConfigurationSummary, overrides: Sequence[str]) -> Tex
         if count:
             text.append(f"\n{count} {kind}", style="not bold red" if kind == "failed" else "not bold dim")
     if much_unreadable([summary]):
-        text.append(f"\n{percent(summary.unreadable_share or 0)} % unreadable", style="not bold red")
+        text.append(f"\n{percent(summary.unreadable_share or 0)} % unreadable replies", style="not bold red")
     for override in overrides:
         text.append(f"\n{override}", style="not bold dim")
     return text

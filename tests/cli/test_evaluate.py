@@ -128,6 +128,15 @@ def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
     assert any(note.startswith("run.limit=100000 is more than synthetic has: all ") for note in notes)
 
 
+def test_an_incomplete_run_does_not_say_that_the_dataset_is_small(evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:
+    evaluate("run.dir=run", "engine.shard_size=4", "run.limit=20")
+    (tmp_path / "run/summary.json").unlink()
+    max((tmp_path / "run/traces").iterdir()).unlink()
+    said = kgqa("score", "run").out
+    assert "is not complete" in said
+    assert "is more than" not in said
+
+
 def test_a_table_is_no_wider_than_the_terminal_and_not_squeezed_by_a_path(
     evaluate: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:

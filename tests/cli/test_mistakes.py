@@ -167,6 +167,12 @@ def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) ->
     assert evaluate(*words).code == 0
 
 
+def test_another_method_in_the_folder_of_a_run_is_named_without_its_keys(finished: Path, evaluate: Kgqa) -> None:
+    said = evaluate("llm=oracle", "llm.error_rate=0.4", f"run.dir={finished}", "method=arg", "dataset.seed=8").sentence
+    assert "What differs: method: srp → arg; dataset.seed: 7 → 8" in said
+    assert "method." not in said
+
+
 def test_a_run_folder_that_cannot_be_created(evaluate: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = evaluate("run.dir=file/run").sentence

@@ -22,7 +22,7 @@ from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.search import Search
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.schema import TraceRow
-from pipeline.types import Example, Gold, GoldAnswer, Prediction
+from pipeline.types import Answer, Example, Gold, GoldAnswer, Prediction
 
 REPLIES = {
     "parog.plan": "Hm.",
@@ -93,3 +93,35 @@ async def test_gold_affects_the_scores_of_initial_and_final_answers_and_nothing_
     assert (right.scores.initial_hits_at_1, wrong.scores.initial_hits_at_1) == (1, 0)
     assert right.scores.damaged == 0
     assert wrong.scores.corrected == 0
+
+
+@dataclass
+class ReturnsNothing:
+    """A method with a bug."""
+
+    name: str = "bug"
+
+    async def answer(self, question: object, tools: object) -> None:
+        pass
+
+
+@dataclass
+class NotAsync:
+    """Another one."""
+
+    name: str = "bug"
+
+    def answer(self, question: object, tools: object) -> Answer:
+        return Answer()
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        (ReturnsNothing(), "TypeError: answer() must return a pipeline.Answer, not NoneType"),
+        (NotAsync(), "TypeError: the method must write `async def answer`"),
+    ],
+)
+async def test_a_method_that_returns_no_answer_fails_one_question(method: Any, error: str) -> None:
+    row = await run(method, "Ann")
+    assert (row.answer, row.error) == (Answer(status="failed"), error)

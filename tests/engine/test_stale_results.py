@@ -153,6 +153,15 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     assert "have changed" not in project.run("llm=oracle")
 
 
+def test_nothing_is_scored_again_if_the_graph_has_changed_too(project: Project) -> None:
+    project.run()
+    before = project.rows()
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    project.write_facts({**CITIES, "Borland": "Nowhere"})
+    assert "began with the graph" in project.run(code=2)
+    assert project.rows().equals(before)
+
+
 def test_a_changed_graph_is_refused_when_nothing_is_left_to_run(project: Project) -> None:
     project.run()
     project.write_facts({**CITIES, "Borland": "Nowhere"})
