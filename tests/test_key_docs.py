@@ -119,3 +119,9 @@ def test_choices_of_the_users_own_are_listed(tmp_path: Path) -> None:
 def keys_of(path: Path) -> list[KeyDoc]:
     group = None if path.parent == CONF else path.parent.name
     return list(read_file(path, group).keys)
+
+
+def test_a_default_is_printed_as_it_can_be_given() -> None:
+    shown = help_text({"stand_in": ["dataset=synthetic", "run.limit=100"], "seeds": [1, 2]}, {}, "reproduce", [CONF])
+    assert 'stand_in=["dataset=synthetic", "run.limit=100"]' in shown
+    assert "seeds=[1, 2]" in shown

@@ -29,8 +29,9 @@ def unreadable_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary
     line = unreadable_line(summaries)
     roles = often_unreadable(folder, summaries)
     totals = _over_configurations(roles)
+    together = " in these configurations together" if len({each.point for each in roles}) > 1 else ""
     shown = [
-        f"  {role_text(each)} (kgqa show {folder.path} {each.question_id}{_chosen(each, summaries)})"
+        f"  {role_text(each)}{together} (kgqa show {folder.path} {each.question_id}{_chosen(each, summaries)})"
         for each in totals[:_NAMED]
     ]
     more = [f"  and {counted(len(totals) - _NAMED, 'other role')}"] if len(totals) > _NAMED else []

@@ -6,6 +6,7 @@ first comment of a file says what the file configures.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import textwrap
@@ -156,8 +157,15 @@ def _values(
             yield key, None
             yield from _values(value, docs, f"{key}.")
         else:
-            dumped = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
-            yield key, dumped.removesuffix("\n").removesuffix("\n...")
+            yield key, _as_typed(value)
+
+
+def _as_typed(value: object) -> str:
+    """Return a value as it can be given on the command line."""
+    if isinstance(value, list) and any("=" in str(each) for each in value):
+        return json.dumps(value, ensure_ascii=False)  # Hydra wants quotes around an equals sign
+    dumped = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
+    return dumped.removesuffix("\n").removesuffix("\n...")
 
 
 def _explained(
