@@ -39,8 +39,8 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
     pairs = list(zip(before, configs, strict=True))
     drifted = [line for old, new in pairs for line in _differences(old, new)]
     if drifted:
-        more = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
-        listed = "; ".join([*drifted[:_NAMED], *more])
+        rest = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
+        listed = "; ".join([*drifted[:_NAMED], *rest])
         raise UserError(f"{folder.path} holds another run. What differs: {listed}. {ways_out(folder)}")
     for old, new in pairs:
         changed = config.drift(old, new)
