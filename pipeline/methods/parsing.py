@@ -47,6 +47,7 @@ _PART = re.compile(rf"\s*+(?:({_QUOTED})\s*+(?=[;|}}])|[^{{}};|]+)", re.DOTALL)
 _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _ANSWER_IS = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
+_QUOTES_AND_SPACE = "\"'` \t"
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(
     r"\(\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')\s*,\s*([+-]?(?:[0-9]{1,9}\.?[0-9]{0,9}|\.[0-9]{1,9}))",
@@ -124,6 +125,14 @@ def numbered(text: str) -> list[tuple[int, str]]:
 def split_path(text: str) -> list[str]:
     """Split a path at its arrows into non-empty parts without surrounding quotes: `a -> r1 -> r2` has three."""
     return [part for part in map(unquoted, _ARROW.split(text)) if part]
+
+
+def split_path_from(start: str, text: str) -> list[str]:
+    """Split a path at its arrows, and leave out the name of the node where it starts, which may contain arrows."""
+    bare = text.lstrip(_QUOTES_AND_SPACE)
+    rest = bare[len(start) :].lstrip(_QUOTES_AND_SPACE)
+    begins = bare[: len(start)].casefold() == start.casefold() and (not rest or _ARROW.match(rest))
+    return split_path(rest if begins else text)
 
 
 def unquoted(text: str) -> str:

@@ -333,6 +333,15 @@ def test_a_very_long_text_is_read_like_any_other(
             read(prompt, reply[:at] + piece * (LONG // len(piece)) + reply[at:])
 
 
+@pytest.mark.parametrize("error_rate", [0.0, 0.15])
+def test_every_reply_of_an_oracle_can_be_used(error_rate: float) -> None:
+    """An oracle may be wrong. Its replies are unreadable only where `malformed_rate` makes them so."""
+    _, rows = asyncio.run(answer_all(default(Oracle, error_rate=error_rate), default(Budget), sample()))
+    unread = [(row.method, step.role, step.error) for row in rows for step in row.steps if step.kind == "llm"]
+    assert len(unread) > 1000
+    assert [each for each in unread if each[-1]] == []
+
+
 def test_every_failure_is_recorded_with_its_raw_text() -> None:
     _, rows = asyncio.run(answer_all(default(Oracle, malformed_rate=1.0), default(Budget), sample()[:2]))
     assert not [row.error for row in rows if row.error]

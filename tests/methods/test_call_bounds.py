@@ -15,11 +15,14 @@ from pipeline import config
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.question_record import Budget
 from pipeline.engine.run import Configuration, execute
+from pipeline.errors import UserError
 from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question
 from tests.support import refuse
 
-METHODS = ("cot", "rag", "tog", "pog", "rog", "srp", "arg", "parog", "r3")
+METHODS = sorted(file.stem for file in (config.conf_dir() / "method").glob("*.yaml"))
+AXES = {"beam_width": (1, 5), "depth": (1, 4), "retries": (0, 2)}
+"""The default sweep, by its lowest and highest value."""
 FAULTS = ("llm=oracle", "llm.error_rate=0.4", "llm.malformed_rate=0.3")
 VARIANTS = {
     "srp": ("method.paths_per_entity=3 method.edit_budget_scope=per_question", "experiment=readi"),
@@ -37,25 +40,38 @@ def composed(words: Sequence[str]) -> Configuration:
 
 
 def grid(method: str) -> list[str]:
-    """Return the corners of the default sweep: beam 1 and 5, depth 1 and 4, retries 0 and 2; RAG has at most 2 hops."""
-    axes = {"beam_width": (1, 5), "depth": (1, 2 if method == "rag" else 4), "retries": (0, 2)}
+    """Return the corners of the default sweep that a method has. Where it takes no value so high, the highest one."""
     known = config.compose([f"method={method}"])["method"]
-    used = {axis: values for axis, values in axes.items() if axis in known}
+    used = {axis: (low, highest(method, axis, high)) for axis, (low, high) in AXES.items() if axis in known}
     return [
         " ".join(f"method.{axis}={value}" for axis, value in zip(used, values, strict=True))
         for values in itertools.product(*used.values())
     ]
 
 
-@pytest.mark.parametrize(
-    "method", [*METHODS[:4], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS[4:])]
-)
-def test_no_question_of_a_default_sweep_meets_a_limit(method: str, tmp_path: Path) -> None:
+def highest(method: str, axis: str, value: int) -> int:
+    """Return the highest value of an axis up to this one that a method takes, such as two hops of RAG."""
+    try:
+        config.build("method", config.compose([f"method={method}", f"method.{axis}={value}"]))
+    except UserError:
+        return highest(method, axis, value - 1)
+    return value
+
+
+def test_the_sweep_has_every_corner_of_every_method() -> None:
+    assert {"rag", "srp", "arg", "parog", "r3", "tog", "pog", "rog", "cot"} <= set(METHODS)
+    assert len(grid("arg")) == len(grid("pog")) == 8
+    assert "method.beam_width=5 method.depth=2 method.retries=2" in grid("rag")
+
+
+@pytest.mark.parametrize("questions", [8, pytest.param(40, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("method", METHODS)
+def test_no_question_of_a_default_sweep_meets_a_limit(method: str, questions: int, tmp_path: Path) -> None:
     """Neither do bad replies make more calls than the bound, nor does a limit of another kind cut the search."""
     shared = (
         f"method={method}",
         *FAULTS,
-        "run.limit=40",
+        f"run.limit={questions}",
         f"run.dir='{tmp_path / 'run'}'",
         "evaluation.bootstrap_resamples=100",
     )
@@ -68,13 +84,13 @@ def test_no_question_of_a_default_sweep_meets_a_limit(method: str, tmp_path: Pat
     rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet", columns=["point", "question_id", "llm_calls"])
     first = configurations[0].config
     dataset: Dataset = config.build("dataset", first)
-    questions = {example.question.id: example.question for example in itertools.islice(dataset.examples(refuse), 40)}
+    asked = {example.question.id: example.question for example in itertools.islice(dataset.examples(refuse), questions)}
     for number, each in enumerate(configurations):
         built: Method = config.build("method", each.config)
         budget: Budget = config.build("budget", each.config)
         assert isinstance(built, BoundedCalls)
         for id, calls in rows.filter(point=number).select("question_id", "llm_calls").iter_rows():
-            assert calls <= built.most_llm_calls(questions[id], budget) + 1
+            assert calls <= built.most_llm_calls(asked[id], budget) + 1
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -382,6 +382,8 @@ async def test_relations_are_offered_by_similarity_with_the_named_entity_and_the
     assert [line.partition(":")[0] for line in lines] == ["Fox", "Rome", "Ann"]
     assert lines[1].startswith("Rome: capital; ")
     assert lines[1].count(";") == 1, "two of the four relations are offered"
+    assert lines[1].endswith(" (2 less similar left out)")
+    assert "left out" not in lines[0]
 
 
 async def test_the_plan_is_shown_where_entities_are_selected() -> None:
@@ -427,6 +429,7 @@ async def test_candidates_beyond_the_prefilter_are_not_shown() -> None:
     [group] = last(tools, SelectEntities).groups
     assert len(group.facts) == 3
     assert "France itself" in dict(group.facts)
+    assert last(tools, SelectEntities).inputs()["groups"].endswith(" (28 less similar left out)")
 
 
 async def test_a_sample_of_unnamed_nodes_is_kept() -> None:

@@ -608,6 +608,7 @@ async def test_the_judge_sees_sequences_that_differ_in_unnamed_nodes_once_and_ho
     text = script.model.last("srp.judge").messages()[-1].content
     assert text.count("Film 0") == text.count("Film 1") == 1
     assert "\n(1 more were found)\n" in text
+    assert {"by": "cap", "nodes": {"Film 2"}} in script.payloads("cut"), "the trail says what the judge was not shown"
 
 
 def ring(people: tuple[str, ...]) -> list[Any]:

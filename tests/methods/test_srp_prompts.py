@@ -321,6 +321,20 @@ def test_an_edited_path_may_repeat_a_relation_that_is_not_adjacent() -> None:
     assert EDITED.parse("Final Path: role -> film -> role") == ("role", "film", "role")
 
 
+@pytest.mark.parametrize(
+    "text", ["Final Path: None.", 'Goal: x\nFinal Path:\n"None".\n', "```\nFinal Path: `none`\n```"]
+)
+def test_an_editor_that_knows_no_other_path_may_say_so(text: str) -> None:
+    assert EDITED.parse(text) is None
+
+
+def test_the_name_of_the_entity_is_no_relation_of_the_final_path() -> None:
+    dotted = replace(EDITED, entity=Entity("e.1", "Node.js"))
+    assert dotted.parse("Final Path: node.js -> role -> film") == ("role", "film")
+    arrows = replace(EDITED, entity=Entity("e.1", "a.b -> c.d"))
+    assert arrows.parse("Final Path: a.b -> c.d -> role -> film") == ("role", "film")
+
+
 def test_edit_falls_back_to_no_path() -> None:
     assert EDITED.fallback("Final Path: role -> film") is None
 

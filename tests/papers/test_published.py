@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.config import build, compose, conf_dir, departures
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.papers.comparison_systems import comparison_systems
-from pipeline.papers.published import Figure, _Table, published_figures
+from pipeline.papers.published import _FILE, Figure, _Table, published_figures
 from pipeline.papers.unprinted import UnprintedRow, unprinted_tables
 from pipeline.types import Scores
 
@@ -83,6 +86,31 @@ def test_every_table_is_complete() -> None:
         ("R3-Cycle", "main"): 9 * 9 - 3 * 3,
         ("R3-Cycle", "efficiency"): 2 * 9,
     }
+
+
+SPECIFICATION = (Path(__file__).parents[2] / "docs" / "specification.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
+
+
+def values_of(section: str) -> Counter[float]:
+    """Every number of the tables of a section in `published.yaml`, each as often as it is printed."""
+    tables = [table for table in yaml.safe_load(_FILE.read_text(encoding="utf-8")) if table["section"] == section]
+    printed = [value for table in tables for row in table["rows"] for value in row["values"] if value is not None]
+    return Counter(float(n) for value in printed for n in (value.values() if isinstance(value, dict) else [value]))
+
+
+@pytest.mark.parametrize("section", ["11.1", "11.2", "11.3", "11.4", "11.5"])
+def test_the_tables_hold_every_number_of_the_specification(section: str) -> None:
+    """A row that is forgotten, here or there, fails. What is no cell of a table there stands in its text."""
+    text = SPECIFICATION.partition(f'<a id="{section}"></a>')[2].partition('<a id="')[0]
+    body = re.sub(r"^\|.*\n\| ---.*\n", "", text, flags=re.MULTILINE)
+    rows = [line for line in body.splitlines() if line.startswith("|")]
+    cells = " ".join(cell for row in rows for cell in row.split("|")[2:])
+    in_cells = Counter(map(float, NUMBER.findall(re.sub(r"\(−[\d.]+\)", "", cells))))
+    published = values_of(section)
+    assert in_cells - published == Counter()
+    prose = {float(number) for line in body.splitlines() if line not in rows for number in NUMBER.findall(line)}
+    assert (published - in_cells).keys() <= prose
 
 
 def test_no_figure_is_listed_twice() -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pipeline.errors import ParseError
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parog.plan import Plan, SubGoal
-from pipeline.methods.parog.relations import print_plan, print_subgoal
+from pipeline.methods.parog.relations import print_left_out, print_plan, print_subgoal
 from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
@@ -26,6 +26,13 @@ class CandidateGroup:
     """The label of the relation path."""
     facts: tuple[tuple[str, GroundedPath], ...]
     """The label of each candidate, and the fact that ends in it."""
+    left_out: int = 0
+    """Candidates that are not shown."""
+
+    def print(self) -> str:
+        """Return what a prompt shows after the number of the group."""
+        nodes = "; ".join(text for text, _ in self.facts)
+        return f"{self.source}, {self.relations}: {nodes}{print_left_out(self.left_out)}"
 
     def read(self, value: Value) -> tuple[GroundedPath, ...]:
         """Return the facts of the candidates that a reply names, in its order."""
@@ -48,10 +55,7 @@ class SelectEntities(LenientPrompt[tuple[GroundedPath, ...] | None]):
     groups: tuple[CandidateGroup, ...]
 
     def inputs(self) -> dict[str, str]:
-        groups = (
-            f"{number}. {group.source}, {group.relations}: {'; '.join(text for text, _ in group.facts)}"
-            for number, group in enumerate(self.groups, start=1)
-        )
+        groups = (f"{number}. {group.print()}" for number, group in enumerate(self.groups, start=1))
         return {
             "question": as_question(self.question.text),
             "plan": print_plan(self.plan),

@@ -28,11 +28,14 @@ class Offer:
     """Best first; for a set, the relations that any member has."""
     examples: tuple[str, ...] = ()
     """For a set, the labels of its first members."""
+    left_out: int = 0
+    """Relations that are not offered."""
 
     def print(self) -> str:
         """Return the line that a prompt shows."""
         examples = f" ({'; '.join(self.examples)}; …)" if self.examples else ""
-        return f"{self.text}{examples}: {'; '.join(map(relation_label, self.relations)) or 'none'}"
+        relations = "; ".join(map(relation_label, self.relations)) or "none"
+        return f"{self.text}{examples}: {relations}{print_left_out(self.left_out)}"
 
     def read(self, value: Value) -> tuple[Relation, ...]:
         """Return the offered relations that a reply names; a name that matches none exactly matches both directions."""
@@ -93,6 +96,11 @@ class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
 def print_plan(plan: Plan) -> str:
     """Return a plan, one sub-goal on each line."""
     return "\n".join(map(print_subgoal, plan))
+
+
+def print_left_out(number: int) -> str:
+    """Say after a list how many items it leaves out; nothing where it is whole."""
+    return f" ({number} less similar left out)" if number else ""
 
 
 def print_subgoal(subgoal: SubGoal) -> str:

@@ -212,27 +212,30 @@ class SubgoalSearch:
         self._labels.add([*single, *shown])
         self._labels.add_answers(self._dependencies)
         offers = [
-            Offer(self._labels.label(id), (id,), await self._ranked((id,), relations[id]))
+            await self._offer(self._labels.label(id), (id,), relations[id])
             for id in sorted(single, key=lambda entity: (not self._is_named(entity), entity in topics))
         ]
         if shared:
             together = {relation for id in shared for relation in relations[id]}
             examples = tuple(map(self._labels.label, shown))
             text = f"all {len(shared)} others"
-            offers.insert(0, Offer(text, tuple(shared), await self._ranked(shared, together), examples))
+            offers.insert(0, await self._offer(text, shared, together, examples))
         return offers
 
     def _is_named(self, entity: EntityId) -> bool:
         name = self._labels.name(entity)
         return name is not None and match_key(name) in match_key(self._subgoal.goal)
 
-    async def _ranked(self, entities: Iterable[EntityId], relations: Iterable[Relation]) -> tuple[Relation, ...]:
-        """Return the `relation_prefilter` relations at some entities that are most like the sub-goal, best first."""
-        offered = sorted(relations)
-        ranking = await self._rank([as_text(relation.name) for relation in offered])
-        cut = [offered[index] for index in ranking[self._options.relation_prefilter :]]
+    async def _offer(
+        self, text: str, entities: Sequence[EntityId], relations: Iterable[Relation], examples: tuple[str, ...] = ()
+    ) -> Offer:
+        """Offer the `relation_prefilter` relations at some entities that are most like the sub-goal, best first."""
+        known = sorted(relations)
+        ranking = await self._rank([as_text(relation.name) for relation in known])
+        best = [known[index] for index in ranking]
+        offered, cut = best[: self._options.relation_prefilter], best[self._options.relation_prefilter :]
         self._tools.record("cut", by="similarity", relations=cut, at=entities)
-        return tuple(offered[index] for index in ranking[: self._options.relation_prefilter])
+        return Offer(text, tuple(entities), tuple(offered), examples, len(cut))
 
     async def _select_relations(self, offers: tuple[Offer, ...]) -> Mapping[str, Sequence[Relation]]:
         """Ask which relations to follow, by the text of each offer; if no reply is readable, take the most similar."""
@@ -292,12 +295,13 @@ class SubgoalSearch:
         """Return the group as the model is shown it; of many facts, those whose ends are most like the sub-goal."""
         self._labels.add([*(fact.end for fact in group.facts), group.source])
         facts = [(self._labels.label(fact.end), fact) for fact in group.facts]
+        cut: list[Node] = []
         if len(facts) > self._options.entity_prefilter:
             ranking = await self._rank([text for text, _ in facts])
             cut = [facts[index][1].end for index in ranking[self._options.entity_prefilter :]]
             self._tools.record("cut", by="similarity", nodes=cut)
             facts = [facts[index] for index in sorted(ranking[: self._options.entity_prefilter])]
-        return CandidateGroup(self._labels.label(group.source), path_label(group.path), tuple(facts))
+        return CandidateGroup(self._labels.label(group.source), path_label(group.path), tuple(facts), len(cut))
 
     async def _most_similar_facts(self, groups: Iterable[CandidateGroup]) -> list[GroundedPath]:
         """Return the `width` facts of all groups whose ends are most like the sub-goal; all without a width."""

@@ -219,6 +219,8 @@ class SRP:
         partial = self.judge is True and self.judge_sequences == "all"
         sequences = sequences_to_judge(current.found, current.names, partial=partial)
         current.shown = self._shown_to_the_judge(sequences, current.names) if self.judge is True else sequences
+        hidden = {sequence.end for sequence in sequences} - {sequence.end for sequence in current.shown}
+        state.tools.record("cut", by="cap", nodes=hidden)
         if self.judge is True and current.shown:
             prompt = Judge(
                 question=state.question,

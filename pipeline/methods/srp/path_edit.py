@@ -15,7 +15,8 @@ from pipeline.methods.parsing import (
     after_last,
     first_line,
     looks_like_relation,
-    split_path,
+    match_key,
+    split_path_from,
     truncate,
     unquoted,
 )
@@ -28,6 +29,8 @@ from pipeline.types import Entity, Question
 _TEXTS = load_texts(__file__, "edit")
 _EXAMPLES_SHOWN = {"grailqa": 4}
 """The number of few-shot examples by the kind of the dataset (§3.3); any other one gets all."""
+NO_PATH = "none"
+"""The final path of a model that knows no other one."""
 
 EDIT = {
     examples: Template(
@@ -39,7 +42,7 @@ EDIT = {
 
 @dataclass(frozen=True)
 class Edit(LenientPrompt[Path | None]):
-    """A relation path that was not tried before, or None when the model proposes none."""
+    """A relation path that was not tried before, or None when the model proposes none and writes `none`."""
 
     role: ClassVar[str] = "srp.edit"
 
@@ -88,10 +91,11 @@ class Edit(LenientPrompt[Path | None]):
         """Return no path: the search from this entity ends."""
         return None
 
-    def read(self, text: str) -> Path:
-        line = first_line(after_last(text, "Final Path:"))
-        known = self.known.union(self.path, *(relations for _, relations in self.candidates))
-        path = tuple(part for part in split_path(unquoted(line)) if looks_like_relation(part, known))
+    def read(self, text: str) -> Path | None:
+        line = unquoted(first_line(after_last(text, "Final Path:")))
+        if match_key(unquoted(line.rstrip("."))) == NO_PATH:
+            return None
+        path = self._relations(line)
         if complaint := self._complaint(path):
             raise ParseError(f"{complaint}: {truncate(line)}")
         return path
@@ -104,9 +108,15 @@ class Edit(LenientPrompt[Path | None]):
             return "the final path is the current path"
         if path in self.tried:
             return "the final path was tried before"
-        if repeats_relation(path):
+        if any(relation == following for relation, following in pairwise(path)):
             return "the final path takes a relation twice in a row"
         return "the final path is too long" if len(path) > self.max_path_len else None
+
+    def _relations(self, line: str) -> Path:
+        """Return the relations of a path, without its entity and others that a model inserts."""
+        known = self.known.union(self.path, *(relations for _, relations in self.candidates))
+        parts = split_path_from(one_line(self.entity.name), line)
+        return tuple(part for part in parts if looks_like_relation(part, known))
 
     def _print(self, path: Path) -> str:
         return print_path(self.entity.name, path)
@@ -142,8 +152,3 @@ class Edit(LenientPrompt[Path | None]):
         kept = self.pruned[chain].length
         cut = f" cut away: {printer.chain(chain.triples[kept:])}" if kept < chain.length else ""
         return f"{number}. {printer.chain(chain.triples[:kept])}{cut}"
-
-
-def repeats_relation(path: Path) -> bool:
-    """Return whether the path takes a relation twice in a row."""
-    return any(relation == following for relation, following in pairwise(path))

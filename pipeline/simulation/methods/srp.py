@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
+from pipeline.errors import ParseError
 from pipeline.methods.grounded_path import Path
 from pipeline.methods.parsing import split_path
 from pipeline.methods.rendering import one_line, print_path, quoted
 from pipeline.methods.srp.judge import HAVE_ANSWER, NO_ANSWER, Judge, print_retained
-from pipeline.methods.srp.path_edit import Edit, repeats_relation
+from pipeline.methods.srp.path_edit import NO_PATH, Edit
 from pipeline.methods.srp.path_generation import PathGeneration
 from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.retrieval.interface import Reference
@@ -128,42 +129,48 @@ def _write_verdict(prompt: Judge, *, have: bool, lengths: Sequence[int]) -> str:
 
 @simulates(Edit)
 class EditSimulator(Simulator[Edit]):
-    """Edits towards a gold path."""
+    """Edits towards a gold path. Where no path is left, it proposes none."""
 
     seed_excluded_inputs: ClassVar[frozenset[str]] = frozenset({"references"})
 
     def write_as_oracle(self, prompt: Edit, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Write a gold path that was not tried; if there is none, the current path, which the parser rejects.
-
-        With `error_rng`, write the path of a reference; if all were tried, a wrong extension that is offered.
-        """
+        """Write a gold path that was not tried. With `error_rng`, a path of a reference, else a wrong offered one."""
         gold = gold_paths(gold_context, prompt.entity.id)
         if error_rng:
-            imitated = [path for path in _reference_paths(prompt.references) if _is_new(prompt, path)][:1]
+            imitated = _acceptable(prompt, _reference_paths(prompt.references))[:1]
             wrong = [path for path in _offered_paths(prompt) if path not in gold]
-            return _write_path(prompt, error_rng.choice(imitated or wrong or [corrupted(prompt.path, (), error_rng)]))
-        return _write_path(prompt, next((path for path in gold if _is_new(prompt, path)), prompt.path))
+            return _write_edit(prompt, error_rng.choice(imitated or wrong or [None]))
+        return _write_edit(prompt, next(iter(_acceptable(prompt, gold)), None))
 
     def write_by_similarity(self, prompt: Edit, encoder: LexicalEncoder) -> str:
         """Write the offered path whose last relation is most similar to the question."""
         offered = _offered_paths(prompt)
         best = rank_relations([path[-1] for path in offered], prompt.question.text, encoder)[:1]
-        return _write_path(prompt, next((path for path in offered if path[-1] in best), prompt.path))
+        return _write_edit(prompt, next((path for path in offered if path[-1] in best), None))
 
 
 def _offered_paths(prompt: Edit) -> list[Path]:
-    """Return the new paths that end in an offered relation."""
+    """Return the acceptable paths that end in an offered relation."""
     extended = ((*prefix, relation) for prefix, relations in prompt.candidates for relation in relations)
-    return [path for path in dict.fromkeys(extended) if _is_new(prompt, path)]
+    return _acceptable(prompt, extended)
 
 
-def _is_new(prompt: Edit, path: Path) -> bool:
-    return path != prompt.path and path not in prompt.tried and not repeats_relation(path)
+def _acceptable(prompt: Edit, paths: Iterable[Path]) -> list[Path]:
+    """Return the distinct paths that the method accepts: new ones, not too long, of relations that it knows."""
+    return [path for path in dict.fromkeys(paths) if _is_read(prompt, path)]
 
 
-def _write_path(prompt: Edit, path: Path) -> str:
-    goal, final_path = one_line(prompt.question.text), print_path(prompt.entity.name, path)
-    return f"{goal}\nThought: Another path may lead to the answer.\nFinal Path: {final_path}"
+def _is_read(prompt: Edit, path: Path) -> bool:
+    try:
+        return prompt.parse(_write_edit(prompt, path)) == path
+    except ParseError:
+        return False
+
+
+def _write_edit(prompt: Edit, path: Path | None) -> str:
+    thought = "No other path is left." if path is None else "Another path may lead to the answer."
+    final_path = NO_PATH if path is None else print_path(prompt.entity.name, path)
+    return f"{one_line(prompt.question.text)}\nThought: {thought}\nFinal Path: {final_path}"
 
 
 def _reference_paths(references: Sequence[Reference]) -> list[Path]:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pipeline.errors import ParseError
+from pipeline.retrieval.interface import Reference
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.registry import write_as_oracle, write_by_similarity
 from tests.methods.srp_prompts import ASKED, CHECK, EDITED, JUDGED, PLAN, TO_FILM, TO_HI
@@ -66,8 +66,16 @@ def test_the_editor_writes_a_gold_path_that_was_not_tried() -> None:
     tried = replace(EDITED, tried=(("role", "film"),))
     assert tried.parse(write_as_oracle(tried, KNOWN, None)) == ("directed",)
     all_tried = replace(EDITED, tried=(("role", "film"), ("directed",)))
-    with pytest.raises(ParseError, match="current path"):
-        all_tried.parse(write_as_oracle(all_tried, KNOWN, None))
+    assert all_tried.parse(write_as_oracle(all_tried, KNOWN, None)) is None
+
+
+@pytest.mark.parametrize("unreadable", [("directed", "directed"), ("unheard_of",), ("directed",) * 5])
+def test_the_editor_writes_no_path_that_the_method_rejects(unreadable: tuple[str, ...]) -> None:
+    known = gold_context(ASKED, ["Film"], {"Ann": [" -> ".join(unreadable)]})
+    assert EDITED.parse(write_as_oracle(EDITED, known, None)) is None
+    named = {"Ann": " -> ".join(("Ann", *unreadable))}
+    misled = replace(EDITED, candidates=(), references=(Reference("?", "?", named, ("Film",)),))
+    assert misled.parse(write_as_oracle(misled, known, ERROR_RNGS[0])) is None
 
 
 def test_an_error_of_the_editor_is_an_offered_path_that_is_not_gold() -> None:
@@ -75,7 +83,7 @@ def test_an_error_of_the_editor_is_an_offered_path_that_is_not_gold() -> None:
         ("role", "character")
     }
     empty = replace(EDITED, path=(), tried=(), candidates=())
-    assert "Final Path: Ann" in write_as_oracle(empty, KNOWN, ERROR_RNGS[0])
+    assert empty.parse(write_as_oracle(empty, KNOWN, ERROR_RNGS[0])) is None
 
 
 def test_the_judge_retains_the_nodes_to_count() -> None:
@@ -94,5 +102,4 @@ def test_the_similarity_policy_prefers_relations_similar_to_the_question() -> No
     assert verdict.retained == (TO_FILM, TO_HI)
     edit = replace(EDITED, question=asked)
     assert edit.parse(write_by_similarity(edit, ENCODER)) == ("role", "film")
-    with pytest.raises(ParseError, match="current path"):
-        replace(edit, candidates=()).parse(write_by_similarity(replace(edit, candidates=()), ENCODER))
+    assert replace(edit, candidates=()).parse(write_by_similarity(replace(edit, candidates=()), ENCODER)) is None
