@@ -17,13 +17,14 @@ from pipeline.engine.question_record import Budget
 from pipeline.engine.run import Configuration, execute
 from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question
-from tests.support import refuse
+from tests.support import METHODS, refuse
 
-METHODS = ("cot", "rag", "tog", "pog", "rog", "srp", "arg", "parog", "r3")
+QUICK = ("cot", "rag", "tog", "pog")
 FAULTS = ("llm=oracle", "llm.error_rate=0.4", "llm.malformed_rate=0.3")
 VARIANTS = {
     "srp": ("method.paths_per_entity=3 method.edit_budget_scope=per_question", "experiment=readi"),
     "arg": ("method.max_regenerate=2", "method.generator=prompted"),
+    "dog": ("experiment=dog_wide", "experiment=dog_no_debate", "experiment=dog_gold"),
     "pog": ("method.calls=batched", "experiment=pog_compat", "method.memory=false method.readd_once=false"),
     "parog": ("method.split_refine=true method.per_entity=true", "method.refine=false", "method.initial_answer=true"),
     "rog": ("experiment=rog_listed", "experiment=rog_sampled", "experiment=rog_vote", "experiment=rog_no_planning"),
@@ -48,7 +49,7 @@ def grid(method: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "method", [*METHODS[:4], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS[4:])]
+    "method", [pytest.param(each, marks=() if each in QUICK else pytest.mark.exhaustive) for each in METHODS]
 )
 def test_no_question_of_a_default_sweep_meets_a_limit(method: str, tmp_path: Path) -> None:
     """Neither do bad replies make more calls than the bound, nor does a limit of another kind cut the search."""
