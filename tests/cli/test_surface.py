@@ -51,7 +51,7 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 
 GROUPS_OF_COMMANDS = {
     **{name: set(GROUPS) for name in ("doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce")},
-    **{name: set(GROUPS) for name in ("build-references", "collect arg", "collect parog")},
+    **{name: set(GROUPS) for name in ("build-references", "collect arg", "collect parog", "collect rog")},
     "score": {"dataset", "evaluation", "kg"},
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
@@ -70,6 +70,7 @@ def test_the_sections_of_the_overview() -> None:
         "Training": [
             "collect arg",
             "collect parog",
+            "collect rog",
             "collect calls",
             "train arg",
             "train parog",
@@ -113,7 +114,7 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
     [
         ("graph", ["load", "serve"]),
         ("llm", ["serve"]),
-        ("collect", ["arg", "parog", "calls"]),
+        ("collect", ["arg", "parog", "rog", "calls"]),
         ("train", ["arg", "parog", "bundled-model"]),
         ("benchmark", ["overhead", "traces"]),
     ],

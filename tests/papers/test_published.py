@@ -16,7 +16,8 @@ from pipeline.papers.unprinted import UnprintedRow, unprinted_tables
 from pipeline.types import Scores
 
 FIGURES = published_figures()
-PRINTED = [figure for figure in FIGURES if figure.reading in {None, "self-judged", "all neighbours", "four rounds", "one attempt"}]
+_READINGS = {None, "self-judged", "all neighbours", "four rounds", "one attempt"}
+PRINTED = [figure for figure in FIGURES if figure.reading in _READINGS]
 """Each number once."""
 
 
