@@ -43,6 +43,8 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "tog.reason": (OFFERED,),  # ends the search
     "tog.answer": (ANSWERED, "matched"),
     "tog.answer_cot": (ANSWERED, "matched"),
+    "pog.relations": (CHOSEN,),
+    "pog.entities": (KEPT,),
     "dog.relations": (CHOSEN,),
     "dog.enough": (OFFERED, SHOWN),  # ends the search, or misses an answer that it was shown
     "rag.read_facts": (ANSWERED, "matched"),
