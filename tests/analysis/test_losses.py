@@ -45,7 +45,7 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "tog.answer_cot": (ANSWERED, "matched"),
     "pog.relations": (CHOSEN,),
     "pog.entities": (KEPT,),
-    "dog.relations": (CHOSEN,),
+    "dog.relations": (CHOSEN, OFFERED),  # a wrong relation may lead where the way on is against its direction
     "dog.enough": (OFFERED, SHOWN),  # ends the search, or misses an answer that it was shown
     "rag.read_facts": (ANSWERED, "matched"),
     "cot.answer": (ANSWERED, "matched"),

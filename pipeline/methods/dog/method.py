@@ -242,7 +242,7 @@ class _Search:
                     key = (longer.start, *(step.relation for step in longer.steps))
                     walks[chain.entity].setdefault(key, longer)
         self._walks = walks
-        self.tools.record("kept", nodes=kept)
+        self.tools.record("kept", nodes=[*kept, *(chain.end for chain in chains if not isinstance(chain.end, str))])
 
     def record(self, event: str, /, **payload: object) -> None:
         """Record an event of the current turn."""

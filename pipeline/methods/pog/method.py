@@ -203,6 +203,7 @@ class PoG:
         decided = {index: facts for index, facts in enumerate(groups) if _leaves_no_choice(facts)}
         kept = [fact for index in range(len(groups)) for fact in picked.get(index, decided.get(index, ()))]
         search.labels.add(fact.end for fact in kept)
+        search.tools.record("kept", nodes=[fact.end for fact in kept])
         search.record(
             "pruned",
             asked=len(choices),
@@ -284,7 +285,7 @@ class PoG:
         is_last = search.round == self.max_depth
         if self.reflection and not is_last and search.reversals < self.max_reversals:
             frontier += await self._go_back(search, frontier)
-        search.tools.record("kept", nodes=[*frontier, *(fact.end for fact in search.latest)])
+            search.tools.record("kept", nodes=[*frontier, *(fact.end for fact in search.latest)])
         return await self._within_cap(search, frontier)
 
     async def _go_back(self, search: Search, frontier: Sequence[EntityId]) -> list[EntityId]:
