@@ -36,7 +36,6 @@ METHODS = [
     "method=parog",
     "method=pog",
     "method=pog method.calls=batched",
-    "method=dog",
     "method=dog method.directions=both",
     "method=r3",
     "method=r3 method.calls_per_step=1",

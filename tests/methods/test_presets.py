@@ -266,7 +266,7 @@ def test_the_sweep_axes_drive_dogs_own_keys() -> None:
     ("preset", "changed"),
     [
         ("dog", {}),
-        ("dog_wide", {"topic": "all", "directions": "both", "max_paths": 1000}),
+        ("dog_wide", {"topic": "all", "directions": "both", "max_paths": 500}),
         ("dog_no_debate", {"debaters": 0}),
         ("dog_gold", {"final": "gold_retry"}),
     ],
