@@ -38,8 +38,8 @@ are scripts for `fish` and `zsh`, too: Hydra's documentation says how these shel
 
 PUBLISHED = """\
 Every table and figure of the four papers and of PoG, RoG and DoG, row by row, with the command that runs the row, or
-the reason why none does. The command also needs a model and the dataset that stands beside the published number, such as
-`dataset=webqsp dataset.path=FOLDER llm=endpoint`; SRP also needs `retrieval.reference_base=FILE`.
+the reason why none does. The command also needs a model and the dataset that stands beside the published number, such
+as `dataset=webqsp dataset.path=FOLDER llm=endpoint`; SRP also needs `retrieval.reference_base=FILE`.
 [`kgqa reproduce`](../how-to/reproduce-the-papers.md) runs all rows with a preset. ≈ marks numbers that were read off a
 plot. [The specification](../specification.md) (§11) tells where the numbers come from.
 """
