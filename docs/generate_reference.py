@@ -10,7 +10,7 @@ import mkdocs_gen_files
 
 from pipeline.cli.commands import SECTIONS
 from pipeline.config.key_docs import ConfigFile, KeyDoc, read_file, read_group
-from pipeline.papers.comparison_systems import comparison_systems
+from pipeline.papers.comparison_systems import ComparisonSystem, comparison_systems, why_not_run
 from pipeline.papers.published import Figure, published_figures
 from pipeline.papers.unprinted import UnprintedRow, unprinted_tables
 
@@ -37,11 +37,19 @@ are scripts for `fish` and `zsh`, too: Hydra's documentation says how these shel
 
 
 PUBLISHED = """\
-Every table and figure of the four papers, row by row, with the command that runs the row, or the reason why none does.
-The command also needs a model and the dataset that stands beside the published number, such as `dataset=webqsp
-dataset.path=FOLDER llm=endpoint`; SRP also needs `retrieval.reference_base=FILE`.
+Every table and figure of the four papers and of PoG, RoG and DoG, row by row, with the command that runs the row, or
+the reason why none does. The command also needs a model and the dataset that stands beside the published number, such
+as `dataset=webqsp dataset.path=FOLDER llm=endpoint`; SRP also needs `retrieval.reference_base=FILE`.
 [`kgqa reproduce`](../how-to/reproduce-the-papers.md) runs all rows with a preset. ≈ marks numbers that were read off a
 plot. [The specification](../specification.md) (§11) tells where the numbers come from.
+"""
+
+
+SYSTEMS = """\
+The systems with which the papers compare themselves, by the names in their tables: what each one is, and which preset
+runs it. Where none does, the tables of `kgqa reproduce` print the reason in place of a score. Methods that execute
+logical forms are left out because the interface to the graph has no free queries; networks of their own would each need
+their own training code.
 """
 
 
@@ -87,10 +95,27 @@ def published_page() -> Iterator[str]:
         yield f"No number of this table stands beside ours: {unprinted.known}.\n"
         yield "| row | run with |\n| --- | --- |"
         yield from (f"| {each.row} | {_command_or_reason(each)} |" for each in unprinted.rows)
-    yield "\n## Systems that no preset runs\n"
-    yield "| system | what it is | why no preset runs it |\n| --- | --- | --- |"
+    yield "\nWhat each of these systems is: [Comparison systems](comparison-systems.md)."
+
+
+def systems_page() -> Iterator[str]:
+    """Yield the lines of the page with a section for each system that the papers compare themselves with."""
+    yield "# Comparison systems\n"
+    yield SYSTEMS
     for name, system in comparison_systems().items():
-        yield f"| {name} | {system.what} | {system.reason} |"
+        yield f"\n## {name}\n"
+        yield f"{system.what}\n"
+        yield from (f"- {line}" for line in _about(name, system))
+
+
+def _about(name: str, system: ComparisonSystem) -> Iterator[str]:
+    presets = [f"`kgqa evaluate experiment={preset} retrieval=published`" for preset in system.presets]
+    yield f"Run it: {', '.join(presets)}. {system.note or ''}".strip() if presets else f"Not run: {system.reason}."
+    printed = {f"{each.paper}: {each.table}" for each in published_figures() if each.method == name}
+    without = {f"{each.paper}: {each.table}" for each in unprinted_tables() if any(r.row == name for r in each.rows)}
+    yield f"In the tables: {'; '.join(sorted(printed | without))}."
+    if system.code:
+        yield f"Code of its authors: <{system.code}>."
 
 
 def _published(figure: Figure) -> str:
@@ -101,7 +126,7 @@ def _published(figure: Figure) -> str:
 def _run_with(row: Sequence[Figure]) -> str:
     first = row[0]
     if first.preset is None:
-        return comparison_systems()[first.method].reason
+        return why_not_run(first)
     unscored = dict.fromkeys(figure.metric for figure in row if figure.score is None)
     notes = [f"{', '.join(unscored)}: the table of efficiency that `kgqa reproduce` writes"] if unscored else []
     return "; ".join([f"`kgqa evaluate experiment={first.preset} retrieval=published`", *notes])
@@ -133,6 +158,7 @@ PAGES = {
     "commands": commands_page(),
     "configuration": configuration_page(),
     "published": published_page(),
+    "comparison-systems": systems_page(),
 }
 for name, lines in PAGES.items():
     with mkdocs_gen_files.open(f"reference/{name}.md", "w") as page:

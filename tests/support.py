@@ -12,11 +12,15 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config import conf_dir
 from pipeline.traces.origin import KEY, ShardOrigin
 from pipeline.types import Rejected
 
 KGQA = [sys.executable, "-m", "pipeline.cli.main"]
 """The command in a process of its own."""
+
+METHODS = tuple(sorted(file.stem for file in (conf_dir() / "method").glob("*.yaml")))
+"""The choices of `method=`, so that a test of every method also has the newest one."""
 
 ORIGIN = ShardOrigin(run="a test", index=0, questions=())
 """For a shard that no run wrote."""

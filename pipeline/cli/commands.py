@@ -166,6 +166,12 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             config_name="collect_parog",
             resumes=True,
         ),
+        "collect rog": Command(
+            "collect_rog:run",
+            "collect training rows for RoG's planner and reader",
+            config_name="collect_rog",
+            resumes=True,
+        ),
         "collect calls": Command(
             "collect_calls:run",
             "collect the model calls of finished runs, for distillation",

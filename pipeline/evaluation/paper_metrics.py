@@ -23,6 +23,7 @@ METRICS_OF_METHOD: dict[str, tuple[str, ...]] = {
     "srp": ("compat_readi_hit",),
     "readi": ("compat_readi_hit",),
     "cot": ("compat_readi_hit",),
+    "dog": ("compat_readi_hit",),
     "rog": ("compat_rog_hit", "compat_rog_f1"),
     "gnn-rag": ("compat_rog_hit", "compat_rog_f1"),
     "arg": ("compat_arg_hit3", "compat_arg_f1"),

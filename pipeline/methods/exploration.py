@@ -74,7 +74,7 @@ async def most_relevant_facts(
     if sum(fact.length for fact in facts) <= limit:
         return tuple(facts)
     tools.record("cap_hit", cap="max_evidence_triples")
-    ranking = await tools.retrieval.rank(goal, [_as_text(fact, names) for fact in facts])
+    ranking = await tools.retrieval.rank(goal, [fact_text(fact, names) for fact in facts])
     shown = set(within((facts[index] for index in ranking), limit))
     tools.record("cut", by="evidence", nodes=[fact.end for fact in facts if fact not in shown])
     return tuple(fact for fact in facts if fact in shown)
@@ -85,7 +85,8 @@ def is_number(node: Node) -> bool:
     return isinstance(node, LiteralNode) and node.value.isascii() and node.value.isdigit()
 
 
-def _as_text(fact: GroundedPath, names: Names) -> str:
+def fact_text(fact: GroundedPath, names: Names) -> str:
+    """Return the words of a fact by which it is compared with a question: its relations and the node it leads to."""
     return " ".join([*(as_text(step.relation.name) for step in fact.steps), node_name(fact.end, names) or ""])
 
 

@@ -1,29 +1,51 @@
-"""Reads why no preset runs some systems in the papers' tables, from `comparison_systems.yaml`."""
+"""Reads what the papers compare themselves with, and which presets run it, from `comparison_systems.yaml`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
+
+from pipeline.papers.published import Figure
 
 _FILE = Path(__file__).with_name("comparison_systems.yaml")
 
 
 class ComparisonSystem(BaseModel):
-    """A system that a paper compares itself with, and that no preset runs."""
+    """A system that a paper compares itself with."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     what: str
     """What the system does."""
-    reason: str
+    code: str | None = None
+    """The URL of its authors' code; None if none was found, or none is needed."""
+    presets: tuple[str, ...] = ()
+    """The experiments that run it."""
+    note: str | None = None
+    """What to mind when its presets are compared with its published numbers."""
+    reason: str | None = None
     """Why no preset runs it; equal for systems with the same reason."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.presets) == (self.reason is not None):
+            raise ValueError("a system needs either presets or a reason")
+        return self
 
 
 @cache
 def comparison_systems() -> Mapping[str, ComparisonSystem]:
     """Return the systems by the name that the papers give them."""
     return TypeAdapter(dict[str, ComparisonSystem]).validate_python(yaml.safe_load(_FILE.read_text(encoding="utf-8")))
+
+
+def why_not_run(figure: Figure) -> str:
+    """Return why no preset runs the row of a published figure: what the row says, else what its system says."""
+    reason = figure.reason or comparison_systems()[figure.method].reason
+    assert reason is not None, f"{figure.row} has neither a preset nor a reason"
+    return reason

@@ -50,6 +50,8 @@ class Figure:
     """What the preset assumes where the paper does not say it, if several presets run the row; None for one."""
     seeds: int = 1
     """The number of runs whose mean the paper prints."""
+    reason: str | None = None
+    """Why no preset runs this row, if that is not a property of its system."""
 
     @property
     def row(self) -> str:
@@ -91,6 +93,7 @@ class _Row(_Part):
     model: str | None = None
     preset: str | None = None
     readings: dict[str, str] = {}
+    reason: str | None = None
     values: list[float | _About | _Above | None]
 
 
@@ -144,6 +147,7 @@ class _Table(_Part):
             score=column.score or self.score,
             preset=row.preset,
             seeds=self.seeds,
+            reason=row.reason,
         )
 
 

@@ -15,7 +15,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
-from pipeline.papers.comparison_systems import comparison_systems
+from pipeline.papers.comparison_systems import why_not_run
 from pipeline.papers.published import Figure, published_figures
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
@@ -65,7 +65,7 @@ class ReproducedFigure:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `reproduction.json`."""
-        paper = {name: getattr(self.figure, name) for name in self.figure.__slots__}
+        paper = {name: getattr(self.figure, name) for name in self.figure.__slots__ if name != "reason"}
         scores = {
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
             for name, value in (("measured", self.measured), ("strict", self.strict))
@@ -243,7 +243,7 @@ def _plan(
 ) -> PlannedFigure:
     dataset = datasets.get(dataset_key(figure) or "")
     if figure.preset is None:
-        return PlannedFigure(figure, (), comparison_systems()[figure.method].reason)
+        return PlannedFigure(figure, (), why_not_run(figure))
     if figure.score is None:
         return PlannedFigure(figure, (), "in the table of efficiency")
     if dataset is None:

@@ -43,6 +43,10 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "tog.reason": (OFFERED,),  # ends the search
     "tog.answer": (ANSWERED, "matched"),
     "tog.answer_cot": (ANSWERED, "matched"),
+    "pog.relations": (CHOSEN,),
+    "pog.entities": (KEPT,),
+    "dog.relations": (CHOSEN, OFFERED),  # a wrong relation may lead where the way on is against its direction
+    "dog.enough": (OFFERED, SHOWN),  # ends the search, or misses an answer that it was shown
     "rag.read_facts": (ANSWERED, "matched"),
     "cot.answer": (ANSWERED, "matched"),
 }
@@ -225,6 +229,8 @@ STEPS = "relations choose neighbours answer"
         ([LISTED, ANSWER], {"status": "failed"}, ("relation chosen", "error", 3)),
         ([ANSWER], {"gold_paths": [], "topic_entities": []}, ("node reached", "no gold path", 2)),
         ([ANSWER], {"gold_paths": [], "topic_entities": [], "steps": []}, ("topic known", "graph", None)),
+        ([{"step": -1, "event": "cut", "edge": 0, "number": 1, "of": 1, "by": "cap"}, ANSWER], {},
+         ("relation offered", "cap", 1)),
         ([ANSWER], {"followed_relations": None}, ("answered", "model", 3)),
     ],
 )  # fmt: skip

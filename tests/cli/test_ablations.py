@@ -52,7 +52,7 @@ def test_the_second_time_there_is_nothing_to_run(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("method=cot", "method=cot has no ablations. Methods that have: srp, arg, parog, pog, r3, rog"),
+        ("method=cot", "method=cot has no ablations. Methods that have: srp, arg, parog, pog, r3, rog, dog"),
         ("experiment=readi", "experiment=readi cannot be combined with ablations"),
         ("method=srp method.dpth=1", "unknown key 'method.dpth'"),
     ],

@@ -14,7 +14,7 @@ from pipeline import config
 from pipeline.cli.hydra_flags import take
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
-from tests.support import KGQA
+from tests.support import KGQA, METHODS
 
 
 def test_cfg_prints_the_composed_configuration_and_runs_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_script_of_a_shell(shell: str, kgqa: Kgqa, monkeypatch: pytest.Monke
         ("kgqa evaluate meth", ["method.", "method="]),
         (
             "kgqa evaluate method=",
-            [f"method={name}" for name in ("arg", "cot", "parog", "pog", "r3", "rag", "rog", "srp", "tog")],
+            [f"method={name}" for name in METHODS],
         ),
         ("kgqa evaluate json=true method=cot method.de", ["method.depth="]),
         ("kgqa compare runs/a runs/b corr", ["correction="]),

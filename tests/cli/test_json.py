@@ -159,6 +159,7 @@ def test_collections_print_their_report(kgqa: Kgqa) -> None:
     for words, report in (
         (("collect", "arg", *train, "output=arg.jsonl"), "arg.report.json"),
         (("collect", "parog", *train, "output=parog.jsonl"), "parog.report.json"),
+        (("collect", "rog", *train, "output=rog.jsonl"), "rog.report.json"),
         (("collect", "calls", "run", "output=calls.jsonl"), "calls.report.json"),
     ):
         kgqa("evaluate", "method=cot", "llm=oracle", *train[:1], "dataset.split=dev", "run.limit=4", "run.dir=run")

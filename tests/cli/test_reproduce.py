@@ -52,7 +52,10 @@ def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_pa
     assert "| r3 (oracle) |" in efficiency
     assert {row["row"] for row in written["efficiency"]} >= {"r3", "r3 (oracle)", "graph-cot (re-implementation)"}
     assert "mean use of this machine in this run: CPU " in text
-    assert "webqsp, cwq, grailqa, grbench_amazon, grbench_biomedical, grbench_goodreads: run on synthetic " in shown.out
+    assert (
+        "webqsp, cwq, grailqa, metaqa, grbench_amazon, grbench_biomedical, grbench_goodreads: run on synthetic "
+        in shown.out
+    )
     assert len(shown.out.splitlines()) <= 36
     assert f"{len(published_figures())} published figures: " in shown.out
     assert "run/reproduction.md has all " in shown.out

@@ -27,7 +27,8 @@ GROUPS = {
         "arg arg_depth_1 arg_depth_2 arg_depth_3 arg_depth_4 arg_exhaustive arg_hard_scores arg_no_hypo "
         "arg_no_naive_retriever arg_prompted arg_released arg_token_no_rationality arg_token_no_relevance "
         "arg_token_no_relevance_rationality arg_token_no_sequence arg_token_no_utility arg_token_sequence "
-        "arg_token_utility arg_top_3 arg_wide arg_width_1 arg_width_5 cot cot_self_consistency graph_cot none parog "
+        "arg_token_utility arg_top_3 arg_wide arg_width_1 arg_width_5 cot cot_self_consistency "
+        "dog dog_gold dog_no_debate dog_wide graph_cot none parog "
         "parog_always_refined parog_error_correction "
         "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
         "parog_split_refine parog_topic_starts "
@@ -41,7 +42,7 @@ GROUPS = {
     ),
     "kg": "embedded grbench sparql subgraph",
     "llm": "embedded endpoint oracle replay serve similarity",
-    "method": "arg cot parog pog r3 rag rog srp tog",
+    "method": "arg cot dog parog pog r3 rag rog srp tog",
     "retrieval": "dense lexical published",
 }
 CHOICES = [f"{group}={choice}" for group, choices in GROUPS.items() for choice in choices.split()]
@@ -50,7 +51,7 @@ NEEDS = {"kg=grbench": ["dataset=grbench"], "kg=subgraph": ["dataset=rog"]}
 
 GROUPS_OF_COMMANDS = {
     **{name: set(GROUPS) for name in ("doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce")},
-    **{name: set(GROUPS) for name in ("build-references", "collect arg", "collect parog")},
+    **{name: set(GROUPS) for name in ("build-references", "collect arg", "collect parog", "collect rog")},
     "score": {"dataset", "evaluation", "kg"},
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
@@ -69,6 +70,7 @@ def test_the_sections_of_the_overview() -> None:
         "Training": [
             "collect arg",
             "collect parog",
+            "collect rog",
             "collect calls",
             "train arg",
             "train parog",
@@ -112,7 +114,7 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
     [
         ("graph", ["load", "serve"]),
         ("llm", ["serve"]),
-        ("collect", ["arg", "parog", "calls"]),
+        ("collect", ["arg", "parog", "rog", "calls"]),
         ("train", ["arg", "parog", "bundled-model"]),
         ("benchmark", ["overhead", "traces"]),
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.papers.comparison_systems import comparison_systems
+from pipeline.papers.comparison_systems import comparison_systems, why_not_run
 from pipeline.papers.published import published_figures
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +58,15 @@ def test_every_published_row_is_on_its_page(site: Path) -> None:
     page = html.unescape((site / "reference" / "published" / "index.html").read_text(encoding="utf-8"))
     for figure in published_figures():
         assert f"<td>{figure.row}</td>" in page
-        how = f"experiment={figure.preset}" if figure.preset else comparison_systems()[figure.method].reason
+        how = f"experiment={figure.preset}" if figure.preset else why_not_run(figure)
         assert how in page
         assert f"{figure.metric} {figure}" in page
+
+
+def test_every_comparison_system_has_a_section(site: Path) -> None:
+    page = html.unescape((site / "reference" / "comparison-systems" / "index.html").read_text(encoding="utf-8"))
+    for name, system in comparison_systems().items():
+        assert f">{name}<" in page
+        assert system.what in page
+        for said in (*(f"experiment={preset}" for preset in system.presets), system.reason, system.code):
+            assert said is None or said in page

@@ -81,6 +81,7 @@ def test_arg_matches_exact_labels() -> None:
         ("srp (readi)", ("compat_readi_hit",)),
         ("ArG-prompted", ("compat_arg_hit3", "compat_arg_f1")),
         ("parog", ("compat_tog_em",)),
+        ("dog (oracle)", ("compat_readi_hit",)),
         ("R3-Cycle", ("rouge_l",)),
         ("Graph-CoT", ("rouge_l",)),
         ("gnn-rag", ("compat_rog_hit", "compat_rog_f1")),

@@ -18,15 +18,15 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question
-from tests.support import refuse
+from tests.support import METHODS, refuse
 
-METHODS = sorted(file.stem for file in (config.conf_dir() / "method").glob("*.yaml"))
 AXES = {"beam_width": (1, 5), "depth": (1, 4), "retries": (0, 2)}
 """The default sweep, by its lowest and highest value."""
 FAULTS = ("llm=oracle", "llm.error_rate=0.4", "llm.malformed_rate=0.3")
 VARIANTS = {
     "srp": ("method.paths_per_entity=3 method.edit_budget_scope=per_question", "experiment=readi"),
     "arg": ("method.max_regenerate=2", "method.generator=prompted"),
+    "dog": ("experiment=dog_wide", "experiment=dog_no_debate", "experiment=dog_gold"),
     "pog": ("method.calls=batched", "experiment=pog_compat", "method.memory=false method.readd_once=false"),
     "parog": ("method.split_refine=true method.per_entity=true", "method.refine=false", "method.initial_answer=true"),
     "rog": ("experiment=rog_listed", "experiment=rog_sampled", "experiment=rog_vote", "experiment=rog_no_planning"),

@@ -36,6 +36,7 @@ METHODS = [
     "method=parog",
     "method=pog",
     "method=pog method.calls=batched",
+    "method=dog method.directions=both",
     "method=r3",
     "method=r3 method.calls_per_step=1",
     "experiment=r3_memory",

@@ -13,6 +13,10 @@ from pipeline.methods.arg.answers import AnswerSegment
 from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
 from pipeline.methods.cot import AnswerAlone
+from pipeline.methods.dog.alone import AnswerAlone as DoGAlone
+from pipeline.methods.dog.debate import Criticise, Rewrite, Simplify
+from pipeline.methods.dog.enough import Enough
+from pipeline.methods.dog.relations import ChooseRelations
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.rog.plan import ListPaths, PlanPath
 from pipeline.methods.rog.read import AnswerAlone as RoGAlone
@@ -48,6 +52,10 @@ PROMPTS: list[Prompt[Any]] = [
     ListPaths(ASKED, {"Amélie": RELATIONS}, 3),
     ReadPaths(ASKED, True, ("Amélie -> film.directed_by -> Jeunet",), (FOUND,), NAMES),
     RoGAlone(ASKED, False),
+    ChooseRelations(ASKED, ("Amélie",), (Relation("film.directed_by", "out"), Relation("film.genre", "in"))),
+    Enough(ASKED, (FOUND,), NAMES),
+    *(debater(ASKED, (FOUND,), NAMES, (("Simplifier", "who?"),)) for debater in (Simplify, Criticise, Rewrite)),
+    DoGAlone(ASKED),
 ]
 
 PIECES = [
@@ -59,6 +67,7 @@ PIECES = [
     *("[No Retrieval]", "[Not Useful]", "[Utility:", "[Utility: 3]", "Answer:", "Unknown Entity"),
     *("<paragraph>", "</paragraph>"),
     *("<PATH>", "<SEP>", "</PATH>", "Reasons:", "- ", "• "),
+    *("relation_1", "relation_99", "^film.genre", "{Yes}", "{No}", "question:"),
 ]
 TEXTS = texts(PIECES)
 

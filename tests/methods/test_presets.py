@@ -12,6 +12,7 @@ from pipeline.config import build, compose, conf_dir, default
 from pipeline.errors import UserError
 from pipeline.methods.arg import ArG
 from pipeline.methods.cot import CoT
+from pipeline.methods.dog import DoG
 from pipeline.methods.parog import PARoG
 from pipeline.methods.pog import PoG
 from pipeline.methods.r3 import R3
@@ -19,8 +20,7 @@ from pipeline.methods.rog import RoG
 from pipeline.methods.srp import SRP
 from pipeline.methods.tog import ToG
 from tests.methods.support import score_without
-
-METHODS = {"srp": SRP, "cot": CoT, "arg": ArG, "parog": PARoG, "r3": R3, "tog": ToG, "pog": PoG, "rog": RoG}
+from tests.support import METHODS
 
 
 def built(*overrides: str) -> Any:
@@ -31,7 +31,7 @@ def built(*overrides: str) -> Any:
 def test_every_key_is_in_the_file_and_has_a_comment(name: str) -> None:
     text = (conf_dir() / "method" / f"{name}.yaml").read_text()
     keys = set(re.findall(r"^(\w+):", text, re.MULTILINE)) - {"_target_"}
-    fields = {field.name for field in dataclasses.fields(METHODS[name])}
+    fields = {field.name for field in dataclasses.fields(type(built(f"method={name}")))}
     assert keys == fields | {"beam_width", "depth", "retries"}
     for block in text.split("\n\n"):
         assert block.lstrip().startswith("#")
@@ -255,6 +255,26 @@ def test_presets_of_pog(preset: str, changed: dict[str, Any]) -> None:
     method = built(f"experiment={preset}")
     assert method == default(PoG, name=method.name, **changed)
     assert method.name != "pog", "a variant has a name of its own in every table"
+
+
+def test_the_sweep_axes_drive_dogs_own_keys() -> None:
+    swept = built("method=dog", "method.beam_width=3", "method.depth=2", "method.retries=1")
+    assert swept == default(DoG, max_turns=2, parse_retries=1)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("dog", {}),
+        ("dog_wide", {"topic": "all", "directions": "both", "max_paths": 500}),
+        ("dog_no_debate", {"debaters": 0}),
+        ("dog_gold", {"final": "gold_retry"}),
+    ],
+)
+def test_presets_of_dog(preset: str, changed: dict[str, Any]) -> None:
+    method = built(f"experiment={preset}")
+    assert method == default(DoG, name=method.name, **changed)
+    assert (method.name == "dog") == (not changed)
 
 
 def test_a_wrong_value_names_its_key() -> None:

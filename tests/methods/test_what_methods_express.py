@@ -46,6 +46,7 @@ def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),
         ("method=rog method.plans=5", BUT_COUNT),
+        ("experiment=dog_wide", ALL),
         (f"experiment=rag_1_hop {UNCUT}", ("1-hop",)),
         (f"experiment=rag_2_hop {UNCUT}", ("1-hop", "2-hop")),
     ],
@@ -70,6 +71,7 @@ def test_a_perfect_model_answers_metaqa_correctly(hops: int, per_type: int, shar
         "experiment=tog_wide",
         "method=pog",
         "method=rog",
+        "experiment=dog_wide",
     ]
     dataset = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
     scores = hits(run(tmp_path, methods, *dataset, f"run.limit={per_type}"), "point", per_type)

@@ -183,9 +183,7 @@ class _Question:
     def _loss_before(self, path: _Path, hop: int) -> Loss:
         """Return the loss of a path whose last node was not explored: it was dropped, or the search ended."""
         if hop == 0:
-            call = self._ending_call(-1)
-            reason: Reason = self._model_reason(call) if not self._at_limit else "cap"
-            return self._loss_at("relation offered", reason, call, path, hop)
+            return self._loss_of_topic(path)
         edge, reached = path.edges[hop], self._of("reached", path.edges[hop - 1])[-1]
         kept = [event for event in self._of("kept", edge) if event.at > reached.at]
         cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
@@ -204,6 +202,13 @@ class _Question:
             return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
         call = self._call_in(reached.step, kept[0].step if kept else None)
         return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
+
+    def _loss_of_topic(self, path: _Path) -> Loss:
+        """Return the loss of a path whose topic entity was not explored."""
+        call = self._ending_call(-1)
+        left_out = any(event.number for event in self._of("cut", path.edges[0]))
+        reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
+        return self._loss_at("relation offered", reason, call, path, 0)
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""

@@ -5,7 +5,7 @@ A prompting baseline of the PARoG paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -113,6 +113,7 @@ class PoG:
             frontier = await self._next_frontier(search)
             if not frontier:
                 return _Ending("dead_end")
+        search.tools.record("cut", by="depth", nodes=frontier)
         return _Ending("depth_limit")
 
     async def _start(self, search: Search) -> list[EntityId]:
@@ -202,6 +203,7 @@ class PoG:
         decided = {index: facts for index, facts in enumerate(groups) if _leaves_no_choice(facts)}
         kept = [fact for index in range(len(groups)) for fact in picked.get(index, decided.get(index, ()))]
         search.labels.add(fact.end for fact in kept)
+        search.tools.record("kept", nodes=[fact.end for fact in kept])
         search.record(
             "pruned",
             asked=len(choices),
@@ -232,12 +234,20 @@ class PoG:
         if len(facts) > self.unnamed_sample and not any(names):
             source, relation = facts[0].start, facts[0].steps[0].relation
             rng = search.tools.rng(f"pog.entities|{source}|{relation.name}|{relation.direction}", search.round)
-            return tuple(facts[index] for index in sorted(rng.sample(range(len(facts)), self.unnamed_sample)))
+            sample = set(rng.sample(range(len(facts)), self.unnamed_sample))
+            return self._without_cut(search, facts, sample, by="sample")
         if len(facts) <= self.entity_prefilter:
             return facts
         search.large.update(dict.fromkeys(fact.end for fact in facts if isinstance(fact.end, str)))
         ranking = await search.rank([name or "" for name in names])
-        return tuple(facts[index] for index in sorted(ranking[: self.entity_prefilter]))
+        return self._without_cut(search, facts, set(ranking[: self.entity_prefilter]), by="similarity")
+
+    def _without_cut(
+        self, search: Search, facts: tuple[GroundedPath, ...], kept: Set[int], *, by: str
+    ) -> tuple[GroundedPath, ...]:
+        """Return the facts at some positions, and record what is cut."""
+        search.tools.record("cut", by=by, nodes=[fact.end for at, fact in enumerate(facts) if at not in kept])
+        return tuple(fact for at, fact in enumerate(facts) if at in kept)
 
     async def _ask_entities(self, search: Search, groups: tuple[tuple[GroundedPath, ...], ...]) -> Sequence[Selection]:
         """Ask which nodes to keep. If no reply can be read, take those most similar to the question."""
@@ -275,6 +285,7 @@ class PoG:
         is_last = search.round == self.max_depth
         if self.reflection and not is_last and search.reversals < self.max_reversals:
             frontier += await self._go_back(search, frontier)
+            search.tools.record("kept", nodes=[*frontier, *(fact.end for fact in search.latest)])
         return await self._within_cap(search, frontier)
 
     async def _go_back(self, search: Search, frontier: Sequence[EntityId]) -> list[EntityId]:
@@ -323,6 +334,7 @@ class PoG:
             return frontier
         search.tools.record("cap_hit", cap="frontier_cap")
         kept = set(await search.most_similar(frontier, self.frontier_cap))
+        search.tools.record("cut", by="similarity", nodes=[entity for entity in frontier if entity not in kept])
         return [entity for entity in frontier if entity in kept]
 
     # Answering

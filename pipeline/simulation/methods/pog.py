@@ -199,10 +199,10 @@ def _good_ends(facts: Sequence[GroundedPath], labels: NodeLabels, gold_context: 
 
 
 def _shown_names(facts: ShownFacts, question: Question) -> dict[Node, str]:
-    """Return the names of the nodes that the search has reached: those of the facts, without the topic entities."""
+    """Return the names of the nodes that the search has reached. A topic entity is one only if a fact leads to it."""
     topics = {topic.id for topic in question.topic_entities}
-    nodes = (node for fact in facts.facts for node in reversed(fact.nodes))
-    return names_of((node for node in nodes if node not in topics), facts.labels.names)
+    nodes = (node for fact in facts.facts for node in (fact.end, *({fact.start} - topics)))
+    return names_of(nodes, facts.labels.names)
 
 
 def _ends_of_best_relation(facts: ShownFacts, question: str, encoder: LexicalEncoder) -> list[str]:

@@ -1,0 +1,76 @@
+"""The prompt `dog.enough`: whether the facts of a turn suffice, and the answer if they do (specification §16.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pipeline.errors import ParseError
+from pipeline.llm.prompt import Prompt
+from pipeline.methods.answering import Answers
+from pipeline.methods.grounded_path import GroundedPath
+from pipeline.methods.parsing import answers_without_braces, brace_answers, first_line, parse_leniently
+from pipeline.methods.rendering import Names, Printer, as_question
+from pipeline.methods.templates import load_template
+from pipeline.types import Question
+
+_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_AROUND = " \t,;:.!-*_}{"
+"""What may stand around an answer without braces."""
+
+
+@dataclass(frozen=True)
+class Enough(Prompt[Answers | None]):
+    """The answers if the facts of the turn suffice to give them, else None."""
+
+    role: ClassVar[str] = "dog.enough"
+    template = load_template(__file__, "enough")
+
+    question: Question
+    """With the text of this turn, which a debate may have simplified."""
+    chains: tuple[GroundedPath, ...]
+    """The facts of this turn alone."""
+    names: Names
+
+    def inputs(self) -> dict[str, str]:
+        printer = Printer(self.names)
+        facts = "\n".join(printer.chain(chain.triples) for chain in self.chains)
+        return {"question": as_question(self.question.text), "facts": facts}
+
+    def parse(self, text: str) -> Answers | None:
+        return parse_leniently(lambda plain: _read(plain, text), text)
+
+    def fallback(self, text: str) -> Answers | None:
+        """Return None: the search goes on."""
+        return None
+
+
+def _read(plain: str, raw: str) -> Answers | None:
+    verdict = _VERDICT.search(plain)
+    if verdict is None:
+        raise ParseError("there is neither {Yes} nor {No}")
+    if verdict[1].lower() == "no":
+        return None
+    texts = next(filter(None, map(_proper, _readings(plain, plain[verdict.end() :]))), ())
+    if not texts:
+        raise ParseError("there is no answer after {Yes}")
+    return Answers(texts, raw)
+
+
+def _readings(whole: str, rest: str) -> Iterator[tuple[str, ...]]:
+    """Yield the answers in braces after the verdict, those in all braces, and the text after the verdict."""
+    for text in (rest, whole):
+        try:
+            answers = brace_answers(text)
+        except ParseError:
+            continue
+        yield answers
+    yield answers_without_braces(rest)
+    yield (first_line(rest.strip(_AROUND)).strip(_AROUND),)
+
+
+def _proper(answers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the answers that are more than a verdict or punctuation."""
+    return tuple(text for text in answers if text.lower() not in {"yes", "no"} and any(map(str.isalnum, text)))
