@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -124,6 +124,15 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
     def topics(self) -> Mapping[str, EntityId]:
         """Id of a topic entity in the queries → its id in the graph."""
         return self._topics
+
+    def renamed(
+        self,
+        query: Callable[[str], str],
+        topics: Mapping[str, EntityId],
+        path: Callable[[RelationPath], RelationPath],
+    ) -> SparqlPaths:
+        """Return the paths with other names: each query and each further path renamed by a function."""
+        return SparqlPaths(tuple(map(query, self._queries)), topics, unverified=tuple(map(path, self._unverified)))
 
     def __getitem__(self, topic: EntityId) -> tuple[RelationPath, ...]:
         return self._by_topic[topic]
