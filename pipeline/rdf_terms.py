@@ -74,7 +74,9 @@ class Terms:
         object.__setattr__(self, "_shown", {shown: name for name, shown in self.relation_labels.items()})
 
     def to_iri(self, id: str) -> str:
-        """Return the IRI of an id, without angle brackets."""
+        """Return the IRI of an id, without angle brackets. In a graph of others, an IRI may stand for the id."""
+        if self._is_iri(id):
+            return self._written(id)
         return self.namespace + (id if _PLAIN.fullmatch(id) else self._written(id))
 
     def from_iri(self, iri: str) -> str | None:
@@ -89,6 +91,8 @@ class Terms:
     def relation_iri(self, name: str) -> str:
         """Return the IRI of a relation, by the name under which it is shown or by its own."""
         name = self._shown.get(name, name)
+        if self._is_iri(name):
+            return self._written(name)
         for before, after, namespace in self._forms:
             if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
                 local = name[len(before) : len(name) - len(after)]
@@ -153,14 +157,15 @@ class Terms:
         if len(node) > MAX_IRI_BYTES:
             return False
         iri = self.to_iri(node)
-        return self._is_legal(iri) and (self.percent_encoded or self.from_iri(iri) == node)
+        return self._is_legal(iri) and (self.percent_encoded or iri == node or self.from_iri(iri) == node)
 
     def storable_relation(self, name: str) -> bool:
         """Return whether every supported store can hold this relation."""
         if len(name) > MAX_IRI_BYTES:
             return False
         iri = self.relation_iri(name)
-        return self._is_legal(iri) and (self.percent_encoded or self.plain_relation(iri) == self._shown.get(name, name))
+        plain = self._shown.get(name, name)
+        return self._is_legal(iri) and (self.percent_encoded or iri == plain or self.plain_relation(iri) == plain)
 
     def defect(self, triple: Triple) -> str | None:
         """Return why no store can hold this fact, or None."""
@@ -182,6 +187,9 @@ class Terms:
             alternative = "" if self.percent_encoded else ", or is none"
             return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI{alternative}"
         return None
+
+    def _is_iri(self, name: str) -> bool:
+        return not self.percent_encoded and "://" in name
 
     def _is_legal(self, iri: str) -> bool:
         if len(iri if self.percent_encoded else iri.encode(errors="surrogatepass")) > MAX_IRI_BYTES:

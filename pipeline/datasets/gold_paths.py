@@ -214,6 +214,8 @@ def graph_of(query: Any) -> QueryGraph:
                 constants.setdefault(variable, []).append(value)
         elif operator.name == "Extend":
             aliases[operator.var] = operator.expr
+        elif operator.name == "AggregateJoin":  # the nodes that are counted are those that the paths reach
+            aliases |= {aggregate.res: aggregate.vars for aggregate in operator.A}
     patterns = (
         Pattern(term_of(subject), relation, term_of(object))
         for head, predicate, tail in triples
@@ -221,7 +223,10 @@ def graph_of(query: Any) -> QueryGraph:
         for subject in constants.get(head, [head])
         for object in constants.get(tail, [tail])
     )
-    return QueryGraph(tuple(dict.fromkeys(patterns)), Variable(str(aliases.get(query.PV[0], query.PV[0]))))
+    answer = query.PV[0]
+    while isinstance(aliases.get(answer), rdflib.Variable):
+        answer = aliases.pop(answer)
+    return QueryGraph(tuple(dict.fromkeys(patterns)), Variable(str(answer)))
 
 
 def algebra(sparql: str) -> Any:
