@@ -131,7 +131,8 @@ def _report_ended(servers: Sequence[VirtuosoServer]) -> None:
 
 def _vocabulary(composed: Mapping[str, Any]) -> GraphVocabulary:
     """Return how the chosen graph backend reads ids and relations: they are written the same way."""
-    return config.default(GraphVocabulary, **composed["kg"].get("vocabulary", {}))
+    section = composed["kg"].get("vocabulary")
+    return config.default(GraphVocabulary) if section is None else config.build("vocabulary", {"vocabulary": section})
 
 
 def _fingerprint(graph: KnowledgeGraph) -> str:

@@ -26,7 +26,7 @@ from pipeline.errors import UserError
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest, vocabulary_marks
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each, batch
 from pipeline.kg.inverses import without_inverses
-from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_true
+from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.redirects import current_ids, with_current_nodes
 from pipeline.kg.relation_filter import RelationFilter
@@ -204,16 +204,23 @@ class EmbeddedGraph:
         name = self._name(id)
         return self._terms.own_name(id) if name is None else name
 
+    async def named_in_languages(self, ids: Sequence[EntityId]) -> set[EntityId]:
+        """Return the entities that have a name or an alias in the languages of the vocabulary."""
+        languages = self.vocabulary.languages
+        return {id for id in ids if any(is_in(each, languages) for each in self._texts(id))}
+
     def _name(self, id: EntityId) -> str | None:
         """Return the name of an entity, however its id is written."""
-        candidates: list[LabelCandidate] = [
+        return best_name(self._texts(id), self.vocabulary.languages)
+
+    def _texts(self, id: EntityId) -> list[LabelCandidate]:
+        return [
             (is_alias, text)
             for is_alias, predicates in ((False, self.vocabulary.names), (True, self.vocabulary.aliases))
             for predicate in predicates
             for quad in self._with_predicate(id, predicate, None)
             if isinstance(text := self._node(quad.object), LiteralNode)
         ]
-        return best_name(candidates, self.vocabulary.languages)
 
     def _read_named(self, name: str) -> list[EntityId]:
         found = {

@@ -27,6 +27,12 @@ def best_name(candidates: Iterable[LabelCandidate], languages: Sequence[str]) ->
     return min(ranked)[-1] if ranked else None
 
 
+def is_in(candidate: LabelCandidate, languages: Sequence[str]) -> bool:
+    """Return whether a text is a name or an alias in one of the languages, or without a language."""
+    rank = _rank(candidate, languages)
+    return rank is not None and rank[0] < 2 * len(languages)
+
+
 def is_true(flag: str) -> bool:
     """Return whether a flag is set. Some databases store `true` as a text."""
     return flag.lower() in {"true", "1"}

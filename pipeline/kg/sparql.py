@@ -21,7 +21,7 @@ from pipeline.errors import ServiceError
 from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.inverses import without_inverses
-from pipeline.kg.labels import LabelCandidate, best_name, find_mediators
+from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import IN, OUT, TRUE, Queries, Style, node_cells
@@ -251,8 +251,19 @@ class SparqlGraph:
         names = await self._names(ids, cost)
         return _fetched({id: self._terms.own_name(id) if name is None else name for id, name in names.items()}, cost)
 
+    async def named_in_languages(self, ids: Sequence[EntityId]) -> set[EntityId]:
+        """Return the entities that have a name or an alias in the languages of the vocabulary."""
+        texts = await self._texts(ids, LookupCost())
+        languages = self.vocabulary.languages
+        return {id for id, candidates in texts.items() if any(is_in(each, languages) for each in candidates)}
+
     async def _names(self, ids: Sequence[EntityId], cost: LookupCost) -> dict[EntityId, str | None]:
         """Look up the name of each entity, however its id is written."""
+        texts = await self._texts(ids, cost)
+        return {id: best_name(texts.get(id, ()), self.vocabulary.languages) for id in ids}
+
+    async def _texts(self, ids: Sequence[EntityId], cost: LookupCost) -> Mapping[EntityId, list[LabelCandidate]]:
+        """Look up the names of each entity in the languages; of one without any, its aliases and all its names."""
         texts: defaultdict[EntityId, list[LabelCandidate]] = defaultdict(list)
         if self.check.named:
             iris = self._iris(ids)
@@ -265,7 +276,7 @@ class SparqlGraph:
             for entity, text, lang, predicate, is_literal in rows:
                 if is_literal in TRUE:
                     texts[iris[entity]].append((predicate in self._queries.aliases, _text(text, lang)))
-        return {id: best_name(texts[id], self.vocabulary.languages) for id in ids}
+        return texts
 
     async def _fetch_types(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[str]]:
         cost, iris = LookupCost(), {} if self.vocabulary.types is None else self._iris(ids)
