@@ -23,7 +23,7 @@ async def fit_to_graph(example: Example, kg: KnowledgeGraph) -> Example:
     """
     if not isinstance(kg, HasVocabulary):
         return example
-    topics = [entity for entity in example.question.topic_entities if kg.terms.own_name(entity.id) is None]
+    topics = [entity for entity in example.question.topic_entities if _is_id(entity.id, kg.terms)]
     answers = [id for answer in example.gold.answers if (id := _id_of(answer, kg.terms)) is not None]
     given = list(dict.fromkeys((*(topic.id for topic in topics), *answers)))
     current = await kg.current_ids([_local(id, kg.terms) for id in given])
@@ -108,13 +108,13 @@ class _Fit:
 def _id_of(answer: GoldAnswer, terms: Terms) -> EntityId | None:
     """Return the id of an answer, which may stand in place of its name."""
     if answer.id is not None:
-        return answer.id if terms.own_name(answer.id) is None else None
+        return answer.id if _is_id(answer.id, terms) else None
     return answer.name if _is_id(answer.name, terms) else None
 
 
 def _is_id(text: str, terms: Terms) -> bool:
     """Whether a text can only be an id: where every text could be one, only an IRI is."""
-    return terms.own_name(text) is None and (bool(terms.opaque_ids) or "://" in text)
+    return terms.own_name(_local(text, terms)) is None and (bool(terms.opaque_ids) or "://" in text)
 
 
 def _local(id: EntityId, terms: Terms) -> EntityId:
