@@ -30,6 +30,9 @@ SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 WIKIBASE = "http://wikiba.se/ontology#"
 
+HOSTILE = 'a "quoted" -> {label}\\ ; # \n <http://x> . } ☃ \u2028'
+"""A label that a careless reader takes for a part of a query or of a prompt."""
+
 MAIN_VALUES = {
     "award.award_winner.awards_won": "award.award_honor.award",
     "film.film.runtime": "film.film_cut.runtime",
@@ -74,6 +77,10 @@ class WikidataWorld:
             words = name.rpartition(".")[2].replace("_", " ")
             yield Triple(id, LABEL, LiteralNode(words, lang="en"))
             yield Triple(id, LABEL, LiteralNode(f"{words} (deutsch)", lang="de"))
+        yield Triple("P9999", LABEL, LiteralNode(HOSTILE, lang="en"))
+        yield Triple("Q999", LABEL, LiteralNode(HOSTILE, lang="en"))
+        yield Triple("Q999", "P9999", LiteralNode(HOSTILE))
+        yield Triple("Q999", "P9999 (statement)", "statement/Q999-$hostile")
         numbers = count(1)
         for head, relation, tail in self._facts:
             assert isinstance(head, str)

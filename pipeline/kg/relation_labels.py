@@ -50,4 +50,4 @@ def _end_of(node: EntityId) -> str:
 
 def _one_line(label: str) -> str:
     """Return a label without line ends, controls, and characters that separate relations in prompts."""
-    return " ".join(_SEPARATORS.sub(" ", printable(label)).split())[:_LONGEST].strip()
+    return printable(" ".join(_SEPARATORS.sub(" ", label).split())[:_LONGEST].strip())

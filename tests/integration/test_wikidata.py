@@ -16,7 +16,7 @@ from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world import SyntheticWorld
 from tests.kg.support import vocabulary
-from tests.wikidata_world import WikidataWorld
+from tests.wikidata_world import HOSTILE, WikidataWorld
 
 WIKIDATA = vocabulary("wikidata")
 QUESTIONS = 24
@@ -74,12 +74,14 @@ async def test_virtuoso_answers_as_the_graph_in_the_process_does(world: Wikidata
     ):
         assert await kg.relation_names() == await known.relation_names()
         assert "directed by (deutsch)" in await kg.relation_names()
+        assert "a quoted label \\ # http://x . ☃" in await kg.relation_names()
         relations = await kg.relations(ids)
         assert relations == await known.relations(ids)
         hops = [(id, relation) for id in ids[::20] for relation in relations[id]]
         assert await kg.neighbours(hops, 50) == await known.neighbours(hops, 50)
         names = await kg.labels(ids)
         assert names == await known.labels(ids)
+        assert names["Q999"] == HOSTILE
         assert sum(name is not None and name.endswith("(deutsch)") for name in names.values()) > 100
         assert await kg.mediators(ids) == await known.mediators(ids)
         assert await kg.types(ids) == await known.types(ids)
