@@ -23,15 +23,13 @@ async def fit_to_graph(example: Example, kg: KnowledgeGraph) -> Example:
     """
     if not isinstance(kg, HasVocabulary):
         return example
-    topics = [entity for entity in example.question.topic_entities if _is_id(entity.id, kg.terms)]
-    answers = [id for answer in example.gold.answers if (id := _id_of(answer, kg.terms)) is not None]
-    given = list(dict.fromkeys((*(topic.id for topic in topics), *answers)))
-    current = await kg.current_ids([_local(id, kg.terms) for id in given])
+    topics = example.question.topic_entities
+    answers = {answer: id for answer in example.gold.answers if (id := _id_of(answer, kg.terms)) is not None}
+    given = [*(topic.id for topic in topics if _is_id(topic.id, kg.terms)), *answers.values()]
+    current = await kg.current_ids(list(dict.fromkeys(_local(id, kg.terms) for id in given)))
     ids = {id: current[_local(id, kg.terms)] for id in given}
-    unnamed = {ids[topic.id] for topic in topics if topic.name == topic.id}
-    unnamed |= {
-        ids[id] for answer in example.gold.answers if (id := _id_of(answer, kg.terms)) == answer.name and id in ids
-    }
+    unnamed = {ids.get(topic.id, topic.id) for topic in topics if topic.name == topic.id}
+    unnamed |= {ids[id] for answer, id in answers.items() if answer.name == id}
     names = await kg.labels(sorted(unnamed)) if unnamed else {}
     return _Fit(kg.terms, ids, names).example(example)
 
