@@ -74,10 +74,11 @@ def configuration_page() -> Iterator[str]:
     yield "# Configuration\n"
     yield "Each group has choices, such as `kg=sparql`. The keys of a choice are changed as in `kg.endpoints=[…]`.\n"
     yield from _table(read_file(CONF / "config.yaml").keys)
-    for folder in sorted(path for path in CONF.iterdir() if path.is_dir()):
-        yield f"\n## {folder.name}\n"
-        for choice, file in read_group([CONF], folder.name).items():
-            yield from _section(f"{folder.name}={choice}", file)
+    for folder in sorted(path for path in CONF.rglob("*") if path.is_dir()):
+        group = str(folder.relative_to(CONF))
+        yield f"\n## {group}\n"
+        for choice, file in read_group([CONF], group).items():
+            yield from _section(f"{group}={choice}", file)
 
 
 def published_page() -> Iterator[str]:

@@ -1,13 +1,15 @@
 """Converts ids, relation names and literals of a graph to RDF terms and back, with all escaping.
 
 Percent-encoding turns any id or relation name into a legal IRI, and back into the same string. Freebase ids and
-relations need no encoding and look the same as in every other Freebase store. Stores rewrite typed literals in
-different ways; `literal_node` converts them to one form.
+relations need no encoding and look the same as in every other Freebase store. A graph of others, such as Wikidata, has
+its own IRIs, which are taken as they are. Stores rewrite typed literals in different ways; `literal_node` converts them
+to one form.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
@@ -23,6 +25,10 @@ MAX_IRI_BYTES = 1880
 
 _PLAIN = re.compile(r"[A-Za-z0-9_~.-]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f-\x9f<>\"{}|^`\\\ud800-\udfff]+")
+_NOT_IN_IRIS = re.compile(r"[\x00-\x20\x7f-\x9f<>\"{}|^`\\\ud800-\udfff]")
+_SLOT = "{}"
+"""Stands for the local name of a relation in the form of its name."""
 _LANG = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*")
 _DATATYPE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
 _ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)} | str.maketrans(
@@ -38,55 +44,157 @@ class Terms:
     """The RDF terms of one graph's ids, relations and literals."""
 
     namespace: str = FREEBASE
-    """Prefix of every IRI of the graph."""
+    """Prefix of every IRI of the graph's nodes. An empty one makes every IRI an id."""
     opaque_ids: str = r"[mg]\."
     """Pattern at the start of ids that are not names; every other id is a name itself."""
+    relations: Mapping[str, str] = field(default_factory=dict)
+    """Form of a relation's name, with `{}` for the local name → namespace. Without any, nodes and relations share one.
+
+    Wikidata's `{} (qualifier)` → `http://www.wikidata.org/prop/qualifier/` names `pq:P580` `P580 (qualifier)`.
+    """
+    percent_encoded: bool = True
+    """Whether ids and names are percent-encoded in IRIs. A graph of others has its own IRIs, which are not."""
+    relation_labels: Mapping[str, str] = field(default_factory=dict)
+    """Name of a relation → the name under which it is shown, unique among all names."""
     _opaque: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _forms: tuple[tuple[str, str, str], ...] = field(init=False, repr=False, compare=False)
+    """The text before and after the local name, and the namespace: the most specific forms first."""
+    _namespaces: tuple[tuple[str, str, str], ...] = field(init=False, repr=False, compare=False)
+    """The namespace and the text before and after the local name: the longest namespaces first."""
+    _shown: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """Relation as shown → its name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_opaque", re.compile(self.opaque_ids))
+        forms = [(*form.split(_SLOT), namespace) for form, namespace in self.relations.items()]
+        forms.sort(key=lambda form: (-len(form[0]) - len(form[1]), form))
+        by_namespace = sorted(((namespace, *form) for *form, namespace in forms), key=lambda each: -len(each[0]))
+        object.__setattr__(self, "_forms", tuple(forms))
+        object.__setattr__(self, "_namespaces", tuple(by_namespace))
+        object.__setattr__(self, "_shown", {shown: name for name, shown in self.relation_labels.items()})
 
-    def to_iri(self, name: str) -> str:
-        """Return the IRI of an id or relation name, without angle brackets."""
-        return self.namespace + (name if _PLAIN.fullmatch(name) else _encoded(name))
+    def to_iri(self, id: str) -> str:
+        """Return the IRI of an id, without angle brackets. In a graph of others, an IRI may stand for the id."""
+        if self._is_iri(id):
+            return self._written(id)
+        return self.namespace + (id if _PLAIN.fullmatch(id) else self._written(id))
 
     def from_iri(self, iri: str) -> str | None:
-        """Return the id or relation name of an IRI, or None if `to_iri` does not write this IRI."""
+        """Return the id of an IRI, or None if `to_iri` does not write this IRI."""
         if not iri.startswith(self.namespace):
             return None
         rest = iri[len(self.namespace) :]
-        if _PLAIN.fullmatch(rest):
+        if _PLAIN.fullmatch(rest) or not self.percent_encoded:
             return rest
         return _decoded(rest)
+
+    def relation_iri(self, name: str) -> str:
+        """Return the IRI of a relation, by the name under which it is shown or by its own."""
+        name = self._shown.get(name, name)
+        if self._is_iri(name):
+            return self._written(name)
+        for before, after, namespace in self._forms:
+            if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
+                local = name[len(before) : len(name) - len(after)]
+                return namespace + (local if _PLAIN.fullmatch(local) else self._written(local))
+        return self.to_iri(name)
+
+    def relation_name(self, iri: str) -> str | None:
+        """Return the name under which the relation of an IRI is shown; None if it is no relation of the graph."""
+        name = self.plain_relation(iri)
+        return None if name is None else self.relation_labels.get(name, name)
+
+    def plain_relation(self, iri: str) -> str | None:
+        """Return the name of a relation as made from its IRI; None if it is no relation of the graph."""
+        found = self._local(iri)
+        return found and f"{found[0]}{found[2]}{found[1]}"
+
+    def labelled_node(self, iri: str) -> EntityId | None:
+        """Return the node that has the label of a relation: the one with the same local name, as `P50` of `wdt:P50`."""
+        found = self._local(iri)
+        return found and found[2]
+
+    def relation_form(self, iri: str) -> str:
+        """Return the form of a relation's name, with `{}` for its local name or its label."""
+        found = self._local(iri)
+        return f"{found[0]}{_SLOT}{found[1]}" if found else _SLOT
+
+    def predicate_iri(self, name: str) -> str:
+        """Return the IRI of a predicate that a vocabulary gives as an IRI or as the name of a relation."""
+        return name if "://" in name else self.relation_iri(name)
+
+    def predicate_name(self, name: str) -> str:
+        """Return the name of a relation that a vocabulary gives as an IRI or by its name; else the IRI."""
+        return (self.plain_relation(name) or name) if "://" in name else name
+
+    def _local(self, iri: str) -> tuple[str, str, str] | None:
+        """Return the text before and after the local name of a relation, and the local name."""
+        if not self._forms:
+            name = self.from_iri(iri)
+            return None if name is None else ("", "", name)
+        for namespace, before, after in self._namespaces:
+            if iri.startswith(namespace):
+                rest = iri[len(namespace) :]
+                local = rest if not self.percent_encoded or _PLAIN.fullmatch(rest) else _decoded(rest)
+                # `prop/direct-normalized/P1` is none of the relations of `prop/`.
+                return (before, after, local) if local and not (namespace and "/" in rest) else None
+        return None
+
+    def _written(self, name: str) -> str:
+        """Return an id or a local name as it stands in an IRI; what no IRI may hold is percent-encoded in any case."""
+        if self.percent_encoded:
+            return _encoded(name)
+        return _NOT_IN_IRIS.sub(lambda match: _encoded(match[0]), name)
 
     def own_name(self, id: EntityId) -> str | None:
         """Return the id if it is a name, or None for an opaque id such as a Freebase MID."""
         return None if self._opaque.match(id) else id
 
     def storable(self, node: Node) -> bool:
-        """Return whether every supported store can hold this id, relation name or literal. If not, no graph has it."""
-        if isinstance(node, str):
-            return len(node) <= MAX_IRI_BYTES and len(self.to_iri(node)) <= MAX_IRI_BYTES
-        return not _SURROGATE.search(node.value)
+        """Return whether every supported store can hold this id or literal. If not, no graph has it."""
+        if not isinstance(node, str):
+            return not _SURROGATE.search(node.value)
+        if len(node) > MAX_IRI_BYTES:
+            return False
+        iri = self.to_iri(node)
+        return self._is_legal(iri) and (self.percent_encoded or iri == node or self.from_iri(iri) == node)
+
+    def storable_relation(self, name: str) -> bool:
+        """Return whether every supported store can hold this relation."""
+        if len(name) > MAX_IRI_BYTES:
+            return False
+        iri = self.relation_iri(name)
+        plain = self._shown.get(name, name)
+        return self._is_legal(iri) and (self.percent_encoded or iri == plain or self.plain_relation(iri) == plain)
 
     def defect(self, triple: Triple) -> str | None:
         """Return why no store can hold this fact, or None."""
-        if isinstance(triple.head, LiteralNode):
-            return f"the literal {_shown(triple.head.value)} is the head of a fact"
-        for node in triple:
-            if isinstance(node, LiteralNode):
-                if node.lang and not _LANG.fullmatch(node.lang):
-                    return f"{_shown(node.lang)} is not a language tag"
-                if node.datatype and not _DATATYPE.fullmatch(node.datatype):
-                    return f"{_shown(node.datatype)} is not a datatype IRI"
-            if not self.storable(node):
-                what = (
-                    f"is longer than {MAX_IRI_BYTES} bytes as an IRI"
-                    if isinstance(node, str)
-                    else "is not valid Unicode"
-                )
-                return f"{_shown(node if isinstance(node, str) else node.value)} {what}"
+        head, relation, tail = triple
+        if isinstance(head, LiteralNode):
+            return f"the literal {_shown(head.value)} is the head of a fact"
+        if isinstance(tail, LiteralNode):
+            if tail.lang and not _LANG.fullmatch(tail.lang):
+                return f"{_shown(tail.lang)} is not a language tag"
+            if tail.datatype and not _DATATYPE.fullmatch(tail.datatype):
+                return f"{_shown(tail.datatype)} is not a datatype IRI"
+            if not self.storable(tail):
+                return f"{_shown(tail.value)} is not valid Unicode"
+        ids = [head, tail] if isinstance(tail, str) else [head]
+        for name in [
+            *(id for id in ids if not self.storable(id)),
+            *([relation] * (not self.storable_relation(relation))),
+        ]:
+            alternative = "" if self.percent_encoded else ", or is none"
+            return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI{alternative}"
         return None
+
+    def _is_iri(self, name: str) -> bool:
+        return not self.percent_encoded and "://" in name
+
+    def _is_legal(self, iri: str) -> bool:
+        if len(iri if self.percent_encoded else iri.encode(errors="surrogatepass")) > MAX_IRI_BYTES:
+            return False
+        return self.percent_encoded or _IRI.fullmatch(iri) is not None
 
     def term(self, node: Node) -> str:
         """Return a node in the syntax shared by N-Triples, Turtle and SPARQL."""
@@ -94,7 +202,7 @@ class Terms:
 
     def n_triple(self, triple: Triple) -> str:
         """Return a fact as a line of N-Triples, with its line end."""
-        return f"{self.term(triple.head)} <{self.to_iri(triple.relation)}> {self.term(triple.tail)} .\n"
+        return f"{self.term(triple.head)} <{self.relation_iri(triple.relation)}> {self.term(triple.tail)} .\n"
 
     def node(self, iri: str) -> Node:
         """Return the node of an IRI. An IRI of another namespace, such as a web page, is a literal of type `anyURI`."""

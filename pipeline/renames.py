@@ -11,6 +11,8 @@ KEYS: Mapping[str, str] = {
     "engine.max_replacements": "engine.max_worker_restarts",
     "kg.coalesce_ms": "kg.batch_window_ms",
     "kg.memo_entries": "kg.cache_size",
+    "kg.namespace": "kg.vocabulary.namespace",
+    "kg.opaque_ids": "kg.vocabulary.opaque_ids",
     "llm.prompts": "llm.prompt_style",
     "run.halving": "run.early_stopping",
     "material.test_split": "material.allow_test_split",
@@ -131,10 +133,13 @@ def _current_section(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         name = path.removeprefix(prefix)
         if key == "_target_":
             renamed[name] = current_target(str(value))
-        elif isinstance(value, Mapping):
-            renamed[name] = _current_section(value, f"{path}.")
+            continue
+        current = _current_section(value, f"{path}.") if isinstance(value, Mapping) else _current_value(path, value)
+        part, dot, last = name.rpartition(".")
+        if dot and name != key:  # the key has moved into a section below this one
+            renamed[part] = {last: current, **renamed.get(part, {})}
         else:
-            renamed[name] = _current_value(path, value)
+            renamed[name] = {**renamed.get(name, {}), **current} if isinstance(current, Mapping) else current
     old, new = DEFAULT_NAMES.get(str(section.get("_target_")), (None, None))
     if old is not None and section.get("name") == old:
         renamed["name"] = new

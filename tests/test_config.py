@@ -114,6 +114,25 @@ RUNTIME = [
     ("llm=oracle llm.roles={parog.plan:{latency_s:1}}", "llm.roles.parog.plan.latency_s", 7),
 ]
 
+VOCABULARY = {
+    "namespace": "http://x/",
+    "opaque_ids": "Q",
+    "percent_encoded": False,
+    "relations": "http://x/",
+    "statements": {"value": "http://x/"},
+    "relation_labels": True,
+    "hidden": ["x."],
+    "names": ["a.name"],
+    "aliases": ["an.alias"],
+    "languages": ["de", "en"],
+    "types": "a.type",
+    "mediator_flag": None,
+    "mediator_ids": "statement/",
+    "unnamed_mediators": False,
+    "inverses": None,
+    "redirects": "http://x/y",
+}
+
 COMPUTED = [
     ("", "run.limit", 7),
     ("", "run.seed", 7),
@@ -127,8 +146,7 @@ COMPUTED = [
     *(
         ("kg=sparql", f"kg.{key}", value)
         for key, value in {
-            "namespace": "http://x/",
-            "opaque_ids": "Q",
+            **{f"vocabulary.{key}": value for key, value in VOCABULARY.items()},
             "default_graph": "http://x",
             "snapshot": "x",
             "keep_literals": False,
@@ -196,7 +214,10 @@ def test_every_key_of_a_server_is_in_one_of_the_two_lists() -> None:
     """A new key has to be added to one of the two lists above."""
     for words in ("kg=sparql", "llm=endpoint", SERVE):
         section = words.partition("=")[0]
-        keys = {f"{section}.{key}" for key in config.compose(words.split())[section]} - {f"{section}._target_"}
+        composed = config.compose(words.split())[section]
+        parts = composed.pop("vocabulary", {})
+        keys = {f"{section}.{key}" for key in (*composed, *(f"vocabulary.{part}" for part in parts))}
+        keys -= {f"{section}._target_", f"{section}.vocabulary._target_"}
         assert keys == {key for used, key, _ in (*RUNTIME, *COMPUTED) if used == words}
 
 

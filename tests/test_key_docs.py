@@ -72,7 +72,7 @@ def test_the_defaults_list_names_groups_and_parents(file: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
 def test_every_file_says_what_it_configures_and_every_key_what_it_means(path: Path) -> None:
-    group = None if path.parent == CONF else path.parent.name
+    group = None if path.parent == CONF else str(path.parent.relative_to(CONF))
     read = read_file(path, group)
     assert read.summary.endswith(".")
     if group != PRESETS:

@@ -11,7 +11,7 @@ from pipeline.rdf_terms import FREEBASE, MAX_IRI_BYTES, XSD, Terms, literal, lit
 from pipeline.types import LiteralNode, Triple
 
 TERMS = Terms()
-ANY_TEXT = st.text(st.characters(), max_size=60)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 STORABLE_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 

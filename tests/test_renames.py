@@ -74,8 +74,12 @@ class TestOverrides:
     def test_every_new_key_exists(self, old: str) -> None:
         new = renames.KEYS[old]
         _, _, rest = new.partition(".")
-        documents = [yaml.safe_load(file.read_text()) or {} for file in config.conf_dir().rglob("*.yaml")]
-        own = {key for document in documents for key, _ in config.flatten(document)}
+        top = config.conf_dir()
+        documents = [
+            (file.relative_to(top).parent, yaml.safe_load(file.read_text()) or {}) for file in top.rglob("*.yaml")
+        ]
+        nested = [(".".join((*folder.parts[1:], "")), document) for folder, document in documents]
+        own = {f"{prefix}{key}" for prefix, document in nested for key, _ in config.flatten(document)}
         assert new in own or rest in own
         assert not any(key in own for key in (old, old.partition(".")[2]) if "." in key)
 

@@ -27,7 +27,7 @@ from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.load import Summary, Target, load_graph
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import DATABASE_FILE, VirtuosoConfig, VirtuosoServer, build_database, replicas
-from pipeline.rdf_terms import Terms
+from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.text import printable
 
 CONTENTS_FILE = "contents.txt"
@@ -46,7 +46,7 @@ def load(arguments: Arguments) -> Output:
     summary, notes = _load(composed, dataset, target, output, rejected=rejected)
     fingerprint = None
     if target == "oxigraph":
-        fingerprint = _fingerprint(config.default(EmbeddedGraph, store=output, **_id_format(composed)))
+        fingerprint = _fingerprint(config.default(EmbeddedGraph, store=output, vocabulary=_vocabulary(composed)))
     elif target == "virtuoso":
         fingerprint = _fingerprint(config.build("kg", composed))
     distinct = {name: getattr(summary, name) for name in ("triples", "entities", "relations", "literals")}
@@ -79,7 +79,9 @@ def serve(arguments: Arguments) -> None:
         with replicas(database, count, database, server) as servers:
             endpoints = [server.endpoint for server in servers]
             snapshot = composed["kg"].get("snapshot")
-            graph = config.default(SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, **_id_format(composed))
+            graph = config.default(
+                SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, vocabulary=_vocabulary(composed)
+            )
             print(f"fingerprint {_fingerprint(graph)}")
             print(f"kg=sparql kg.endpoints=[{','.join(endpoints)}]", flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
@@ -99,7 +101,7 @@ def _load(
             output,
             endpoints=composed["kg"].get("endpoints") or (),
             timeout_s=composed["kg"].get("timeout_s"),
-            terms=Terms(**_id_format(composed)),
+            terms=_vocabulary(composed).terms,
             reject=rejections.add,
             tick=tick,
         )
@@ -127,9 +129,10 @@ def _report_ended(servers: Sequence[VirtuosoServer]) -> None:
         time.sleep(1)
 
 
-def _id_format(composed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys by which the chosen graph backend reads ids and relations: they are written the same way."""
-    return {key: composed["kg"][key] for key in ("namespace", "opaque_ids") if key in composed["kg"]}
+def _vocabulary(composed: Mapping[str, Any]) -> GraphVocabulary:
+    """Return how the chosen graph backend reads ids and relations: they are written the same way."""
+    section = composed["kg"].get("vocabulary")
+    return config.default(GraphVocabulary) if section is None else config.build("vocabulary", {"vocabulary": section})
 
 
 def _fingerprint(graph: KnowledgeGraph) -> str:

@@ -106,7 +106,7 @@ def compose(overrides: Sequence[str], *, name: str = _RUN) -> dict[str, Any]:
     if missing := sorted(key for key, value in flatten(_plain(composed)) if value == "???"):
         raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
     try:
-        resolved = {**current_config(_plain(composed, resolve=True)), "choices": choices}
+        resolved = {**current_config(_plain(composed, resolve=True)), "choices": _of_sections(choices)}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
     if name == _RUN:
@@ -166,7 +166,7 @@ def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, 
         composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed):
         choices = composed.pop("hydra").runtime.choices.items()
-    return composed, {str(group): str(choice) for group, choice in choices if "/" not in str(group)}
+    return composed, {str(group): str(choice) for group, choice in choices if not str(group).startswith("hydra/")}
 
 
 @contextmanager
@@ -177,6 +177,11 @@ def _initialized_hydra() -> Iterator[None]:
         return
     with running_hydra():
         yield
+
+
+def _of_sections(choices: Mapping[str, str]) -> dict[str, str]:
+    """Return the choices of whole sections, without those of a part of one, such as `kg/vocabulary`."""
+    return {group: choice for group, choice in choices.items() if "/" not in group}
 
 
 def _plain(composed: DictConfig, *, resolve: bool = False) -> dict[str, Any]:

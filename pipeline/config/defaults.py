@@ -25,6 +25,10 @@ class DefaultSection(NamedTuple):
     path: str
     """The dotted key of the section, as in `retrieval.encoder`; empty for a file that is one section."""
 
+    def has_group(self, key: str) -> bool:
+        """Return whether a key of the section is a group of its own, with files to choose from (`kg/vocabulary`)."""
+        return (conf_dir() / self.path.replace(".", "/") / key).is_dir()
+
     def values(self, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of each key that has one. Numbers in `given` count where a value refers to their key."""
         root = OmegaConf.create(self.root)
@@ -41,8 +45,13 @@ class DefaultSection(NamedTuple):
 def with_defaults(arguments: Mapping[str, Any], component: Callable[..., Any]) -> dict[str, Any]:
     """Return the arguments of a component, together with the default of each parameter that needs one."""
     lacking = _lacking(arguments, component)
-    section = section_of(component) if lacking else None
-    return {**section.values(lacking, arguments), **arguments} if section else dict(arguments)
+    parts = [key for key, value in arguments.items() if isinstance(value, Mapping) and "_target_" not in value]
+    section = section_of(component) if lacking or parts else None
+    if section is None:
+        return dict(arguments)
+    groups = list(filter(section.has_group, parts))
+    whole = section.values([*lacking, *groups], arguments)
+    return {**whole, **arguments, **{key: {**whole[key], **arguments[key]} for key in groups}}
 
 
 def runner_keys(section: str, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +107,13 @@ def _default_choices() -> dict[str, DefaultSection]:
 
 
 def _load(file: Path) -> dict[str, Any]:
-    """Read a file, and put the keys of a group under its name."""
+    """Read a file, and put the keys of a group under its name, together with those of the groups inside it."""
     plain = OmegaConf.to_container(OmegaConf.load(file))
     assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()} if file.parent == conf_dir() else {file.parent.name: plain}
+    if file.parent == conf_dir():
+        return {str(key): value for key, value in plain.items()}
+    for entry in plain.get("defaults", ()):
+        for group, choice in entry.items() if isinstance(entry, dict) else ():
+            if (file.parent / str(group)).is_dir():
+                plain |= _load(file.parent / str(group) / f"{choice}.yaml")
+    return {file.parent.name: plain}

@@ -31,7 +31,7 @@ class KeyDoc:
     """One configuration key with its default and its meaning."""
 
     group: str | None
-    """The configuration group, as in `kg`; None for the keys of a command's own file."""
+    """The configuration group, as in `kg` or `kg/vocabulary`; None for the keys of a command's own file."""
     choice: str
     """The name of the file that defines the key, as in `kg=sparql`."""
     key: str
@@ -65,7 +65,7 @@ def read_file(path: Path, group: str | None = None) -> ConfigFile:
     lines = text.splitlines()
     root = yaml.compose(text)
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
-    prefix = f"{group}." if group and "# @package _global_" not in lines else ""
+    prefix = f"{group.replace('/', '.')}." if group and "# @package _global_" not in lines else ""
     entries = [entry for key, value in pairs if key.value == "defaults" for entry in value.value]
     named = [(entry, entry.value[0][0].value) for entry in entries if isinstance(entry, yaml.MappingNode)]
     return ConfigFile(
@@ -119,6 +119,10 @@ def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: s
     others = [file for choices in groups.values() for file in choices.values()]
     meanings = {doc.key: doc for file in reversed([*files, *others]) for doc in file.keys if doc.meaning}
     purposes = {group: meaning for file in files for group, meaning in file.groups.items() if meaning}
+    for section, choices in groups.items():  # a group inside a section, such as kg/vocabulary
+        purposes |= {
+            f"{section}/{name}": text for file in choices.values() for name, text in file.groups.items() if text
+        }
     lines = ["Groups and their choices (* is in use):\n"] if groups else []
     for group, choices in groups.items():
         heading = f"  {group}=  {purposes.get(group, '')}".rstrip()

@@ -110,11 +110,10 @@ def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, 
     yield from ((name, composed[name]) for name in SECTIONS)
     for folder in search_path([conf_dir(), *user_conf_dirs()], overrides):
         for file in folder.rglob("*.yaml"):
-            group, *inside = file.relative_to(folder).parts
-            if not inside:  # the keys of a command
+            if file.parent == folder:  # the keys of a command
                 continue
             content = _load(file)
-            yield group, content
+            yield file.parent.name, content
             yield from ((key, value) for key, value in content.items() if key in SECTIONS and isinstance(value, dict))
 
 

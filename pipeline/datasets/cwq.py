@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
+from pipeline.datasets.aliases import read_aliases, with_aliases
 from pipeline.datasets.files import BadRow, Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths, query_graph
 from pipeline.datasets.interface import Reject
@@ -52,6 +53,8 @@ class CWQ:
 
     path: DataPath
     """The distributed folder, or one of its files."""
+    aliases: tuple[DataPath, ...] | None
+    """Files of further names of answers (`pipeline/datasets/aliases.py`)."""
     split: str
     name: str
     kind: DatasetKind | None
@@ -62,7 +65,9 @@ class CWQ:
         official = (f"{stem}_wans.json", f"{stem}.json")
         patterns = (*official, "cwq.json") if self.split == "test" else official
         file = find_file(self.path, patterns, what="CWQ questions")
-        return read_examples(file, json_array(file), self._example, reject, what="CWQ questions")
+        aliases = read_aliases(self.aliases or ())
+        examples = read_examples(file, json_array(file), self._example, reject, what="CWQ questions")
+        return (with_aliases(example, aliases) for example in examples)
 
     def triples(self) -> Iterator[Triple]:
         """Raise UserError: CWQ has no graph."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -125,6 +125,15 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         """Id of a topic entity in the queries → its id in the graph."""
         return self._topics
 
+    def renamed(
+        self,
+        query: Callable[[str], str],
+        topics: Mapping[str, EntityId],
+        path: Callable[[RelationPath], RelationPath],
+    ) -> SparqlPaths:
+        """Return the paths with other names: each query and each further path renamed by a function."""
+        return SparqlPaths(tuple(map(query, self._queries)), topics, unverified=tuple(map(path, self._unverified)))
+
     def __getitem__(self, topic: EntityId) -> tuple[RelationPath, ...]:
         return self._by_topic[topic]
 
@@ -205,6 +214,8 @@ def graph_of(query: Any) -> QueryGraph:
                 constants.setdefault(variable, []).append(value)
         elif operator.name == "Extend":
             aliases[operator.var] = operator.expr
+        elif operator.name == "AggregateJoin":  # the nodes that are counted are those that the paths reach
+            aliases |= {aggregate.res: aggregate.vars for aggregate in operator.A}
     patterns = (
         Pattern(term_of(subject), relation, term_of(object))
         for head, predicate, tail in triples
@@ -212,7 +223,10 @@ def graph_of(query: Any) -> QueryGraph:
         for subject in constants.get(head, [head])
         for object in constants.get(tail, [tail])
     )
-    return QueryGraph(tuple(dict.fromkeys(patterns)), Variable(str(aliases.get(query.PV[0], query.PV[0]))))
+    answer = query.PV[0]
+    while isinstance(aliases.get(answer), rdflib.Variable):
+        answer = aliases.pop(answer)
+    return QueryGraph(tuple(dict.fromkeys(patterns)), Variable(str(answer)))
 
 
 def algebra(sparql: str) -> Any:

@@ -1,9 +1,10 @@
-"""Reads each format of triples, by the end of the file's name, in constant memory: tab-separated, CSV and Parquet.
+"""Reads each format of triples, by the end of the name of the file, in constant memory: tables, and N-Triples.
 
 | name | holds |
 | --- | --- |
 | `….csv`, `….csv.gz` | rows of values separated by commas, with double quotes where needed |
 | `….parquet` | columns of texts |
+| `….nt`, `….nt.gz` | N-Triples with the graph's own IRIs: read them with kg/vocabulary=wikidata or rdfs |
 | any other, plain or gzipped | lines of tab-separated values, without quoting |
 
 The columns are `head`, `relation` and `tail`: in CSV and Parquet by their names, among any others. Without these names
@@ -15,15 +16,18 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+import pyoxigraph as ox
 
 from pipeline.datasets.files import lines, open_file
 from pipeline.datasets.remote import AnyPath, local_copy
 from pipeline.errors import UserError
-from pipeline.types import Triple
+from pipeline.rdf_terms import literal_node
+from pipeline.types import Node, Triple
 
 _COLUMNS = ("head", "relation", "tail")
 _BATCH = 20_000
@@ -36,6 +40,8 @@ def read_triples(file: AnyPath) -> Iterator[Triple]:
     """Yield the triples of a file. Raises UserError for a missing file, and naming a bad row."""
     if file.name.endswith((".csv", ".csv.gz")):
         return _in_columns(file, _csv_batches(file))
+    if file.name.endswith((".nt", ".nt.gz")):
+        return _n_triples(file)
     if file.name.endswith(".parquet"):
         return _in_columns(file, _parquet_batches(file))
     return delimited_triples(file, "\t", header="\t".join(_COLUMNS))
@@ -56,6 +62,22 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
         if number > 1 or text.lower() != header:
             yield Triple(*parts)
+
+
+def _n_triples(file: AnyPath) -> Iterator[Triple]:
+    """Yield the triples of N-Triples, IRIs as they are. A blank node is `_:` and its label, which no store takes."""
+    with open_file(file) as stream:
+        try:
+            for quad in ox.parse(cast("IO[bytes]", stream), format=ox.RdfFormat.N_TRIPLES):
+                yield Triple(_node(quad.subject), quad.predicate.value, _node(quad.object))
+        except SyntaxError as error:
+            raise UserError(f"{file} is not N-Triples: {error}") from None
+
+
+def _node(term: object) -> Node:
+    if isinstance(term, ox.Literal):
+        return literal_node(term.value, term.datatype.value, term.language)
+    return term.value if isinstance(term, ox.NamedNode) else str(term)
 
 
 def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Triple]:

@@ -4,9 +4,12 @@ Layout, plain or gzipped:
 
     WebQSP.{split}.json      official, also in data/; one object: {"Questions": [question, …]}
     WebQSP.json              ToG's copy of the test split; an array of questions, each with a `topic_entity`
+    webqsp_simple_{split}.jsonl   the simplified file of StructGPT, Readi and SRP; one question per line
 
 A question holds `QuestionId`, `RawQuestion` and `Parses`; a parse holds `Answers`, `Sparql`, `TopicEntityMid`,
-`TopicEntityName`, `InferentialChain` and `AnnotatorComment`. `topic_entity` maps MIDs to names.
+`TopicEntityName`, `InferentialChain` and `AnnotatorComment`. `topic_entity` maps MIDs to names. The simplified
+file holds `ID`, `Question`, `TopicEntityID`, `TopicEntityName`, `Answers` and `Aliases`: names, the aliases in one list
+per answer, or in one list for all, which are then aliases of the only answer or further answers.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, find_file, json_array, read_examples
+from pipeline.datasets.aliases import read_aliases, with_aliases
+from pipeline.datasets.files import Row, Text, find_file, json_array, json_lines, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import DataPath
@@ -55,12 +59,29 @@ class _Question(Row):
     topic_entity: dict[str, str] | None = None
 
 
+class _ShortQuestion(Row):
+    """A question of the simplified file, whose answers are names."""
+
+    ID: Text
+    Question: Text
+    TopicEntityID: str | list[str] | None = None
+    TopicEntityName: str | list[str] | None = None
+    Answers: list[Text]
+    Aliases: tuple[str | list[str], ...] = ()
+
+
+def _list(texts: str | list[str] | None) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts or ())
+
+
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class WebQSP:
     """WebQSP questions over Freebase."""
 
     path: DataPath
     """The distributed folder, or one of its files."""
+    aliases: tuple[DataPath, ...] | None
+    """Files of further names of answers (`pipeline/datasets/aliases.py`)."""
     split: str
     name: str
     kind: DatasetKind | None
@@ -73,13 +94,43 @@ class WebQSP:
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
         official = (f"WebQSP.{self.split}.json", f"data/WebQSP.{self.split}.json")
-        patterns = (*official, "WebQSP.json") if self.split == "test" else official
+        short = f"webqsp_simple_{self.split}.jsonl"
+        patterns = (*official, "WebQSP.json", short) if self.split == "test" else (*official, short)
         file = find_file(self.path, patterns, what="WebQSP questions")
-        return read_examples(file, json_array(file, key="Questions"), self._example, reject, what="WebQSP questions")
+        aliases = read_aliases(self.aliases or ())
+        if file.name.removesuffix(".gz").endswith(".jsonl"):
+            examples = read_examples(file, json_lines(file), self._short_example, reject, what="WebQSP questions")
+        else:
+            rows = json_array(file, key="Questions")
+            examples = read_examples(file, rows, self._example, reject, what="WebQSP questions")
+        return (with_aliases(example, aliases) for example in examples)
 
     def triples(self) -> Iterator[Triple]:
         """Raise UserError: WebQSP has no graph."""
         raise UserError("WebQSP has no graph of its own: use kg=sparql with a Freebase server")
+
+    def _short_example(self, line: bytes) -> Example:
+        row = _ShortQuestion.model_validate_json(line)
+        ids, names = _list(row.TopicEntityID), _list(row.TopicEntityName)
+        names += ids[len(names) :]
+        golds = [GoldAnswer(name) for name in dict.fromkeys(row.Answers)]
+        if len(row.Aliases) == len(golds) and all(isinstance(each, list) for each in row.Aliases):
+            golds = [GoldAnswer(gold.name, aliases=tuple(of)) for gold, of in zip(golds, row.Aliases, strict=True)]
+        else:
+            others = dict.fromkeys(name for each in row.Aliases for name in _list(each) if name not in row.Answers)
+            more = [GoldAnswer(name) for name in others]
+            golds = [GoldAnswer(golds[0].name, aliases=tuple(others))] if len(golds) == 1 else [*golds, *more]
+        return Example(
+            Question(
+                id=row.ID,
+                dataset=self.name,
+                kind=self.kind,
+                split=self.split,
+                text=row.Question,
+                topic_entities=tuple(Entity(id, name) for id, name in zip(ids, names, strict=False)),
+            ),
+            Gold(answers=tuple(golds)),
+        )
 
     def _example(self, row: object) -> Example:
         question = _Question.model_validate(row)

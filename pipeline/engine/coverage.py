@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.examples import fit_to_graph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
@@ -75,7 +76,8 @@ async def coverage_of(graph: KnowledgeGraph, examples: Iterator[Example]) -> Cov
     wanted = islice(examples, _OF_SERVERS) if isinstance(graph, HasServerStats) else examples
     while chunk := await asyncio.to_thread(lambda: list(islice(wanted, _CHUNK))):
         for each, asked in _by_graph(graph, chunk):
-            await _count(each, asked, found)
+            fitted = await asyncio.gather(*(fit_to_graph(example, each) for example in asked))
+            await _count(each, fitted, found)
             if time.monotonic() > ends:
                 return found
     found.complete = await asyncio.to_thread(next, examples, None) is None

@@ -22,6 +22,7 @@ from pipeline.engine.tools import QuestionGraph, QuestionModel
 from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
+from pipeline.kg.examples import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.llm.prompt import Template
@@ -57,10 +58,11 @@ async def run_question(
     example: Example, runtime: ConfigurationRuntime, cache: CallCache, on_template: Callable[[str, Template], None]
 ) -> TraceRow:
     """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
+    example, unready = await _fitted(example, runtime)
     most_llm_calls = runtime.budget.most_llm_calls(runtime.method, example.question)
     record = QuestionRecord(runtime.budget, most_llm_calls, example.gold)
     tools = _tools(example, runtime, cache, record, on_template)
-    answer, error = await _answer(example, runtime, tools, record)
+    answer, error = _failed(record, unready) if unready else await _answer(example, runtime, tools, record)
     record.trail.answer(record.steps, answer.raw)
     counters = record.finish()
     configuration, name = runtime.configurations[0]
@@ -88,6 +90,18 @@ async def run_question(
         error=error,
         trail=record.trail.events,
     )
+
+
+async def _fitted(example: Example, runtime: ConfigurationRuntime) -> tuple[Example, str | None]:
+    """Return the example as the graph knows it; as it is, and the reason, if the graph does not answer in time."""
+    limit_s = runtime.budget.max_wall_s + runtime.budget.grace_s
+    try:
+        async with asyncio.timeout(limit_s):
+            return await fit_to_graph(example, runtime.graph.for_question(example.question)), None
+    except TimeoutError:
+        return example, f"TimeoutError: the graph did not name the entities of the question within {limit_s:g} s"
+    except ServiceError as error:
+        return example, f"{type(error).__name__}: {error}"
 
 
 async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,14 +21,17 @@ from pydantic import ConfigDict, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.interface import Dataset
-from pipeline.datasets.inverses import INVERSE, Inverses, inverse_pairs
+from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import UserError
-from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest
-from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
+from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest, vocabulary_marks
+from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each, batch
 from pipeline.kg.inverses import without_inverses
-from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, best_name, find_mediators, is_true
+from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
+from pipeline.kg.redirects import current_ids, with_current_nodes
 from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.relation_labels import labelled_nodes, shown_names
+from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
@@ -41,8 +46,7 @@ class EmbeddedGraph:
 
     dataset: Annotated[Any, SkipValidation] = None
     store: Path | None
-    namespace: str
-    opaque_ids: str
+    vocabulary: GraphVocabulary
     keep_literals: bool
     keep_user: bool
     keep_notable_types: bool
@@ -51,8 +55,8 @@ class EmbeddedGraph:
 
     async def __aenter__(self) -> Self:
         """Open the store, or load the dataset's graph. Raises UserError if there is neither."""
-        self._terms = Terms(self.namespace, self.opaque_ids)
-        self._filter = RelationFilter(self.keep_user, self.keep_notable_types)
+        self._terms = self.vocabulary.terms
+        self._filter = RelationFilter(self.vocabulary, self.keep_user, self.keep_notable_types)
         await asyncio.to_thread(self._open)
         cached = lru_cache(self.cache_size)
         self._relations_of: Callable[[EntityId], list[Relation]] = cached(self._read_relations)
@@ -70,13 +74,14 @@ class EmbeddedGraph:
         return answer_each(self._relations_of, ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
-        return answer_each(lambda hop: self._neighbours_of(hop, limit), hops)
+        found = answer_each(lambda hop: self._neighbours_of(hop, limit), hops)
+        return found if self.vocabulary.redirects is None else await with_current_nodes(found, self._redirects)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
         return answer_each(self._label_of, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        return await find_mediators(self, ids, self._terms, self._mediator_types)
+        return await find_mediators(self, ids, self._terms, self._mediator_types, self.vocabulary)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         return answer_each(lambda name: self._read_named(name)[:limit], names)
@@ -84,17 +89,25 @@ class EmbeddedGraph:
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return answer_each(self._read_types, ids)
 
-    async def vocabulary(self) -> list[str]:
-        return sorted(relation for relation in self._counts if self._filter.keeps(relation))
+    async def relation_names(self) -> list[str]:
+        shown = self._terms.relation_labels
+        return sorted(shown.get(relation, relation) for relation in self._counts if self._filter.keeps(relation))
 
     async def inverses(self) -> Inverses:
         return self._inverses
 
+    async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
+        if self.vocabulary.redirects is None:
+            return batch({id: id for id in ids})
+        return await current_ids(ids, self._redirects)
+
+    @property
+    def terms(self) -> Terms:
+        return self._terms
+
     def has_text(self, text: str) -> bool:
-        """Return whether a text is in a fact, in English or without a language."""
-        return any(
-            True for node in (LiteralNode(text, lang="en"), LiteralNode(text)) for _ in self._match(None, None, node)
-        )
+        """Return whether a text is in a fact, in a language of the vocabulary or without one."""
+        return any(True for node in self._in_languages(text) for _ in self._match(None, None, node))
 
     def _open(self) -> None:
         if self.store is not None:
@@ -106,31 +119,42 @@ class EmbeddedGraph:
             raise UserError("kg=embedded has no graph: choose a dataset with a graph, or set kg.store")
         # The store's query engine counts many times faster than a loop in Python.
         counted: Any = self._store.query("SELECT ?r (COUNT(*) AS ?n) WHERE { ?s ?r ?o } GROUP BY ?r")
-        names = ((self._terms.from_iri(row["r"].value), int(row["n"].value)) for row in counted)
+        by_iri = {row["r"].value: int(row["n"].value) for row in counted}
+        names = ((self._terms.plain_relation(iri), count) for iri, count in by_iri.items())
         self._counts = {relation: count for relation, count in names if relation is not None}
         self._mediator_types = frozenset(
-            fact.head
-            for fact in self._facts(MEDIATOR)
-            if isinstance(fact.head, str) and is_true(fact.tail if isinstance(fact.tail, str) else fact.tail.value)
+            head
+            for head, tail in self._pairs(self.vocabulary.mediator_flag)
+            if isinstance(head, str) and is_true(tail if isinstance(tail, str) else tail.value)
         )
-        declared = [] if self.keep_inverses else self._facts(INVERSE)
-        self._inverses = inverse_pairs((fact.head, fact.tail) for fact in declared)
-        self.fingerprint: str = self._identify()
+        meta = set(map(self._terms.predicate_iri, self.vocabulary.meta_predicates))
+        self.fingerprint: str = self._identify({iri: count for iri, count in by_iri.items() if iri in meta})
+        if self.vocabulary.relation_labels:
+            nodes = labelled_nodes(filter(self._filter.keeps, self._counts), self._terms)
+            labels = {node: self._name(node) for node in nodes.values()}
+            self._terms = replace(self._terms, relation_labels=shown_names(nodes, labels, self._terms))
+        shown = self._terms.relation_labels
+        pairs = inverse_pairs([] if self.keep_inverses else self._pairs(self.vocabulary.inverses))
+        self._inverses: Inverses = {shown.get(one, one): shown.get(other, other) for one, other in pairs.items()}
 
     def _quads(self, dataset: Dataset) -> Iterator[ox.Quad]:
         """Yield the dataset's facts; skip facts that no store can hold."""
         node = lru_cache(100_000)(self._named_node)
+        predicate = lru_cache(100_000)(self._predicate)
         for triple in dataset.triples():
             if defect := self._terms.defect(triple):
                 _log.warning("skipped a fact of the graph of %s: %s", dataset.name, defect)
                 continue
             head, relation, tail = triple
             assert isinstance(head, str)
-            yield ox.Quad(node(head), node(relation), node(tail) if isinstance(tail, str) else _literal(tail))
+            edge = predicate(relation)
+            yield ox.Quad(node(head), edge, node(tail) if isinstance(tail, str) else _literal(tail))
 
-    def _identify(self) -> str:
+    def _identify(self, meta: Mapping[str, int]) -> str:
+        """Return the fingerprint, given the number of facts per predicate of the vocabulary."""
         facts = (fact for relation in rarest(self._counts) for fact in self._facts(relation))
-        partial = fingerprint(self._counts, map(self._terms.n_triple, facts))
+        marks = vocabulary_marks(self.vocabulary, meta)
+        partial = fingerprint(self._counts, chain(map(self._terms.n_triple, facts), marks))
         if self.store is not None:
             return partial
         # The user's own graph may be edited between two runs, so the fingerprint includes every fact.
@@ -141,9 +165,15 @@ class EmbeddedGraph:
         for quad in self._match(None, relation, None):
             yield Triple(self._node(quad.subject), relation, self._node(quad.object))
 
+    def _pairs(self, predicate: str | None) -> Iterator[tuple[Node, Node]]:
+        """Yield both ends of the facts of a predicate of the vocabulary; None has no facts."""
+        for quad in () if predicate is None else self._with_predicate(None, predicate, None):
+            yield self._node(quad.subject), self._node(quad.object)
+
     def _read_relations(self, id: EntityId) -> list[Relation]:
+        shown = self._terms.relation_labels
         kept = (
-            Relation(relation, direction)
+            Relation(shown.get(relation, relation), direction)
             for direction in _DIRECTIONS
             for relation in self._relations_in(id, direction)
             if self._filter.keeps(relation)
@@ -151,14 +181,14 @@ class EmbeddedGraph:
         return without_inverses(kept, self._inverses)
 
     def _relations_in(self, id: EntityId, direction: Direction) -> set[str]:
-        """Return the relations at an entity. At a hub, test each relation instead of reading all facts (§8.6)."""
+        """Return the plain relations at an entity. At a hub, test each relation instead of reading all facts (§8.6)."""
         head, tail = (id, None) if direction == "out" else (None, id)
         predicates = set()
         for number, quad in enumerate(self._match(head, None, tail)):
             if number > 4 * len(self._counts):
                 return {relation for relation in self._counts if any(self._match(head, relation, tail))}
             predicates.add(quad.predicate)
-        names = (self._terms.from_iri(predicate.value) for predicate in predicates)
+        names = (self._terms.plain_relation(predicate.value) for predicate in predicates)
         return {name for name in names if name is not None}
 
     def _read_neighbours(self, hop: Hop, limit: int) -> Neighbours:
@@ -171,34 +201,75 @@ class EmbeddedGraph:
         return keep_first(kept, limit, self._terms)
 
     def _read_label(self, id: EntityId) -> str | None:
-        texts = (
-            (relation, self._node(quad.object))
-            for relation in (NAME, ALIAS)
-            for quad in self._match(id, relation, None)
-        )
-        name = best_name((relation, text) for relation, text in texts if isinstance(text, LiteralNode))
+        name = self._name(id)
         return self._terms.own_name(id) if name is None else name
 
+    async def named_in_languages(self, ids: Sequence[EntityId]) -> set[EntityId]:
+        """Return the entities that have a name or an alias in the languages of the vocabulary."""
+        languages = self.vocabulary.languages
+        return {id for id in ids if any(is_in(each, languages) for each in self._texts(id))}
+
+    def _name(self, id: EntityId) -> str | None:
+        """Return the name of an entity, however its id is written."""
+        return best_name(self._texts(id), self.vocabulary.languages)
+
+    def _texts(self, id: EntityId) -> list[LabelCandidate]:
+        return [
+            (is_alias, text)
+            for is_alias, predicates in ((False, self.vocabulary.names), (True, self.vocabulary.aliases))
+            for predicate in predicates
+            for quad in self._with_predicate(id, predicate, None)
+            if isinstance(text := self._node(quad.object), LiteralNode)
+        ]
+
     def _read_named(self, name: str) -> list[EntityId]:
-        texts = (LiteralNode(name, lang="en"), LiteralNode(name))
-        found = {self._node(quad.subject) for text in texts for quad in self._match(None, NAME, text)}
+        found = {
+            self._node(quad.subject)
+            for predicate in self.vocabulary.names
+            for text in self._in_languages(name)
+            for quad in self._with_predicate(None, predicate, text)
+        }
         if self._terms.own_name(name) is not None and self._relations_of(name):
             found.add(name)
         return sorted(id for id in found if isinstance(id, str))
 
     def _read_types(self, id: EntityId) -> list[str]:
-        types = (self._node(quad.object) for quad in self._match(id, TYPE, None))
-        return sorted({type for type in types if isinstance(type, str)})
+        predicate = self.vocabulary.types
+        found = () if predicate is None else self._with_predicate(id, predicate, None)
+        return sorted({type for quad in found if isinstance(type := self._node(quad.object), str)})
+
+    async def _redirects(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId | None]:
+        return answer_each(self._read_redirect, ids)
+
+    def _read_redirect(self, id: EntityId) -> EntityId | None:
+        predicate = self.vocabulary.redirects
+        found = () if predicate is None else self._with_predicate(id, predicate, None)
+        return min((node for quad in found if isinstance(node := self._node(quad.object), str)), default=None)
+
+    def _in_languages(self, text: str) -> list[LiteralNode]:
+        return [LiteralNode(text, lang=lang) for lang in (*self.vocabulary.languages, None)]
 
     def _match(self, head: EntityId | None, relation: str | None, tail: Node | None) -> Iterable[ox.Quad]:
         """Return the facts that match a pattern; none if a term of the pattern is not storable."""
-        if any(term is not None and not self._terms.storable(term) for term in (head, relation, tail)):
+        if relation is None:
+            return self._matching(head, None, tail)
+        return self._matching(head, self._predicate(relation), tail) if self._terms.storable_relation(relation) else ()
+
+    def _with_predicate(self, head: EntityId | None, predicate: str, tail: Node | None) -> Iterable[ox.Quad]:
+        """Return the facts of a predicate of the vocabulary that match a pattern."""
+        return self._matching(head, ox.NamedNode(self._terms.predicate_iri(predicate)), tail)
+
+    def _matching(self, head: EntityId | None, edge: ox.NamedNode | None, tail: Node | None) -> Iterable[ox.Quad]:
+        if any(term is not None and not self._terms.storable(term) for term in (head, tail)):
             return ()
         return self._store.quads_for_pattern(
             None if head is None else self._named_node(head),
-            None if relation is None else self._named_node(relation),
+            edge,
             None if tail is None else self._named_node(tail) if isinstance(tail, str) else _literal(tail),
         )
+
+    def _predicate(self, relation: str) -> ox.NamedNode:
+        return ox.NamedNode(self._terms.relation_iri(relation))
 
     def _named_node(self, name: str) -> ox.NamedNode:
         return ox.NamedNode(self._terms.to_iri(name))

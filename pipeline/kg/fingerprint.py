@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from pipeline.kg.vocabulary import GraphVocabulary
 
 _SAMPLE_FACTS = 500
 """Upper limit of the facts that are read."""
@@ -26,11 +28,22 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 
 
 def fingerprint(counts: Mapping[str, int], lines: Iterable[str]) -> str:
-    """Return `TRIPLES-HASH`, from the counts and the rarest relations' facts as lines of N-Triples in any order."""
+    """Return `TRIPLES-HASH`, from the counts and lines in any order: the facts of the rarest relations, and marks."""
     content = hashlib.blake2b(digest_size=8)
     for part in (*(f"{relation}\t{count}" for relation, count in sorted(counts.items())), *sorted(set(lines))):
         content.update(part.encode("utf-8", errors="surrogatepass") + b"\0")
     return f"{sum(counts.values())}-{content.hexdigest()}"
+
+
+def vocabulary_marks(vocabulary: GraphVocabulary, counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield lines for a fingerprint: how the graph is read, and its number of facts per predicate of the vocabulary.
+
+    `counts` are by IRI. Relations of the graph are left out, because they are counted with the others, and so is what
+    all graphs had in common before vocabularies.
+    """
+    yield from vocabulary.marks()
+    foreign = (predicate for predicate in counts if vocabulary.terms.plain_relation(predicate) is None)
+    yield from (f"{predicate}\t{counts[predicate]}" for predicate in foreign)
 
 
 def of_every_fact(partial: str, total: int) -> str:

@@ -71,7 +71,7 @@ class GRBenchGraph:
         """Look up the type of each node; an empty list for an id that is not a node."""
         return await self._each(self._store.types, ids)
 
-    async def vocabulary(self) -> list[str]:
+    async def relation_names(self) -> list[str]:
         """Return all edge types, sorted."""
         return sorted(self._store.edge_types)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from pipeline.datasets.inverses import Inverses
+from pipeline.rdf_terms import Terms
 from pipeline.types import EntityId, Node, Question, Relation
 
 K = TypeVar("K")
@@ -72,7 +73,8 @@ class GraphLookups(Protocol):
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         """Look up at most `limit` entities for each name, in id order.
 
-        An entity matches if it has exactly this name, in English or without a language, or if the name is its id.
+        An entity matches if it has exactly this name, in a language of the graph's vocabulary (English) or without a
+        language, or if the name is its id.
         """
         ...
 
@@ -101,8 +103,22 @@ class KnowledgeGraph(GraphLookups, Protocol):
         """Return the graph for this question: the backend itself, unless each question has its own graph."""
         ...
 
-    async def vocabulary(self) -> list[str]:
+    async def relation_names(self) -> list[str]:
         """Return all relation names of the graph after the relation filter, sorted."""
+        ...
+
+
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """A `KnowledgeGraph` whose ids and names follow a vocabulary (specification §8.9)."""
+
+    @property
+    def terms(self) -> Terms:
+        """The RDF terms of ids and relations, with the names under which relations are shown. Set on opening."""
+        ...
+
+    async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
+        """Look up under which id each entity is known today; its own, unless the graph redirects it."""
         ...
 
 

@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from pipeline.datasets.inverses import INVERSE
 from pipeline.kg.interface import Hop
-from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
 from pipeline.kg.node_order import NodeCandidate
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.results import Check, Row, Select, numbers
+from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.rdf_terms import Terms, literal
 from pipeline.types import EntityId, LiteralNode
 
@@ -37,8 +36,6 @@ _IN_ORDER = 'define sql:select-option "order" '
 _NODE = "?t, (isLITERAL(?t) AS ?x), (DATATYPE(?t) AS ?k), (LANG(?t) AS ?l)"
 """A node and the columns that distinguish IRIs from literals. (In Virtuoso even an IRI can have a datatype.)"""
 _NODE_ORDER = "isLITERAL(?t) STR(?t) LANG(?t)"
-# No FILTER(isIRI) or FILTER(isLITERAL) in a union: Virtuoso 7.2.5 fails on some of them (error SP031).
-_ENGLISH = 'FILTER(LANG(?n) = "" || LANGMATCHES(LANG(?n), "en"))'
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +86,13 @@ class Queries:
     """Writer of queries for one graph and one kind of server. Each method names the columns of its result."""
 
     terms: Terms
+    hidden: RelationFilter
+    """The filter of the relations, some of which are excluded on the server, and with it the vocabulary."""
     style: Style = "values"
     virtuoso: bool = False
     """Whether the server understands Virtuoso's options."""
     graph: str | None = None
     """IRI of the named graph to query; None queries all graphs."""
-    hidden: RelationFilter = field(default_factory=RelationFilter)
-    """The filter whose dropped domains are excluded on the server."""
 
     def relations(self, ids: Sequence[EntityId]) -> Query:
         """Columns: entity, relation, direction.
@@ -106,9 +103,7 @@ class Queries:
         entities = self._iris(ids)
         outgoing = f"SELECT DISTINCT ?e ?r ({OUT} AS ?d) {{ {self._over(('?e',), entities, '?e ?r ?o')} }}"
         incoming = f"SELECT DISTINCT ?e ?r ({IN} AS ?d) {{ {self._over(('?e',), entities, '?s ?r ?e')} }}"
-        domains = "|".join(self.hidden.dropped_domains)
-        shown = f'FILTER(!REGEX(STR(?r), "^{_regex(self.terms.namespace)}({domains})[.]"))'
-        where = f"{{ {{ {outgoing} }} UNION {{ {incoming} }} }} {shown}"
+        where = f"{{ {{ {outgoing} }} UNION {{ {incoming} }} }} {self._shown()}".rstrip()
         return self._query("?e, ?r, ?d", where, "STR(?e) STR(?r) ?d", {"e": self._among(ids), "d": _DIRECTION})
 
     def neighbours(self, hops: Sequence[Hop]) -> Query:
@@ -117,45 +112,50 @@ class Queries:
         for direction, flag, pattern in (("out", OUT, "?e ?r ?t"), ("in", IN, "?t ?r ?e")):
             pairs = [(id, relation.name) for id, relation in hops if relation.direction == direction]
             if pairs:
-                rows = [tuple(self._iri(name) for name in pair) for pair in pairs]
+                rows = [(self._iri(id), self._relation(name)) for id, name in pairs]
                 found = self._over(("?e", "?r"), rows, pattern)
                 parts.append(f"{{ SELECT ?e ?r ?t ({flag} AS ?d) {{ {found} }} }}")
-        checks = {"e": self._among(id for id, _ in hops), "r": self._among(relation.name for _, relation in hops)}
+        relations = frozenset(self.terms.relation_iri(relation.name) for _, relation in hops)
+        checks = {"e": self._among(id for id, _ in hops), "r": relations.issuperset}
         order = f"STR(?e) STR(?r) ?d {_NODE_ORDER}"
         return self._query(f"?e, ?r, ?d, {_NODE}", " UNION ".join(parts), order, checks | {"d": _DIRECTION, "x": _FLAG})
 
-    def english_names(self, ids: Sequence[EntityId]) -> Query:
-        """Columns: entity, text, language. Names in English or without a language."""
-        found = self._over(("?e",), self._iris(ids), f"?e {self._iri(NAME)} ?n {_ENGLISH}")
+    def preferred_names(self, ids: Sequence[EntityId]) -> Query:
+        """Columns: entity, text, language. Names in the languages of the vocabulary or without a language."""
+        named = [self._over(("?e",), self._iris(ids), f"?e {name} ?n {self._in_languages()}") for name in self._names]
+        found = named[0] if len(named) == 1 else " UNION ".join(f"{{ {part} }}" for part in named)
         return self._query("?e, ?n, (LANG(?n) AS ?l)", found, "STR(?e) STR(?n) LANG(?n)", {"e": self._among(ids)})
 
     def other_names(self, ids: Sequence[EntityId]) -> Query:
-        """Columns: entity, text, language, relation, is literal. English aliases, and names in any language."""
+        """Columns: entity, text, language, predicate, is literal. Aliases in the languages, and names in any one."""
         entities = self._iris(ids)
-        aliases = self._over(("?e",), entities, f"?e {self._iri(ALIAS)} ?n {_ENGLISH}")
-        names = self._over(("?e",), entities, f"?e {self._iri(NAME)} ?n")
-        where = f"{{ {aliases} BIND({self._iri(ALIAS)} AS ?r) }} UNION {{ {names} BIND({self._iri(NAME)} AS ?r) }}"
-        checks = {"e": self._among(ids), "r": self._among((NAME, ALIAS)), "x": _FLAG}
+        aliases = (
+            (name, self._over(("?e",), entities, f"?e {name} ?n {self._in_languages()}")) for name in self._aliases
+        )
+        names = ((name, self._over(("?e",), entities, f"?e {name} ?n")) for name in self._names)
+        where = " UNION ".join(f"{{ {found} BIND({name} AS ?r) }}" for name, found in (*aliases, *names))
+        checks = {"e": self._among(ids), "r": self.naming.issuperset, "x": _FLAG}
         return self._query(
             "?e, ?n, (LANG(?n) AS ?l), ?r, (isLITERAL(?n) AS ?x)", where, "STR(?e) STR(?n) LANG(?n) STR(?r)", checks
         )
 
     def types(self, ids: Sequence[EntityId]) -> Query:
-        """Columns: entity, type, is literal."""
-        found = self._over(("?e",), self._iris(ids), f"?e {self._iri(TYPE)} ?c")
+        """Columns: entity, type, is literal. The vocabulary must have a predicate of types."""
+        found = self._over(("?e",), self._iris(ids), f"?e {self._predicate(self._vocabulary.types)} ?c")
         return self._query(
             "?e, ?c, (isLITERAL(?c) AS ?x)", found, "STR(?e) STR(?c)", {"e": self._among(ids), "x": _FLAG}
         )
 
     def named(self, names: Sequence[tuple[int, str]]) -> Query:
-        """Columns: number of the name, entity. Entities with exactly this name, in English or without a language.
+        """Columns: number of the name, entity. Entities with exactly this name, in the languages or without a language.
 
         Always in the style `union`: with literals in VALUES, Virtuoso 7.2.5 loses rows and refuses long literals.
         """
         found = (
-            f"{{ ?e {self._iri(NAME)} {literal(LiteralNode(name, lang=lang))} BIND({number} AS ?i) }}"
+            f"{{ ?e {predicate} {literal(LiteralNode(name, lang=lang))} BIND({number} AS ?i) }}"
             for number, name in names
-            for lang in ("en", None)
+            for predicate in self._names
+            for lang in (*self._vocabulary.languages, None)
         )
         checks = {"i": frozenset(str(number) for number, _ in names).issuperset}
         return self._query("?i, ?e", " UNION ".join(found), "?i STR(?e)", checks, distinct=True)
@@ -167,8 +167,8 @@ class Queries:
 
     def facts(self, relations: Sequence[str]) -> Query:
         """Columns: entity, relation, node, is literal, datatype, language. All facts of some relations."""
-        found = self._over(("?r",), self._iris(relations), "?e ?r ?t")
-        checks = {"r": self._among(relations), "x": _FLAG}
+        found = self._over(("?r",), [(self._relation(name),) for name in relations], "?e ?r ?t")
+        checks = {"r": frozenset(map(self.terms.relation_iri, relations)).issuperset, "x": _FLAG}
         return self._query(f"?e, ?r, {_NODE}", found, f"STR(?e) STR(?r) {_NODE_ORDER}", checks)
 
     def any_facts(self) -> Query:
@@ -180,13 +180,67 @@ class Queries:
         some = f"{{ SELECT ?e WHERE {{ {self.any_facts().where} }} LIMIT {most} }}"
         return self._query("?n", f"{{ SELECT (COUNT(*) AS ?n) WHERE {{ {some} }} }}", "?n", {"n": numbers})
 
-    def mediator_types(self) -> Query:
-        """Columns: type, flag."""
-        return self._query("?c, ?v", f"?c {self._iri(MEDIATOR)} ?v", "STR(?c) STR(?v)")
+    def marked_types(self) -> Query:
+        """Columns: type, flag. The vocabulary must have a predicate that marks mediators."""
+        return self._pairs(self._vocabulary.mediator_flag)
 
     def inverses(self) -> Query:
-        """Columns: relation, its inverse."""
-        return self._query("?c, ?v", f"?c {self._iri(INVERSE)} ?v", "STR(?c) STR(?v)")
+        """Columns: relation, its inverse. The vocabulary must have a predicate of inverses."""
+        return self._pairs(self._vocabulary.inverses)
+
+    def redirects(self, ids: Sequence[EntityId]) -> Query:
+        """Columns: entity, the entity that it is called today. The vocabulary must have a predicate of redirects."""
+        found = self._over(("?e",), self._iris(ids), f"?e {self._predicate(self._vocabulary.redirects)} ?c")
+        return self._query("?e, ?c", found, "STR(?e) STR(?c)", {"e": self._among(ids)})
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The IRIs of the predicates of aliases."""
+        return frozenset(map(self.terms.predicate_iri, self._vocabulary.aliases))
+
+    @property
+    def naming(self) -> frozenset[str]:
+        """The IRIs of the predicates of names and aliases."""
+        return self.aliases.union(map(self.terms.predicate_iri, self._vocabulary.names))
+
+    @property
+    def meta(self) -> frozenset[str]:
+        """The IRIs of all predicates by which the vocabulary names, types and redirects nodes."""
+        return frozenset(map(self.terms.predicate_iri, self._vocabulary.meta_predicates))
+
+    @property
+    def _vocabulary(self) -> GraphVocabulary:
+        return self.hidden.vocabulary
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(map(self._predicate, self._vocabulary.names))
+
+    @property
+    def _aliases(self) -> tuple[str, ...]:
+        return tuple(map(self._predicate, self._vocabulary.aliases))
+
+    def _predicate(self, name: str | None) -> str:
+        assert name is not None, "the vocabulary has no such predicate"
+        return f"<{self.terms.predicate_iri(name)}>"
+
+    def _pairs(self, predicate: str | None) -> Query:
+        return self._query("?c, ?v", f"?c {self._predicate(predicate)} ?v", "STR(?c) STR(?v)")
+
+    def _in_languages(self) -> str:
+        # No FILTER(isIRI) or FILTER(isLITERAL) in a union: Virtuoso 7.2.5 fails on some of them (error SP031).
+        matching = (f'LANGMATCHES(LANG(?n), "{language}")' for language in self._vocabulary.languages)
+        return f'FILTER(LANG(?n) = "" || {" || ".join(matching)})'
+
+    def _shown(self) -> str:
+        """Return a filter of the relations that may be shown, or an empty text."""
+        if namespaces := self.terms.relations.values():
+            return f'FILTER(REGEX(STR(?r), "^({"|".join(map(_regex, namespaces))})"))'
+        if not (dropped := self.hidden.dropped):
+            return ""
+        dotted = all(start.endswith(".") for start in dropped)
+        starts = "|".join(start[:-1] for start in dropped) if dotted else "|".join(map(_regex, dropped))
+        return f'FILTER(!REGEX(STR(?r), "^{_regex(self.terms.namespace)}({starts}){"[.]" if dotted else ""}"))'
 
     def _query(
         self, columns: str, where: str, order: str, checks: Mapping[str, Check] | None = None, *, distinct: bool = False
@@ -201,6 +255,9 @@ class Queries:
 
     def _iri(self, name: str) -> str:
         return f"<{self.terms.to_iri(name)}>"
+
+    def _relation(self, name: str) -> str:
+        return f"<{self.terms.relation_iri(name)}>"
 
     def _iris(self, names: Iterable[str]) -> list[Row]:
         return [(self._iri(name),) for name in names]

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from pipeline.kg.vocabulary import GraphVocabulary
 
 NOTABLE_TYPES = "common.topic.notable_types"
 
-_DROPPED = ("type", "common", "freebase", "kg", "wikipedia", "dataworld")
+_USER, _COMMON = "user.", "common."
 _FOREIGN = ("#", "sameAs", "://")
 """Parts of names from outside Freebase: terms of RDF, RDFS and OWL, and links to other graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelationFilter:
-    """Decides by the relation's name. A name without a dot has no domain and is kept."""
+    """Decides by the relation's name, as it is made from its IRI. A name without a dot has no domain and is kept."""
 
+    vocabulary: GraphVocabulary
     keep_user: bool = False
     """Keep `user.*`, the relations of Freebase users' schemas."""
     keep_notable_types: bool = False
     """Keep `common.topic.notable_types`."""
+    _meta: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The relations by which the vocabulary names and types nodes."""
+
+    def __post_init__(self) -> None:
+        terms = self.vocabulary.terms
+        meta = frozenset(terms.predicate_name(predicate) for predicate in self.vocabulary.meta_predicates)
+        object.__setattr__(self, "_meta", meta)
 
     @property
-    def dropped_domains(self) -> tuple[str, ...]:
-        """Domains without any kept relation, which queries can exclude on the server."""
-        dropped = _DROPPED if self.keep_user else (*_DROPPED, "user")
-        return tuple(domain for domain in dropped if domain != "common" or not self.keep_notable_types)
+    def dropped(self) -> tuple[str, ...]:
+        """What only names of dropped relations start with, so that queries can exclude them on the server."""
+        return tuple(start for start in self._hidden if start != _COMMON or not self.keep_notable_types)
+
+    @property
+    def _hidden(self) -> tuple[str, ...]:
+        return tuple(start for start in self.vocabulary.hidden if start != _USER or not self.keep_user)
 
     def keeps(self, relation: str) -> bool:
         """Return whether a relation may be shown."""
-        domain, dot, _ = relation.partition(".")
-        if dot and domain in self.dropped_domains:
+        if relation in self._meta:
             return False
-        if dot and domain == "common":
-            return relation == NOTABLE_TYPES
-        return not any(part in relation for part in _FOREIGN)
+        if relation.startswith(self._hidden):
+            return self.keep_notable_types and relation == NOTABLE_TYPES
+        # In a graph of others, the prefix of its relations decides what is foreign.
+        return not self.vocabulary.percent_encoded or not any(part in relation for part in _FOREIGN)

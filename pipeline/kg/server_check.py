@@ -11,7 +11,7 @@ from typing import TypeAlias
 from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.fingerprint import fingerprint as fingerprint_of
-from pipeline.kg.fingerprint import rarest
+from pipeline.kg.fingerprint import rarest, vocabulary_marks
 from pipeline.kg.labels import is_true
 from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import Queries, Style, node_cells
@@ -41,7 +41,9 @@ class ServerCheck:
     """The queries in a style that all servers answer correctly."""
     row_limit: int
     counts: dict[str, int]
-    """Facts per relation, of all relations in the graph's namespace."""
+    """Facts per relation, of all relations of the vocabulary."""
+    named: bool
+    """Whether the graph has names or aliases at all."""
     mediator_types: frozenset[str]
     inverses: Inverses
     fingerprint: str
@@ -62,7 +64,7 @@ class ServerCheck:
                 return f"it cuts results before {self.row_limit:,} rows"
             if not _agree(expected, await _self_test(reader, self.queries, facts)):
                 return "its results differ from those of the other servers"
-            if self.computed and (await _count(reader, self.queries))[1] != self.fingerprint:
+            if self.computed and (await _count(reader, self.queries))[-1] != self.fingerprint:
                 return "it holds another graph"
         except ServiceError as error:
             return str(error)
@@ -86,9 +88,9 @@ async def check_servers(
     if snapshot is None:
         counted = await asyncio.gather(*(_count(reader, queries) for reader in readers))
     else:
-        counted = [(await _counts(readers[0], queries), snapshot)] * len(readers)
-    counts, fingerprint = counted[0]
-    for server, result, (_, other) in zip(servers, results, counted, strict=True):
+        counted = [(*await _counts(readers[0], queries), snapshot)] * len(readers)
+    counts, meta, fingerprint = counted[0]
+    for server, result, (*_, other) in zip(servers, results, counted, strict=True):
         if other != fingerprint or not _agree(results[0], result):
             how = f" ({fingerprint} and {other})" if other != fingerprint else ""
             raise UserError(
@@ -100,6 +102,7 @@ async def check_servers(
         queries,
         row_limit,
         counts=counts,
+        named=not meta.keys().isdisjoint(queries.naming),
         mediator_types=await _mediator_types(readers[0], queries),
         inverses=await _inverses(readers[0], queries),
         fingerprint=fingerprint,
@@ -176,41 +179,49 @@ def _agree(one: list[RowSet] | None, other: list[RowSet] | None) -> bool:
     return all(a is None or b is None or a == b for a, b in zip(one, other, strict=True))
 
 
-async def _counts(reader: ResultReader, queries: Queries) -> dict[str, int]:
-    """Return the number of facts per relation."""
+async def _counts(reader: ResultReader, queries: Queries) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the number of facts per relation, and per predicate by which the vocabulary names and types nodes."""
     rows, complete = await reader.rows(queries.relation_counts(), LookupCost())
     if not complete:
         rows = await reader.ordered(queries.relation_counts(), LookupCost())
-    named = ((queries.terms.from_iri(relation), int(count)) for relation, count in rows)
-    return {relation: count for relation, count in named if relation is not None}
+    named = ((queries.terms.plain_relation(relation), int(count)) for relation, count in rows)
+    meta = {predicate: int(count) for predicate, count in rows if predicate in queries.meta}
+    return {relation: count for relation, count in named if relation is not None}, meta
 
 
-async def _count(reader: ResultReader, queries: Queries) -> tuple[dict[str, int], str]:
-    """Return the number of facts per relation, and the server's fingerprint."""
-    counts = await _counts(reader, queries)
+async def _count(reader: ResultReader, queries: Queries) -> tuple[dict[str, int], dict[str, int], str]:
+    """Return the number of facts per relation and per predicate of the vocabulary, and the server's fingerprint."""
+    counts, meta = await _counts(reader, queries)
     facts = await reader.complete(queries.facts, rarest(counts), LookupCost())
-    return counts, fingerprint_of(counts, (_line(row, queries.terms) for row in facts))
+    marks = vocabulary_marks(queries.hidden.vocabulary, meta)
+    return counts, meta, fingerprint_of(counts, (*(_line(row, queries.terms) for row in facts), *marks))
 
 
 async def _mediator_types(reader: ResultReader, queries: Queries) -> frozenset[str]:
-    types = await reader.ordered(queries.mediator_types(), LookupCost())
+    if queries.hidden.vocabulary.mediator_flag is None:
+        return frozenset()
+    types = await reader.ordered(queries.marked_types(), LookupCost())
     mediators = (queries.terms.from_iri(iri) for iri, flag in types if is_true(flag))
     return frozenset(type for type in mediators if type is not None)
 
 
 async def _inverses(reader: ResultReader, queries: Queries) -> Inverses:
+    if queries.hidden.vocabulary.inverses is None:
+        return {}
     declared = await reader.ordered(queries.inverses(), LookupCost())
     return inverse_pairs((queries.terms.node(one), queries.terms.node(other)) for one, other in declared)
 
 
 def _line(row: Row, terms: Terms) -> str:
     head, relation, *tail = row
-    name = terms.from_iri(relation)
+    name = terms.plain_relation(relation)
     assert name is not None
     return terms.n_triple(Triple(terms.node(head), name, node_cells(tail).node(terms)))
 
 
 def _names(row: Row, terms: Terms) -> Fact | None:
     """Return the names in a row of IRIs, or None if one belongs to another namespace."""
-    names = tuple(name for name in map(terms.from_iri, row) if name is not None)
+    head, relation, tail = row
+    read = (terms.from_iri(head), terms.plain_relation(relation), terms.from_iri(tail))
+    names = tuple(name for name in read if name is not None)
     return names if len(names) == len(row) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -20,14 +21,17 @@ from pipeline.errors import ServiceError
 from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.inverses import without_inverses
-from pipeline.kg.labels import ALIAS, NAME, LabelCandidate, best_name, find_mediators
+from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import IN, OUT, TRUE, Queries, Style, node_cells
+from pipeline.kg.redirects import current_ids, with_current_nodes
 from pipeline.kg.relation_filter import RelationFilter
+from pipeline.kg.relation_labels import labelled_nodes, shown_names
 from pipeline.kg.results import Row
 from pipeline.kg.server_check import check_servers
 from pipeline.kg.sparql_client import SparqlClient, check_endpoint
+from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.net.server_stats import ServerStats
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Question, Relation
@@ -45,8 +49,7 @@ class SparqlGraph:
     """A graph on replicated servers. The fields are described in `conf/kg/sparql.yaml`."""
 
     endpoints: Annotated[tuple[str, ...], Field(min_length=1), RUNTIME_ONLY]
-    namespace: str
-    opaque_ids: str
+    vocabulary: GraphVocabulary
     default_graph: str | None
     snapshot: str | None
     keep_literals: bool
@@ -70,8 +73,8 @@ class SparqlGraph:
 
     async def __aenter__(self) -> Self:
         """Connect and check the servers. Raises UserError if none answers or they hold different graphs."""
-        self._terms = Terms(self.namespace, self.opaque_ids)
-        self._filter = RelationFilter(self.keep_user, self.keep_notable_types)
+        self._terms = self.vocabulary.terms
+        self._filter = RelationFilter(self.vocabulary, self.keep_user, self.keep_notable_types)
         self._client = SparqlClient(
             self.endpoints,
             max_inflight=self.max_inflight,
@@ -93,10 +96,11 @@ class SparqlGraph:
         self._labels = self._loader(self._fetch_labels)
         self._types = self._loader(self._fetch_types)
         self._named = self._loader(self._fetch_named, batch_size=_NAMES_PER_QUERY)
+        self._redirects = self._loader(self._fetch_redirects)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for loader in (self._relations, self._neighbours, self._labels, self._types, self._named):
+        for loader in (self._relations, self._neighbours, self._labels, self._types, self._named, self._redirects):
             await loader.close()
         await self._client.__aexit__()
 
@@ -112,14 +116,14 @@ class SparqlGraph:
         return await self._relations(ids)
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
-        found = await self._neighbours([(hop, limit) for hop in hops])
-        return _without_limits(found)
+        found = _without_limits(await self._neighbours([(hop, limit) for hop in hops]))
+        return found if self.vocabulary.redirects is None else await with_current_nodes(found, self._redirects)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
         return await self._labels(ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        return await find_mediators(self, ids, self._terms, self._mediator_types)
+        return await find_mediators(self, ids, self._terms, self._mediator_types, self.vocabulary)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         found = await self._named([(name, limit) for name in names])
@@ -128,11 +132,21 @@ class SparqlGraph:
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return await self._types(ids)
 
-    async def vocabulary(self) -> list[str]:
-        return sorted(relation for relation in self._counts if self._filter.keeps(relation))
+    async def relation_names(self) -> list[str]:
+        shown = self._terms.relation_labels
+        return sorted(shown.get(relation, relation) for relation in self._counts if self._filter.keeps(relation))
 
     async def inverses(self) -> Inverses:
         return self._inverses
+
+    async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
+        if self.vocabulary.redirects is None:
+            return batch({id: id for id in ids})
+        return await current_ids(ids, self._redirects)
+
+    @property
+    def terms(self) -> Terms:
+        return self._terms
 
     def _loader(self, fetch: Fetch[K, V], batch_size: int | None = None) -> BatchLoader[K, V]:
         return BatchLoader(
@@ -144,12 +158,7 @@ class SparqlGraph:
 
     async def _check_servers(self) -> None:
         virtuoso = all(server.software.startswith("Virtuoso") for server in self._client.healthy_servers)
-        queries = Queries(
-            self._terms,
-            virtuoso=virtuoso,
-            graph=self.default_graph,
-            hidden=self._filter,
-        )
+        queries = Queries(self._terms, self._filter, virtuoso=virtuoso, graph=self.default_graph)
         style = None if self.values_style == "auto" else self.values_style
         self.check = check = await check_servers(self._client, queries, style=style, snapshot=self.snapshot)
         self._client.admit_by(partial(check.incompatibility, self._client), check.servers)
@@ -157,8 +166,24 @@ class SparqlGraph:
         self._reader = ResultReader(self._client.ask, check.row_limit)
         self._counts = check.counts
         self._mediator_types = check.mediator_types
-        self._inverses: Inverses = {} if self.keep_inverses else check.inverses
         self.fingerprint: str = check.fingerprint
+        if self.vocabulary.relation_labels:
+            await self._label_relations()
+        declared = {} if self.keep_inverses else check.inverses
+        shown = self._terms.relation_labels
+        self._inverses: Inverses = {shown.get(one, one): shown.get(other, other) for one, other in declared.items()}
+
+    async def _label_relations(self) -> None:
+        """Look up the labels of all relations, under which they are shown."""
+        nodes = labelled_nodes(filter(self._filter.keeps, self._counts), self._terms)
+        ids = sorted(filter(self._terms.storable, set(nodes.values())))
+        size = self.values_chunk
+        found = await asyncio.gather(
+            *(self._names(ids[at : at + size], LookupCost()) for at in range(0, len(ids), size))
+        )
+        labels = {id: name for part in found for id, name in part.items()}
+        self._terms = replace(self._terms, relation_labels=shown_names(nodes, labels, self._terms))
+        self._queries = replace(self._queries, terms=self._terms)
 
     async def _fetch_relations(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[Relation]]:
         cost, iris = LookupCost(), self._iris(ids)
@@ -173,7 +198,7 @@ class SparqlGraph:
     async def _fetch_neighbours(self, asked: Sequence[tuple[Hop, int]]) -> Fetched[tuple[Hop, int], Neighbours]:
         limits: dict[Hop, int] = {}
         for hop, limit in asked:
-            if self._terms.storable(hop[0]) and self._terms.storable(hop[1].name):
+            if self._terms.storable(hop[0]) and self._terms.storable_relation(hop[1].name):
                 limits[hop] = max(limit, limits.get(hop, 0))
         cost = LookupCost()
         found = await self._nodes(limits, cost)
@@ -205,8 +230,11 @@ class SparqlGraph:
         return self._by_hop([hop], rows)
 
     def _by_hop(self, hops: Sequence[Hop], rows: Sequence[Row]) -> dict[Hop, list[NodeCandidate]]:
-        to_iri = self._terms.to_iri
-        key = {(to_iri(id), to_iri(name), direction): (id, Relation(name, direction)) for id, (name, direction) in hops}
+        to_iri, relation_iri = self._terms.to_iri, self._terms.relation_iri
+        key = {
+            (to_iri(id), relation_iri(name), direction): (id, Relation(name, direction))
+            for id, (name, direction) in hops
+        }
         found: dict[Hop, list[NodeCandidate]] = {hop: [] for hop in hops}
         for entity, relation, direction, *node in rows:
             candidate = node_cells(node)
@@ -220,24 +248,38 @@ class SparqlGraph:
 
     async def _fetch_labels(self, ids: Sequence[EntityId]) -> Fetched[EntityId, str | None]:
         cost = LookupCost()
-        texts: defaultdict[EntityId, list[LabelCandidate]] = defaultdict(list)
-        if not self._counts.keys().isdisjoint({NAME, ALIAS}):
-            iris = self._iris(ids)
-            for entity, text, lang in await self._reader.complete(
-                self._queries.english_names, list(iris.values()), cost
-            ):
-                texts[iris[entity]].append((NAME, LiteralNode(text, lang=lang or None)))
-            unnamed = [id for id in iris.values() if id not in texts]
-            rows = await self._reader.complete(self._queries.other_names, unnamed, cost)
-            for entity, text, lang, relation, is_literal in rows:
-                if is_literal in TRUE:
-                    kind = ALIAS if relation == self._terms.to_iri(ALIAS) else NAME
-                    texts[iris[entity]].append((kind, LiteralNode(text, lang=lang or None)))
-        names = {id: best_name(texts[id]) for id in ids}
+        names = await self._names(ids, cost)
         return _fetched({id: self._terms.own_name(id) if name is None else name for id, name in names.items()}, cost)
 
+    async def named_in_languages(self, ids: Sequence[EntityId]) -> set[EntityId]:
+        """Return the entities that have a name or an alias in the languages of the vocabulary."""
+        texts = await self._texts(ids, LookupCost())
+        languages = self.vocabulary.languages
+        return {id for id, candidates in texts.items() if any(is_in(each, languages) for each in candidates)}
+
+    async def _names(self, ids: Sequence[EntityId], cost: LookupCost) -> dict[EntityId, str | None]:
+        """Look up the name of each entity, however its id is written."""
+        texts = await self._texts(ids, cost)
+        return {id: best_name(texts.get(id, ()), self.vocabulary.languages) for id in ids}
+
+    async def _texts(self, ids: Sequence[EntityId], cost: LookupCost) -> Mapping[EntityId, list[LabelCandidate]]:
+        """Look up the names of each entity in the languages; of one without any, its aliases and all its names."""
+        texts: defaultdict[EntityId, list[LabelCandidate]] = defaultdict(list)
+        if self.check.named:
+            iris = self._iris(ids)
+            for entity, text, lang in await self._reader.complete(
+                self._queries.preferred_names, list(iris.values()), cost
+            ):
+                texts[iris[entity]].append((False, _text(text, lang)))
+            unnamed = [id for id in iris.values() if id not in texts]
+            rows = await self._reader.complete(self._queries.other_names, unnamed, cost)
+            for entity, text, lang, predicate, is_literal in rows:
+                if is_literal in TRUE:
+                    texts[iris[entity]].append((predicate in self._queries.aliases, _text(text, lang)))
+        return texts
+
     async def _fetch_types(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[str]]:
-        cost, iris = LookupCost(), self._iris(ids)
+        cost, iris = LookupCost(), {} if self.vocabulary.types is None else self._iris(ids)
         found: defaultdict[EntityId, set[str]] = defaultdict(set)
         for entity, type, is_literal in await self._reader.complete(self._queries.types, list(iris.values()), cost):
             if is_literal not in TRUE and (name := self._terms.from_iri(type)) is not None:
@@ -259,6 +301,13 @@ class SparqlGraph:
                 found[name].add(name)
         return _fetched({(name, limit): sorted(found[name])[:limit] for name, limit in asked}, cost)
 
+    async def _fetch_redirects(self, ids: Sequence[EntityId]) -> Fetched[EntityId, EntityId | None]:
+        cost, iris = LookupCost(), {} if self.vocabulary.redirects is None else self._iris(ids)
+        rows = await self._reader.complete(self._queries.redirects, list(iris.values()), cost)
+        # Nothing forbids an id with several targets: the first one is taken.
+        targets = {iris[entity]: self._terms.from_iri(target) for entity, target in sorted(rows, reverse=True)}
+        return _fetched({id: targets.get(id) for id in ids}, cost)
+
     def _iris(self, ids: Sequence[EntityId]) -> dict[str, EntityId]:
         """Return the storable ids by their IRIs."""
         return {self._terms.to_iri(id): id for id in ids if self._terms.storable(id)}
@@ -266,13 +315,18 @@ class SparqlGraph:
     def _shown_name(self, relation: str) -> str | None:
         """Return the name of a relation by its IRI; None if the relation is filtered."""
         if relation not in self._names_shown:
-            name = self._terms.from_iri(relation)
-            self._names_shown[relation] = name if name is not None and self._filter.keeps(name) else None
+            name = self._terms.plain_relation(relation)
+            is_shown = name is not None and self._filter.keeps(name)
+            self._names_shown[relation] = self._terms.relation_name(relation) if is_shown else None
         return self._names_shown[relation]
 
 
 def _fetched(values: dict[K, V], cost: LookupCost) -> Fetched[K, V]:
     return Fetched(values, cost.queries, cost.endpoint)
+
+
+def _text(value: str, lang: str) -> LiteralNode:
+    return LiteralNode(value, lang=lang.lower() or None)
 
 
 def _without_limits(found: Batch[tuple[K, int], V]) -> Batch[K, V]:

@@ -17,11 +17,12 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.inverses import Inverses
 from pipeline.datasets.remote import AnyPath, glob, is_file, local_copy
 from pipeline.errors import UserError
-from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
+from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each, batch
 from pipeline.kg.labels import find_mediators
 from pipeline.kg.lru import Lru
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.triple_index import TripleIndex
+from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, EntityId, Question, Relation, Triple
 
@@ -47,7 +48,7 @@ class SubgraphGraph:
     """The graphs of a dataset's questions. The fields are described in `conf/kg/subgraph.yaml`."""
 
     dataset: Any
-    opaque_ids: str
+    vocabulary: GraphVocabulary
     keep_literals: bool
     keep_user: bool
     keep_notable_types: bool
@@ -62,7 +63,7 @@ class SubgraphGraph:
             )
         self._dataset: QuestionGraphs = self.dataset
         self._open: Lru[str, QuestionGraph] = Lru(self.open_graphs)
-        self._vocabulary: list[str] | None = None
+        self._relation_names: list[str] | None = None
 
     async def __aenter__(self) -> Self:
         self.fingerprint: str = await asyncio.to_thread(_content_hash, self._dataset)
@@ -74,15 +75,17 @@ class SubgraphGraph:
     def for_question(self, question: Question) -> QuestionGraph:
         """Return the question's graph, which is read at its first lookup. The graphs used last stay in memory."""
         if (graph := self._open.get(question.id)) is None:
-            graph = QuestionGraph(f"{self.fingerprint}/{question.id}", lambda: self._index(question))
+            graph = QuestionGraph(
+                f"{self.fingerprint}/{question.id}", self.vocabulary.terms, lambda: self._index(question)
+            )
             self._open.put(question.id, graph)
         return graph
 
-    async def vocabulary(self) -> list[str]:
+    async def relation_names(self) -> list[str]:
         """Return all relation names of all graphs after the filter. Reads the whole dataset once."""
-        if self._vocabulary is None:
-            self._vocabulary = await asyncio.to_thread(self._read_vocabulary)
-        return self._vocabulary
+        if self._relation_names is None:
+            self._relation_names = await asyncio.to_thread(self._read_relation_names)
+        return self._relation_names
 
     async def relations(self, *_: object) -> NoReturn:
         """Raise UserError, as all lookups without a question do."""
@@ -93,26 +96,26 @@ class SubgraphGraph:
     def _index(self, question: Question) -> TripleIndex:
         return TripleIndex(
             self._dataset.question_triples(question.id),
-            terms=Terms(opaque_ids=self.opaque_ids),
             relation_filter=self._filter,
             keep_literals=self.keep_literals,
             keep_inverses=self.keep_inverses,
         )
 
-    def _read_vocabulary(self) -> list[str]:
+    def _read_relation_names(self) -> list[str]:
         return sorted(filter(self._filter.keeps, {triple.relation for triple in self._dataset.triples()}))
 
     @property
     def _filter(self) -> RelationFilter:
-        return RelationFilter(self.keep_user, self.keep_notable_types)
+        return RelationFilter(self.vocabulary, self.keep_user, self.keep_notable_types)
 
 
 class QuestionGraph:
     """The graph of one question, read in a thread at the first lookup."""
 
-    def __init__(self, fingerprint: str, read: Callable[[], TripleIndex]) -> None:
+    def __init__(self, fingerprint: str, terms: Terms, read: Callable[[], TripleIndex]) -> None:
         """Take the function that reads the facts; nothing is read yet."""
         self.fingerprint = fingerprint
+        self.terms = terms
         self._read = read
         self._reading: asyncio.Task[TripleIndex] | None = None
 
@@ -137,7 +140,7 @@ class QuestionGraph:
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
         index = await self._index()
-        return await find_mediators(self, ids, index.terms, index.mediator_types())
+        return await find_mediators(self, ids, index.terms, index.mediator_types(), index.vocabulary)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         index = await self._index()
@@ -146,11 +149,15 @@ class QuestionGraph:
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return answer_each((await self._index()).types, ids)
 
-    async def vocabulary(self) -> list[str]:
-        return (await self._index()).vocabulary()
+    async def relation_names(self) -> list[str]:
+        return (await self._index()).relation_names()
 
     async def inverses(self) -> Inverses:
         return (await self._index()).inverses
+
+    async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
+        """Return the ids: a graph that was made for a question redirects none."""
+        return batch({id: id for id in ids})
 
     async def _index(self) -> TripleIndex:
         if self._reading is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from pipeline.datasets.inverses import INVERSE, inverse_pairs
+from pipeline.datasets.inverses import inverse_pairs
 from pipeline.kg.interface import Hop, Neighbours, node_order
 from pipeline.kg.inverses import without_inverses
-from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE, LabelCandidate, best_name, is_true
+from pipeline.kg.labels import LabelCandidate, best_name, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.rdf_terms import Terms, literal_node
+from pipeline.rdf_terms import literal_node
 from pipeline.types import Direction, EntityId, LiteralNode, Node, Relation, Triple
 
 
@@ -25,13 +25,13 @@ class TripleIndex:
         self,
         triples: Iterable[Triple],
         *,
-        terms: Terms,
         relation_filter: RelationFilter,
         keep_literals: bool = True,
         keep_inverses: bool = False,
     ) -> None:
         """Index the facts. Duplicates count once; facts with a literal as head are skipped."""
-        self.terms = terms
+        self.vocabulary = relation_filter.vocabulary
+        self.terms = self.vocabulary.terms
         self._filter = relation_filter
         self._keep_literals = keep_literals
         edges: defaultdict[tuple[Node, Direction], defaultdict[str, set[Node]]]
@@ -49,7 +49,7 @@ class TripleIndex:
             (node, inverse)
             for (node, direction), relations in self._edges.items()
             if direction == "out" and not keep_inverses
-            for inverse in relations.get(INVERSE, ())
+            for inverse in relations.get(self.vocabulary.inverses or "", ())
         )
         self.inverses = inverse_pairs(declared)
         """The pairs of inverse relations of which `relations` offers one."""
@@ -75,19 +75,21 @@ class TripleIndex:
 
     def label(self, id: EntityId) -> str | None:
         texts: list[LabelCandidate] = [
-            (relation, node)
-            for relation in (NAME, ALIAS)
-            for node in self._nodes(id, "out", relation)
+            (is_alias, node)
+            for is_alias, predicates in ((False, self.vocabulary.names), (True, self.vocabulary.aliases))
+            for predicate in predicates
+            for node in self._nodes(id, "out", predicate)
             if isinstance(node, LiteralNode)
         ]
-        name = best_name(texts)
+        name = best_name(texts, self.vocabulary.languages)
         return self.terms.own_name(id) if name is None else name
 
     def find_by_name(self, name: str, limit: int) -> list[EntityId]:
         found = {
             id
-            for lang in ("en", None)
-            for id in self._nodes(LiteralNode(name, lang=lang), "in", NAME)
+            for predicate in self.vocabulary.names
+            for lang in (*self.vocabulary.languages, None)
+            for id in self._nodes(LiteralNode(name, lang=lang), "in", predicate)
             if isinstance(id, str)
         }
         if self.terms.own_name(name) is not None and self.relations(name):
@@ -95,18 +97,19 @@ class TripleIndex:
         return sorted(found)[:limit]
 
     def types(self, id: EntityId) -> list[str]:
-        return [node for node in self._nodes(id, "out", TYPE) if isinstance(node, str)]
+        return [node for node in self._nodes(id, "out", self.vocabulary.types or "") if isinstance(node, str)]
 
     def mediator_types(self) -> frozenset[str]:
         """Return the types whose instances are mediators."""
+        marked = self.vocabulary.mediator_flag or ""
         return frozenset(
             node
             for (node, direction), relations in self._edges.items()
             if direction == "out" and isinstance(node, str)
-            if any(is_true(flag if isinstance(flag, str) else flag.value) for flag in relations.get(MEDIATOR, ()))
+            if any(is_true(flag if isinstance(flag, str) else flag.value) for flag in relations.get(marked, ()))
         )
 
-    def vocabulary(self) -> list[str]:
+    def relation_names(self) -> list[str]:
         return sorted({name for relations in self._edges.values() for name in relations if self._filter.keeps(name)})
 
     def _nodes(self, node: Node, direction: Direction, relation: str) -> tuple[Node, ...]:

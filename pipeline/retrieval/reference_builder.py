@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
+from pipeline.kg.examples import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.normalisation import normalise
 from pipeline.retrieval.interface import Encoder, Reference, Vectors
 from pipeline.retrieval.references import ReferenceBase, mask
-from pipeline.types import Entity, Example
+from pipeline.types import Example
 
 MAX_HOPS = 4
 MAX_ANSWERS = 10
@@ -62,7 +63,7 @@ async def build_references(
         else:
             eligible.append(example)
     report.eligible = len(eligible)
-    eligible = await asyncio.gather(*(_with_names(example, kg) for example in eligible))
+    eligible = await asyncio.gather(*(fit_to_graph(example, kg.for_question(example.question)) for example in eligible))
 
     async def solve(position: int) -> Reference | None:
         reference = await solve_question(eligible[position], kg)
@@ -151,14 +152,3 @@ def _ineligible(example: Example, excluded: Collection[str]) -> str | None:
     if not example.gold.answers:
         return "no answer"
     return "held out" if normalise(example.question.text) in excluded else None
-
-
-async def _with_names(example: Example, kg: KnowledgeGraph) -> Example:
-    """Return the example with the names of topic entities for which the dataset has only ids."""
-    question = example.question
-    unnamed = [topic.id for topic in question.topic_entities if topic.name == topic.id]
-    if not unnamed:
-        return example
-    names = await kg.for_question(question).labels(unnamed)
-    topics = tuple(Entity(topic.id, names.get(topic.id) or topic.name) for topic in question.topic_entities)
-    return replace(example, question=replace(question, topic_entities=topics))

@@ -66,7 +66,7 @@ class RelationIndex:
     async def _index(self) -> _Built:
         async with self._building:
             if self._built is None:
-                names = await self._kg.vocabulary()
+                names = await self._kg.relation_names()
                 texts = [as_text(name) for name in names]
                 bm25 = await asyncio.to_thread(Bm25, texts)
                 self._built = _Built(names, await self._encode(texts), bm25)

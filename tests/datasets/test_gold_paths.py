@@ -77,9 +77,11 @@ def test_paths_do_not_go_through_another_constant() -> None:
     assert _paths(query, "m.a", "m.b") == {"m.b": (_out("s"),)}
 
 
-def test_a_count_has_no_path() -> None:
+def test_a_count_has_the_paths_to_what_it_counts() -> None:
     query = PREFIX + "SELECT (COUNT(?x0) AS ?value) WHERE { SELECT DISTINCT ?x0 WHERE { ns:m.a ns:r ?x0 } }"
-    assert _paths(query, "m.a") == {}
+    assert _paths(query, "m.a") == {"m.a": (_out("r"),)}
+    plain = PREFIX + "SELECT (COUNT(DISTINCT ?x) AS ?n) WHERE { ns:m.a ns:r ?y . ?y ns:s ?x }"
+    assert _paths(plain, "m.a") == {"m.a": (_out("r", "s"),)}
 
 
 @pytest.mark.parametrize(

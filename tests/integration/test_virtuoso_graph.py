@@ -17,7 +17,6 @@ from pipeline.datasets.metaqa import MetaQA
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import Hop, KnowledgeGraph
-from pipeline.kg.labels import NAME, TYPE
 from pipeline.kg.load import bulk_load
 from pipeline.kg.queries import Style
 from pipeline.kg.results import Select
@@ -26,7 +25,7 @@ from pipeline.kg.virtuoso import GRAPH, VirtuosoConfig, VirtuosoServer
 from pipeline.rdf_terms import XSD, Terms
 from pipeline.simulation.world.world import SyntheticWorld
 from pipeline.types import LiteralNode, Relation, Triple
-from tests.kg.support import Facts
+from tests.kg.support import NAME, TYPE, Facts
 from tests.support import until
 
 pytestmark = pytest.mark.exhaustive
@@ -54,7 +53,7 @@ async def answers(kg: KnowledgeGraph, ids: list[str], names: list[str], limits: 
         await kg.types(ids),
         await kg.mediators(ids),
         await kg.find_by_name(names, 20),
-        await kg.vocabulary(),
+        await kg.relation_names(),
     ]
 
 
@@ -215,7 +214,7 @@ async def test_an_account_is_taken_from_the_environment(
     monkeypatch.setenv("VIRTUOSO_USER", "dba")
     monkeypatch.setenv("VIRTUOSO_PASSWORD", "dba")
     async with default(SparqlGraph, endpoints=(guarded,)) as kg:
-        assert await kg.vocabulary()
+        assert await kg.relation_names()
 
 
 async def test_a_query_that_takes_too_long_is_an_error(virtuoso_factory: Callable[..., list[VirtuosoServer]]) -> None:

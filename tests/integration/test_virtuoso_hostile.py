@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from pipeline.config import default
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import Hop, KnowledgeGraph
-from pipeline.kg.labels import NAME
 from pipeline.kg.load import post
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.rdf_terms import Terms
 from pipeline.types import EntityId, LiteralNode, Relation, Triple
+from tests.kg.support import FREEBASE, NAME
 
 pytestmark = pytest.mark.exhaustive
 
 TERMS = Terms()
-FILTER = RelationFilter()
+FILTER = RelationFilter(FREEBASE)
 
 FRAGMENTS = [
     '"', "'", '"""', "\\", "\\\\", '\\"', "\\u0022", "\\U00000022", "\n", "\r", "\r\n", "\t", "\0", "\x01", "\x1f",

@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
+from pipeline import config
 from pipeline.datasets.inverses import INVERSE, Inverses, inverse_pairs
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch, node_order
+from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.types import EntityId, LiteralNode, Node, Relation, Triple
+
+FREEBASE = config.default(GraphVocabulary)
+"""The vocabulary of graphs for which nothing else is said, and its predicates."""
+(NAME,), (ALIAS,) = FREEBASE.names, FREEBASE.aliases
+TYPE, MEDIATOR = FREEBASE.types or "", FREEBASE.mediator_flag or ""
+
+
+def vocabulary(choice: str, **changes: Any) -> GraphVocabulary:
+    """The vocabulary of a file in `conf/kg/vocabulary`, with changes."""
+    composed = config.compose([f"kg/vocabulary={choice}"])
+    section = {**composed["kg"]["vocabulary"], **changes}
+    return cast("GraphVocabulary", config.build("vocabulary", {"vocabulary": section}))
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.kg.interface import KnowledgeGraph, Neighbours, node_order
-from pipeline.kg.labels import ALIAS, MEDIATOR, NAME, TYPE
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.rdf_terms import XSD, Terms
 from pipeline.types import LiteralNode, Question, Relation, Triple
-from tests.kg.support import Facts
+from tests.kg.support import ALIAS, MEDIATOR, NAME, TYPE, Facts
 
 TERMS = Terms()
 TOPIC = "common.topic"
@@ -114,9 +113,9 @@ async def test_the_filters_keys_let_relations_through(open_graph: Open) -> None:
     names = {relation.name for relation in (await kg.relations(["m.turing"]))["m.turing"]}
     assert {"user.someone.default_domain.rank", "common.topic.notable_types"} < names
     assert not {NAME, ALIAS, TYPE} & names
-    assert await kg.vocabulary() == sorted(await kg.vocabulary())
-    assert "common.topic.notable_types" in await kg.vocabulary()
-    assert ALIAS not in await kg.vocabulary()
+    assert await kg.relation_names() == sorted(await kg.relation_names())
+    assert "common.topic.notable_types" in await kg.relation_names()
+    assert ALIAS not in await kg.relation_names()
 
 
 async def test_of_two_inverse_relations_one_is_offered(open_graph: Open) -> None:
@@ -292,7 +291,7 @@ async def test_lookups_in_an_empty_graph_return_empty_values(open_graph: Open) -
     kg = await open_graph([])
     assert await kg.relations(["m.1"]) == {"m.1": []}
     assert await kg.labels(["m.1", "Heat"]) == {"m.1": None, "Heat": "Heat"}
-    assert await kg.vocabulary() == []
+    assert await kg.relation_names() == []
 
 
 async def test_a_lookup_without_arguments_sends_no_query(open_graph: Open) -> None:

@@ -135,7 +135,7 @@ async def test_text_nodes_are_all_nodes_with_a_text(graph):
 
 
 async def test_the_vocabulary_is_all_edge_types(graph):
-    assert await graph.vocabulary() == sorted(
+    assert await graph.relation_names() == sorted(
         ["author", "venue", "reference", "cited_by", "paper", "docket", "court", "Compound-causes-Side Effect"]
     )
 

@@ -8,9 +8,8 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.paths import find_paths, gold_paths
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.triple_index import TripleIndex
-from pipeline.rdf_terms import Terms
 from pipeline.types import GoldAnswer, Triple
-from tests.kg.support import Facts, into, out
+from tests.kg.support import FREEBASE, Facts, into, out
 
 FACTS = [
     Triple("film.directed_by", INVERSE, "director.film"),
@@ -24,7 +23,7 @@ FACTS = [
 
 
 async def test_the_index_of_one_question_offers_the_same() -> None:
-    index = TripleIndex(FACTS, terms=Terms(), relation_filter=RelationFilter())
+    index = TripleIndex(FACTS, relation_filter=RelationFilter(FREEBASE))
     async with default(EmbeddedGraph, dataset=Facts(FACTS)) as graph:
         ids = sorted({node for fact in FACTS for node in (fact.head, fact.tail) if isinstance(node, str)})
         assert {id: index.relations(id) for id in ids} == await graph.relations(ids)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.kg.labels import ALIAS, NAME, best_name, is_true
+from pipeline.kg.labels import LabelCandidate, best_name, is_true
 from pipeline.types import LiteralNode
+
+NAME, ALIAS = False, True
 
 ENGLISH = (NAME, LiteralNode("Germany", lang="en"))
 BRITISH = (NAME, LiteralNode("Federal Republic", lang="en-gb"))
@@ -29,11 +31,9 @@ GERMAN_ALIAS = (ALIAS, LiteralNode("BRD", lang="de"))
         ([(NAME, LiteralNode("", lang="en"))], ""),
     ],
 )
-def test_names_are_preferred_by_language_and_relation(
-    candidates: list[tuple[str, LiteralNode]], expected: str | None
-) -> None:
-    assert best_name(candidates) == expected
-    assert best_name(reversed(candidates)) == expected
+def test_names_are_preferred_by_language_and_relation(candidates: list[LabelCandidate], expected: str | None) -> None:
+    assert best_name(candidates, ["en"]) == expected
+    assert best_name(reversed(candidates), ["en"]) == expected
 
 
 def test_a_flag_may_be_stored_as_a_text() -> None:

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.kg.labels import ALIAS, NAME, TYPE
 from pipeline.kg.queries import IN, OUT, Queries, Query, Style, node_cells
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.results import Row, Select, UnexpectedResult, numbers, parse_result
-from pipeline.rdf_terms import XSD, Terms
+from pipeline.rdf_terms import XSD
 from pipeline.types import LiteralNode, Relation, Triple
+from tests.kg.support import ALIAS, FREEBASE, NAME, TYPE
 
-TERMS = Terms()
+TERMS = FREEBASE.terms
+FILTER = RelationFilter(FREEBASE)
 STYLES: tuple[Style, ...] = get_args(Style)
 FACTS = [
     Triple("m.1", "r.a.b", "m.2"),
@@ -54,7 +55,7 @@ def select(columns: str, text: str = "") -> Select:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_relations_of_both_directions(store: ox.Store, style: Style) -> None:
-    found = rows(store, Queries(TERMS, style).relations(["m.1", "m.3", "m.9"]))
+    found = rows(store, Queries(TERMS, FILTER, style).relations(["m.1", "m.3", "m.9"]))
     iri = TERMS.to_iri
     assert found == sorted(
         [
@@ -77,7 +78,7 @@ def test_neighbours_of_both_directions(store: ox.Store, style: Style) -> None:
     ]
     found = [
         (TERMS.from_iri(entity), TERMS.from_iri(relation), direction, node_cells(node).node(TERMS))
-        for entity, relation, direction, *node in rows(store, Queries(TERMS, style).neighbours(hops))
+        for entity, relation, direction, *node in rows(store, Queries(TERMS, FILTER, style).neighbours(hops))
     ]
     assert sorted(found, key=str) == sorted(
         [
@@ -93,9 +94,9 @@ def test_neighbours_of_both_directions(store: ox.Store, style: Style) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_names_and_types(store: ox.Store, style: Style) -> None:
-    queries = Queries(TERMS, style)
+    queries = Queries(TERMS, FILTER, style)
     iri = TERMS.to_iri
-    assert rows(store, queries.english_names(["m.1", "m.2"])) == [(iri("m.1"), "One", "en")]
+    assert rows(store, queries.preferred_names(["m.1", "m.2"])) == [(iri("m.1"), "One", "en")]
     assert rows(store, queries.other_names(["m.2", "m.3"])) == [
         (iri("m.2"), "Two", "en", iri(ALIAS), "true"),
         (iri("m.2"), "Zwei", "de", iri(NAME), "true"),
@@ -105,18 +106,18 @@ def test_names_and_types(store: ox.Store, style: Style) -> None:
 
 
 def test_queries_name_the_graph_and_the_servers_options() -> None:
-    query = Queries(TERMS, virtuoso=True, graph="urn:g").relations(["m.1"])
+    query = Queries(TERMS, FILTER, virtuoso=True, graph="urn:g").relations(["m.1"])
     assert query.text(5).text.startswith('define sql:select-option "order" SELECT')
     assert "FROM <urn:g> WHERE" in query.text(5).text
     assert "FROM <urn:g> WHERE" in query.page(5, 10).text
-    plain = Queries(TERMS).relations(["m.1"]).text(5).text
+    plain = Queries(TERMS, FILTER).relations(["m.1"]).text(5).text
     assert "define" not in plain
     assert "FROM" not in plain
 
 
 def test_queries_exclude_the_filters_dropped_domains() -> None:
-    assert "user" in Queries(TERMS).relations(["m.1"]).where
-    assert "user" not in Queries(TERMS, hidden=RelationFilter(keep_user=True)).relations(["m.1"]).where
+    assert "user" in Queries(TERMS, FILTER).relations(["m.1"]).where
+    assert "user" not in Queries(TERMS, RelationFilter(FREEBASE, keep_user=True)).relations(["m.1"]).where
 
 
 HOSTILE = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)

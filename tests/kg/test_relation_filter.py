@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.kg.relation_filter import NOTABLE_TYPES, RelationFilter
+from tests.kg.support import FREEBASE
 
 
 @pytest.mark.parametrize(
@@ -34,16 +35,16 @@ from pipeline.kg.relation_filter import NOTABLE_TYPES, RelationFilter
     ],
 )
 def test_relations_are_kept_or_filtered_by_their_names(relation: str, kept: bool) -> None:
-    assert RelationFilter().keeps(relation) is kept
+    assert RelationFilter(FREEBASE).keeps(relation) is kept
 
 
 def test_user_relations_can_be_kept() -> None:
-    assert RelationFilter(keep_user=True).keeps("user.alexander.philosophy")
-    assert not RelationFilter(keep_user=True).keeps("common.topic.image")
+    assert RelationFilter(FREEBASE, keep_user=True).keeps("user.alexander.philosophy")
+    assert not RelationFilter(FREEBASE, keep_user=True).keeps("common.topic.image")
 
 
 def test_notable_types_can_be_kept_without_the_rest_of_common() -> None:
-    lenient = RelationFilter(keep_notable_types=True)
+    lenient = RelationFilter(FREEBASE, keep_notable_types=True)
     assert lenient.keeps(NOTABLE_TYPES)
     assert not lenient.keeps("common.topic.alias")
 
@@ -51,8 +52,8 @@ def test_notable_types_can_be_kept_without_the_rest_of_common() -> None:
 @pytest.mark.parametrize("keep_user", [True, False])
 @pytest.mark.parametrize("keep_notable_types", [True, False])
 def test_dropped_domains_contain_no_kept_relation(keep_user: bool, keep_notable_types: bool) -> None:
-    hidden = RelationFilter(keep_user, keep_notable_types)
-    for domain in hidden.dropped_domains:
-        assert not hidden.keeps(f"{domain}.anything.at_all")
+    hidden = RelationFilter(FREEBASE, keep_user, keep_notable_types)
+    for start in hidden.dropped:
+        assert not hidden.keeps(f"{start}anything.at_all")
     if keep_notable_types:
-        assert "common" not in hidden.dropped_domains
+        assert "common." not in hidden.dropped

@@ -12,11 +12,10 @@ from pipeline.config import default
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.labels import NAME
 from pipeline.kg.results import MEDIA_TYPE
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.types import LiteralNode, Relation, Triple
-from tests.kg.support import Facts
+from tests.kg.support import NAME, Facts
 from tests.support import until
 
 OUT = Relation("r.out", "out")
@@ -95,7 +94,7 @@ async def test_a_servers_row_limit_changes_no_answer(oxigraph_endpoint: Any, max
         assert await kg.mediators(ids) == await known.mediators(ids)
         wanted = ["name 0 en", "name 1 en", "name 1 de"]
         assert await kg.find_by_name(wanted, 5) == await known.find_by_name(wanted, 5)
-        assert await kg.vocabulary() == await known.vocabulary()
+        assert await kg.relation_names() == await known.relation_names()
 
 
 async def test_a_large_hop_is_fetched_alone_and_the_rest_together(oxigraph_endpoint: Any) -> None:
@@ -238,7 +237,7 @@ async def test_a_snapshots_name_replaces_the_fingerprint(oxigraph_endpoint: Any)
     endpoint = await oxigraph_endpoint(HUBS)
     async with graph(endpoint, snapshot="freebase-2015") as kg:
         assert kg.fingerprint == "freebase-2015"
-        assert await kg.vocabulary() == ["r.out"]
+        assert await kg.relation_names() == ["r.out"]
 
 
 async def test_a_refused_query_fails_its_lookup_with_the_servers_message(oxigraph_endpoint: Any) -> None:

@@ -68,12 +68,12 @@ async def test_each_question_sees_its_own_graph(rog):
         assert await first.mediators(["Solaris", "m.0cvt"]) == {"Solaris": False, "m.0cvt": True}
         assert await first.find_by_name(["Donatas", "Tarkovsky"], 5) == {"Donatas": ["Donatas"], "Tarkovsky": []}
         assert await first.types(["Solaris"]) == {"Solaris": []}
-        assert await first.vocabulary() == ["film.film.starring", "film.performance.actor"]
+        assert await first.relation_names() == ["film.film.starring", "film.performance.actor"]
 
 
 async def test_vocabulary_outside_a_question_is_the_union(rog):
     async with default(SubgraphGraph, dataset=rog) as kg:
-        assert await kg.vocabulary() == ["film.film.directed_by", "film.film.starring", "film.performance.actor"]
+        assert await kg.relation_names() == ["film.film.directed_by", "film.film.starring", "film.performance.actor"]
 
 
 async def test_lookups_outside_a_question_are_refused(rog):

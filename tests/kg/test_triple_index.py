@@ -13,7 +13,7 @@ from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.triple_index import TripleIndex
 from pipeline.rdf_terms import XSD, Terms
 from pipeline.types import LiteralNode, Relation, Triple
-from tests.kg.support import Facts
+from tests.kg.support import FREEBASE, Facts
 
 FACTS = [
     Triple("m.film", "type.object.name", LiteralNode("Solaris", lang="en")),
@@ -33,7 +33,7 @@ FACTS = [
 
 
 def index(facts: list[Triple], *, keep_literals: bool = True) -> TripleIndex:
-    return TripleIndex(facts, terms=Terms(), relation_filter=RelationFilter(), keep_literals=keep_literals)
+    return TripleIndex(facts, relation_filter=RelationFilter(FREEBASE), keep_literals=keep_literals)
 
 
 def test_relations_are_distinct_filtered_and_in_both_directions():
@@ -79,7 +79,7 @@ async def test_mediators_and_types():
         ids = ["m.cvt", "m.role", "m.leaf", "m.film", "Tarkovsky"]
         expected = dict.fromkeys(ids, False) | {"m.cvt": True, "m.role": True}
         assert await embedded.mediators(ids) == expected
-        assert await find_mediators(embedded, ids, Terms(), index(FACTS).mediator_types()) == expected
+        assert await find_mediators(embedded, ids, Terms(), index(FACTS).mediator_types(), FREEBASE) == expected
 
 
 IDS = st.sampled_from(["m.1", "m.2", "g.3", "A", "a b", "é", "x", "m.x y", "film.film"])
@@ -105,6 +105,6 @@ async def test_results_equal_those_of_the_embedded_store(facts, limit, keep_lite
         assert await store.types(ids) == {id: graph.types(id) for id in ids}
         names = ["A", "x", "é", "true"]
         assert await store.find_by_name(names, limit) == {name: graph.find_by_name(name, limit) for name in names}
-        assert await store.vocabulary() == graph.vocabulary()
+        assert await store.relation_names() == graph.relation_names()
         expected = await store.mediators(ids)
-        assert await find_mediators(store, ids, Terms(), graph.mediator_types()) == expected
+        assert await find_mediators(store, ids, Terms(), graph.mediator_types(), FREEBASE) == expected

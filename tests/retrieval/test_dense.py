@@ -68,7 +68,7 @@ async def test_hybrid_search_finds_relations_without_common_words(minilm: DenseE
         relations = sorted({line.split("\t")[0] for line in file if line.startswith("people.")})
 
     class People:
-        async def vocabulary(self) -> list[str]:
+        async def relation_names(self) -> list[str]:
             return relations
 
     query = "who is her father"

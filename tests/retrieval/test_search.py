@@ -29,7 +29,7 @@ class VocabularyOnly:
         self.names = names
         self.reads = 0
 
-    async def vocabulary(self) -> list[str]:
+    async def relation_names(self) -> list[str]:
         self.reads += 1
         return self.names
 

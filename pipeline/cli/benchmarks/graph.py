@@ -18,7 +18,8 @@ from pipeline.cli.benchmarks.world import served_world
 from pipeline.config import default
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.kg.virtuoso import GRAPH
-from pipeline.rdf_terms import FREEBASE, Terms
+from pipeline.kg.vocabulary import GraphVocabulary
+from pipeline.rdf_terms import FREEBASE
 from pipeline.types import EntityId
 
 _TRIPLES = 200_000
@@ -45,7 +46,8 @@ async def measure(
 
     Each round takes fresh ids, `one_by_one` for each way of SPARQLWrapper and 4,000 for the pool.
     """
-    terms = Terms(namespace)
+    vocabulary = default(GraphVocabulary, namespace=namespace)
+    terms = vocabulary.terms
     rates: dict[str, list[float]] = {"pool": [], "wrapper": [], "wrapper_union": []}
     fresh = iter(ids)
 
@@ -56,7 +58,11 @@ async def measure(
         return taken
 
     async with default(
-        SparqlGraph, endpoints=tuple(endpoints), namespace=namespace, default_graph=default_graph, snapshot="benchmark"
+        SparqlGraph,
+        endpoints=tuple(endpoints),
+        vocabulary=vocabulary,
+        default_graph=default_graph,
+        snapshot="benchmark",
     ) as graph:
         for _ in range(rounds):
             some = take(_POOL_BATCH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,10 @@ from pipeline.datasets.selection import Selection
 from pipeline.engine.coverage import Coverage, coverage_of
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.kg.examples import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.kg.sparql import SparqlGraph
 from pipeline.methods.interface import UsesGraph
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
@@ -27,6 +30,8 @@ from pipeline.types import Example, Rejected
 
 _ROWS = 200
 """The number of questions that are read."""
+_NAMED = 20
+"""The number of questions whose topic entities are checked for names."""
 _INCOMPLETE = "Load the whole graph, or exclude the questions that it cannot answer."
 _DRY_RUN_S, _GRACE_S = 60, 30
 
@@ -69,8 +74,31 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
     graph: KnowledgeGraph = config.build("kg", configuration.config)
     async with graph:
         found = replace(await coverage_of(graph, iter(examples)), complete=False)
+        names = await _names(graph, examples)
     golds = warning("gold answers", found.about_golds, _INCOMPLETE) if found.no_gold else []
-    return [*_topics(found), *golds]
+    return [*_topics(found), *golds, *names]
+
+
+async def _names(graph: KnowledgeGraph, examples: Sequence[Example]) -> list[Finding]:
+    """Check that topic entities whose ids are no names have names in the languages of the vocabulary."""
+    if not isinstance(graph, SparqlGraph | EmbeddedGraph):
+        return []
+    fitted = await asyncio.gather(*(fit_to_graph(example, graph) for example in examples[:_NAMED]))
+    topics = dict.fromkeys(entity.id for example in fitted for entity in example.question.topic_entities)
+    ids = [id for id, found in (await graph.relations(list(topics))).items() if found and not graph.terms.own_name(id)]
+    named = await graph.named_in_languages(ids)
+    if not ids or named:
+        return []
+    vocabulary = graph.vocabulary
+    said = (await graph.labels(ids)).values()
+    instead = "names in other languages" if any(said) else "no names"
+    return warning(
+        "names",
+        f"none of {counted(len(ids), 'topic entity')} has a name in {', '.join(vocabulary.languages)} by "
+        f"{', '.join((*vocabulary.names, *vocabulary.aliases))}: prompts will show {instead}",
+        "Set kg.vocabulary.languages to the languages of the graph, or choose its vocabulary, such as "
+        "kg/vocabulary=wikidata.",
+    )
 
 
 def _topics(found: Coverage) -> list[Finding]:
@@ -82,8 +110,8 @@ def _topics(found: Coverage) -> list[Finding]:
         return problem(
             "topic entities",
             found.about_topics,
-            "Name the graph of these questions (kg=, kg.endpoints, kg.store), with the same spelling of ids "
-            "(kg.namespace).",
+            "Name the graph of these questions (kg=, kg.endpoints, kg.store), and how its ids are written "
+            "(kg/vocabulary, kg.vocabulary.namespace).",
         )
     return warning("topic entities", found.about_topics, _INCOMPLETE)
 

@@ -58,6 +58,37 @@ class TestDataset:
         )
 
 
+class TestNames:
+    @pytest.fixture
+    def wikidata(self, tmp_path: Path) -> list[str]:
+        label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+        wd, wdt = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
+        (tmp_path / "graph.nt").write_text(f'<{wd}Q1> <{wdt}P1> <{wd}Q2> .\n<{wd}Q1> {label} "Eins"@de .\n')
+        row = {"id": "q", "question": "Wo?", "topic_entities": ["Q1"], "answers": [{"id": "Q2"}]}
+        (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+        files = [f"dataset.triples={tmp_path}/graph.nt", f"dataset.questions={tmp_path}/rows.jsonl"]
+        return ["dataset=custom", *files, "kg/vocabulary=wikidata"]
+
+    async def test_no_label_in_the_language_asked_for(self, wikidata: list[str]) -> None:
+        topics, names = await questions.topic_entities(of_own(wikidata))
+        assert topics.level == "ok"
+        assert names.level == "warning"
+        assert names.found == (
+            "none of 1 topic entity has a name in en, mul by http://www.w3.org/2000/01/rdf-schema#label, "
+            "http://www.w3.org/2004/02/skos/core#altLabel: prompts will show names in other languages"
+        )
+        assert "kg.vocabulary.languages" in str(names.fix)
+
+    async def test_no_label_at_all(self, wikidata: list[str]) -> None:
+        words = [*wikidata, "kg.vocabulary.names=[http://example.org/name]"]
+        *_, names = await questions.topic_entities(of_own(words))
+        assert names.found.endswith("prompts will show no names")
+
+    async def test_labels_in_the_language_asked_for(self, wikidata: list[str]) -> None:
+        (finding,) = await questions.topic_entities(of_own([*wikidata, "kg.vocabulary.languages=[de]"]))
+        assert finding.level == "ok"
+
+
 class TestTopicEntities:
     async def test_all_are_in_the_graph(self, own: list[str]) -> None:
         (finding,) = await questions.topic_entities(of_own(own))
