@@ -45,7 +45,10 @@ def write(source: Source, output: str) -> Iterator[str]:
         if not root.joinpath(*parts[:depth]).is_dir():
             make_folder(root.joinpath(*parts[:depth]))
     name = str(_uuid(source))
-    samples, identity = folder / f"{name}_samples.jsonl", f"{source.summary.dataset}.{source.name}/{model}/{_moment(source)}"
+    samples, identity = (
+        folder / f"{name}_samples.jsonl",
+        f"{source.summary.dataset}.{source.name}/{model}/{_moment(source)}",
+    )
     digest, count = hashlib.sha256(), 0
     with writing(samples) as opened:
         for question in source.questions():
@@ -81,7 +84,10 @@ def _document(source: Source, identity: str, model: str) -> dict[str, Any]:
             "evaluator_relationship": "third_party",
             "additional_details": _texts(run),
         },
-        "eval_library": {"name": _LIBRARY, "version": str(source.metadata.get("versions", {}).get(_LIBRARY) or __version__)},
+        "eval_library": {
+            "name": _LIBRARY,
+            "version": str(source.metadata.get("versions", {}).get(_LIBRARY) or __version__),
+        },
         "model_info": _model_info(source, model),
         "evaluation_results": [_result(source, name) for name in source.summary.scores],
     }
@@ -148,7 +154,9 @@ def _result(source: Source, name: str) -> dict[str, Any]:
                 "graph": str(source.served["graph"]),
                 "retriever": str(summary.retriever or "none"),
                 "departures": ", ".join(summary.departures),
-                **_texts({key: value for key, value in source.parameters.items() if key.startswith(("method", "budget"))}),
+                **_texts(
+                    {key: value for key, value in source.parameters.items() if key.startswith(("method", "budget"))}
+                ),
             }
         },
     }

@@ -60,7 +60,7 @@ def _send(source: Source, url: str) -> str:
 def _post(url: str, body: bytes) -> None:
     given = (pair.partition("=") for pair in os.environ.get(_HEADERS, "").split(",") if "=" in pair)
     headers = {name.strip(): value.strip() for name, _, value in given}
-    request = Request(url, body, {**headers, "Content-Type": "application/json"})  # noqa: S310: http or https
+    request = Request(url, body, {**headers, "Content-Type": "application/json"})  # noqa: S310
     try:
         with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
             response.read()
@@ -133,9 +133,7 @@ def _of_question(source: Source, question: ExportedQuestion) -> dict[str, Any]:
     }
 
 
-def _child(
-    source: Source, step: StepTrace, columns: Mapping[str, Any], trace_id: str, parent: str
-) -> dict[str, Any]:
+def _child(source: Source, step: StepTrace, columns: Mapping[str, Any], trace_id: str, parent: str) -> dict[str, Any]:
     name, attributes = _of_call(source, step, columns) if step.kind == "llm" else _of_lookup(step, columns)
     return {
         "traceId": trace_id,
@@ -154,9 +152,11 @@ def _of_call(source: Source, step: StepTrace, columns: Mapping[str, Any]) -> tup
     model = str(source.served["model"])
     sampling = orjson.loads(columns["sampling"] or "{}").get("sampling", {})
     finished = columns["finish_reason"]
-    replied = {} if step.completion is None else {
-        "gen_ai.output.messages": _messages([("assistant", step.completion)], finished or "stop")
-    }
+    replied = (
+        {}
+        if step.completion is None
+        else {"gen_ai.output.messages": _messages([("assistant", step.completion)], finished or "stop")}
+    )
     return f"chat {model}", {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _provider(source),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
-from pipeline.traces.schema import ADDED, SCHEMA
+from pipeline.traces.schema import SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Source:
         try:
             moment = datetime.strptime(str(self.metadata.get("started")), "%Y-%m-%dT%H:%M:%S%z")
         except ValueError:
-            moment = datetime.fromtimestamp(0, timezone.utc)
+            moment = datetime.fromtimestamp(0, UTC)
         return moment
 
     def after(self, seconds: float) -> datetime:

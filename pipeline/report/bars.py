@@ -1,4 +1,4 @@
-"""Builds the charts with one bar per configuration: stages of loss, cost by role, seconds, and effects of reflection."""
+"""Builds the charts with one bar per configuration: stages of loss, cost by role, seconds, effects of reflection."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.analysis.losses import STAGES
+from pipeline.evaluation.statistics import Estimate
 from pipeline.report.data import SECONDS, Block, Configuration
 from pipeline.report.details import RoleCost
 from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, percent
@@ -100,7 +101,7 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
             if share
         ]
         texts = [Figure(f"{share:.1f}" if share else "") for share in shares.values()]
-        return _bar(labels, known, index, texts, parts)
+        return _bar(labels, known, index, texts, parts=parts)
 
     shown = (_RIGHT, *found)
     legend = [LegendEntry(colours[stage], stage, _STAGE_TEXTS[stage]) for stage in shown]
@@ -152,13 +153,11 @@ def _role_bar(
     ]
     calls = sum(cost.calls for cost in costs.values()) / answered
     figures = [Figure(f"{_tokens(configuration):,.0f}"), Figure(f"{calls:.1f}")]
-    return _bar(labels, known, index, figures, parts)
+    return _bar(labels, known, index, figures, parts=parts)
 
 
 def _role_row(role: str, configurations: Iterable[Configuration]) -> list[str]:
-    found = [
-        (cost, _answered(each)) for each in configurations for cost in each.details.roles if cost.role == role
-    ]
+    found = [(cost, _answered(each)) for each in configurations for cost in each.details.roles if cost.role == role]
 
     def span(value: Callable[[RoleCost, int], float], pattern: str) -> str:
         ends = [format(end([value(*each) for each in found]), pattern) for end in (min, max)]
@@ -187,7 +186,7 @@ def latency_chart(block: Block, labels: BlockLabels) -> BarChart | None:
         low, mark, high = (round(100 * value / most, 2) for value in each.details.seconds)
         waits = (each.cost(counter) for counter in (SECONDS, "llm_s", "kg_s"))
         texts = [*map(_seconds, each.details.seconds), *(ABSENT if wait is None else _seconds(wait) for wait in waits)]
-        return _bar(labels, known, index, list(map(Figure, texts)), (), (low, mark, high))
+        return _bar(labels, known, index, list(map(Figure, texts)), marked=(low, mark, high))
 
     headings = ("median", "90 %", "99 %", "mean", "of the model", "of the graph")
     return BarChart(None, (), headings, [bar(i) for i in _best_first(known)], ("0", f"{_seconds(most)} s"))
@@ -213,24 +212,22 @@ def reflection_chart(block: Block, labels: BlockLabels) -> BarChart | None:
         figures = [_figure(scores, name) for name in ("initial_hits_at_1", _SCORE, "corrected", "damaged")]
         times = Figure(" · ".join(_times(known[index])))
         marked = (ends[0], 100 * last.mean, ends[-1]) if last else None
-        return _bar(labels, known, index, [*figures, times], (), marked)
+        return _bar(labels, known, index, [*figures, times], marked=marked)
 
     headings = ("first Hits@1", "Hits@1", "corrected", "damaged", "Hits@1 by number of repetitions")
     return BarChart(None, (), headings, [bar(i) for i in _best_first(known)], ("0", "100 %"))
 
 
-def _figure(scores: Mapping[str, object], name: str) -> Figure:
+def _figure(scores: Mapping[str, Estimate], name: str) -> Figure:
     score = scores.get(name)
-    return Figure(ABSENT) if score is None else percent(score)  # type: ignore[arg-type]
+    return Figure(ABSENT) if score is None else percent(score)
 
 
 def _times(configuration: Configuration) -> Iterator[str]:
     """Say how good the answers were after no, one, two, … edits, refinements or retries."""
     for of, group in groupby(configuration.details.repetitions, key=lambda each: each.of):
-        texts = (
-            f"{each.times}: {ABSENT if each.hits_at_1 is None else f'{100 * each.hits_at_1:.0f} %'} of {each.questions:,}"
-            for each in group
-        )
+        shares = ((each, ABSENT if each.hits_at_1 is None else f"{100 * each.hits_at_1:.0f} %") for each in group)
+        texts = (f"{each.times}: {share} of {each.questions:,}" for each, share in shares)
         yield f"{of} {', '.join(texts)}"
 
 
@@ -239,7 +236,8 @@ def _bar(
     known: Mapping[int, Configuration],
     index: int,
     figures: Sequence[Figure],
-    parts: Sequence[Part],
+    *,
+    parts: Sequence[Part] = (),
     marked: tuple[float, float, float] | None = None,
 ) -> Bar:
     group = labels.group_number(known[index].group)

@@ -92,7 +92,9 @@ def _saved(document: bytes, name: str) -> Iterator[ReproducedFigure]:
 def _figure_of(entry: Mapping[str, Any]) -> ReproducedFigure:
     measured, strict = (Estimate(**entry[name], questions=0) for name in ("measured", "strict"))
     figure = PublishedFigure(**{name: entry[name] for name in _FIELDS})
-    return ReproducedFigure(figure, measured, strict, "", bool(entry["stood_in"]), departures=tuple(entry["departures"]))
+    return ReproducedFigure(
+        figure, measured, strict, "", bool(entry["stood_in"]), departures=tuple(entry["departures"])
+    )
 
 
 def _of_preset(configuration: Configuration) -> Iterator[ReproducedFigure]:
