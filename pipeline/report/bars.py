@@ -93,7 +93,10 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
     def bar(index: int) -> Bar:
         details = known[index].details
         lost = details.lost or {}
-        counts = {_RIGHT: details.scored - sum(lost.values()), **{stage: lost.get(stage, 0) for stage in found}}
+        counts: dict[str, int] = {
+            _RIGHT: details.scored - sum(lost.values()),
+            **{stage: lost.get(stage, 0) for stage in found},
+        }
         shares = {stage: 100 * count / max(1, details.scored) for stage, count in counts.items()}
         parts = [
             Part(round(share, 2), colours[stage], f"{stage}: {share:.1f} % ({counts[stage]:,} of {details.scored:,})")

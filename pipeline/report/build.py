@@ -82,7 +82,7 @@ def _block_view(block: Block) -> BlockView:
         has_defaults=all(map(_defaults, configurations)),
         names=labels.names,
         breakdown=_breakdown([configuration.summary for configuration in configurations], shown=first),
-        filters=[(labels.short_key(key), values) for key, values in labels.filters.items()],
+        filters=[(labels.short_key(key), list(map(value_text, values))) for key, values in labels.filters.items()],
         losses=loss_chart(block, labels),
         reflection=reflection_chart(block, labels),
         roles=role_charts(block, labels),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -105,6 +106,6 @@ def _seconds(run: Run) -> pl.LazyFrame:
     return run.questions.group_by("configuration").agg(**names)
 
 
-def _by_configuration(frame: pl.LazyFrame) -> dict[int, list[dict[str, object]]]:
+def _by_configuration(frame: pl.LazyFrame) -> dict[int, list[dict[str, Any]]]:
     parts = frame.collect().partition_by("configuration", as_dict=True, include_key=False, maintain_order=True)
     return {int(number): part.to_dicts() for (number,), part in parts.items()}

@@ -144,10 +144,10 @@ class BlockLabels:
 
     def filter_values(self, index: int) -> str:
         """Return the numbers of the values that a configuration has in the filters, as in `0-1 1-0`."""
-        texts = [value_text(self._parameters[index].get(key)) for key in self.filters]
+        own = self._parameters[index]
         return " ".join(
-            f"{number}-{values.index(text)}"
-            for number, (text, values) in enumerate(zip(texts, self.filters.values(), strict=True))
+            f"{number}-{list(map(canonical, values)).index(canonical(own.get(key)))}"
+            for number, (key, values) in enumerate(self.filters.items())
         )
 
     def group_number(self, group: Group) -> int:
@@ -173,7 +173,7 @@ class BlockLabels:
         cost = configuration.cost(counter)
         return ABSENT if cost is None else format(cost, self._formats[counter])
 
-    def _filters(self, configurations: Sequence[Configuration]) -> dict[str, list[str]]:
+    def _filters(self, configurations: Sequence[Configuration]) -> dict[str, list[Any]]:
         """Return the keys with few values, each with its values in order; none for few configurations."""
         if len(configurations) < _FILTERED_FROM:
             return {}
@@ -200,11 +200,10 @@ class BlockLabels:
         ]
 
 
-def _in_order(values: Iterable[Any]) -> list[str]:
-    """Return the texts of different values, numbers in ascending order."""
-    different = list({value_text(value): value for value in values}.values())
-    ordered = sorted(different, key=lambda value: (not is_number(value), value if is_number(value) else 0))
-    return list(map(value_text, ordered))
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    """Return the different values, numbers in ascending order."""
+    different = {canonical(value): value for value in values}.values()
+    return sorted(different, key=lambda value: (not is_number(value), value if is_number(value) else 0))
 
 
 def _last_part(key: str) -> str:

@@ -105,7 +105,7 @@ def _of_preset(configuration: Configuration) -> Iterator[ReproducedFigure]:
         is_whole = figure.subset is None or figure.dataset == "grbench"
         if figure.preset is None or figure.preset != choices.get("experiment") or not is_whole:
             continue
-        if figure.score in scores and dataset_key(figure) == dataset:
+        if figure.score and figure.score in scores and dataset_key(figure) == dataset:
             ours, strict = (_in_percent(scores[name]) for name in (figure.score, STRICT))
             yield ReproducedFigure(figure, ours, strict, "", departures=configuration.summary.departures)
 
