@@ -73,7 +73,7 @@ def test_latency_is_shown_only_where_seconds_mean_something(view: BlockView, gri
 
 def test_repetitions_count_every_question(view: BlockView) -> None:
     assert view.reflection is not None
-    assert len(view.reflection.bars) == 4
+    assert len(view.reflection.bars) == 2, "SRP edits nothing without retries"
     for bar in view.reflection.bars:
         counts = [int(text.rsplit(" of ", 1)[1]) for text in bar.figures[-1].text.split(", ")]
         assert sum(counts) == 16
@@ -125,7 +125,8 @@ def test_a_run_with_the_preset_of_a_paper_stands_beside_it(tmp_path: Path) -> No
     preset = replace(preset, resolved={**preset.resolved, "choices": {"method": "srp", "experiment": "srp"}})
     tables = paper_tables(Block([preset]))
     expected = [each for each in published_figures() if (each.preset, each.dataset) == ("srp", "webqsp") and each.score]
-    assert [row.published for table in tables for row in table.rows] == [each.value for each in expected]
+    shown = sorted(row.published for table in tables for row in table.rows)
+    assert shown == sorted(each.value for each in expected if each.score == "compat_readi_hit" and not each.subset)
     assert {row.ours.text for table in tables for row in table.rows} == {"50.0"}
     assert paper_tables(Block([make([1.0], run=replace(RUN, path=tmp_path))])) == []
 
