@@ -17,7 +17,7 @@ from pipeline.report.build import build_page
 from pipeline.report.data import Block
 from pipeline.report.details import Details, Repetition, RoleCost
 from pipeline.report.examples import Example, ExampleStep
-from pipeline.report.labels import Name
+from pipeline.report.labels import Name, inline
 from pipeline.report.page import render
 from tests.report.configurations import RUN, make
 
@@ -104,7 +104,7 @@ def details(text: str) -> Details:
 def example(text: str) -> Example:
     """An example whose texts come from a model, a graph or a dataset."""
     step = ExampleStep(
-        f"1 · call {text}", ((f"user {text}", f"prompt {text}"), ("reply", f"reply {text}")), is_loss=True
+        f"1 · call {inline(text)}", ((f"user {text}", f"prompt {text}"), ("reply", f"reply {text}")), is_loss=True
     )
     name = Name.of("srp", "oracle", [text])
     texts = (f"question {text}", f"gold {text}", f"answers {text}", f"lost {text}")
