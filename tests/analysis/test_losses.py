@@ -287,7 +287,7 @@ def test_a_relation_that_was_cut_is_not_offered_because_a_later_prompt_names_an_
     )
     again = {**LISTED, "step": 2}
     offered = find_loss(row([LISTED, cut, again, read, ANSWER], steps))
-    assert offered and (offered.stage, offered.step) == ("relation chosen", 3)
+    assert offered == Loss("relation chosen", "model", 3, 1, "topic ✗ capital")
 
 
 def test_a_truncated_lookup_is_a_cap() -> None:
