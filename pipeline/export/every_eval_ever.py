@@ -14,8 +14,8 @@ from uuid import UUID
 
 import orjson
 
-from pipeline import __version__, config
-from pipeline.export.source import ExportedQuestion, Source, local_folder
+from pipeline import config
+from pipeline.export.source import VERSION, ExportedQuestion, Source, local_folder
 from pipeline.report.labels import SCORES
 from pipeline.traces.storage import make_folder, write_whole, writing
 
@@ -86,7 +86,7 @@ def _document(source: Source, identity: str, model: str) -> dict[str, Any]:
         },
         "eval_library": {
             "name": _LIBRARY,
-            "version": str(source.metadata.get("versions", {}).get(_LIBRARY) or __version__),
+            "version": str(source.metadata.get("versions", {}).get(_LIBRARY) or VERSION),
         },
         "model_info": _model_info(source, model),
         "evaluation_results": [_result(source, name) for name in source.summary.scores],

@@ -18,10 +18,9 @@ from urllib.request import Request, urlopen
 
 import orjson
 
-from pipeline import __version__
 from pipeline.analysis.question_trace import StepTrace
 from pipeline.errors import ServiceError
-from pipeline.export.source import ExportedQuestion, Source, local_folder
+from pipeline.export.source import VERSION, ExportedQuestion, Source, local_folder
 from pipeline.text import counted
 from pipeline.traces.storage import writing
 
@@ -69,14 +68,14 @@ def _post(url: str, body: bytes) -> None:
 
 
 def _request(source: Source, questions: Sequence[ExportedQuestion]) -> dict[str, Any]:
-    resource = {"service.name": "kgqa", "service.version": __version__, "kgqa.run.id": source.run_id}
+    resource = {"service.name": "kgqa", "service.version": VERSION, "kgqa.run.id": source.run_id}
     return {
         "resourceSpans": [
             {
                 "resource": {"attributes": _attributes(resource)},
                 "scopeSpans": [
                     {
-                        "scope": {"name": "kgqa-pipeline", "version": __version__},
+                        "scope": {"name": "kgqa-pipeline", "version": VERSION},
                         "spans": [span for question in questions for span in _spans(source, question)],
                     }
                 ],

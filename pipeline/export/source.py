@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.schema import SCHEMA
+
+VERSION = version("kgqa-pipeline")
 
 
 @dataclass(frozen=True, slots=True)

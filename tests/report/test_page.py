@@ -106,7 +106,7 @@ def example(text: str) -> Example:
     step = ExampleStep(
         f"1 · call {inline(text)}", ((f"user {text}", f"prompt {text}"), ("reply", f"reply {text}")), is_loss=True
     )
-    name = Name.of("srp", "oracle", [text])
+    name = Name.of("srp", "oracle", [inline(text)])
     texts = (f"question {text}", f"gold {text}", f"answers {text}", f"lost {text}")
     return Example(0, name, *texts, 2, f"kgqa show {text}", (step,))
 
