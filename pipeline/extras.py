@@ -12,9 +12,11 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "dense": ("sentence_transformers",),
     "gpu": ("vllm",),
     "hf": ("huggingface_hub",),
+    "mlflow": ("mlflow",),
     "optuna": ("hydra_plugins.hydra_optuna_sweeper", "optuna"),
     "s3": ("s3fs",),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
+    "wandb": ("wandb",),
 }
 """The modules without which nothing that needs the extra works."""
 _INSTEAD = {"gpu": ", or 'kgqa-pipeline[cpu-server]' without a GPU"}

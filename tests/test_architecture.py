@@ -24,7 +24,7 @@ CORE = (
 )
 """The core from the bottom up. A part imports parts of lower layers, and those of its own that do not import it."""
 
-AROUND = ({"simulation", "analysis"}, {"papers", "report", "training"}, {"cli"}, {"api"})
+AROUND = ({"simulation", "analysis"}, {"papers", "report", "training", "export"}, {"cli"}, {"api"})
 """The parts around the core, from the bottom up. The core never imports them: configuration plugs them in."""
 
 LAYERS = CORE + AROUND

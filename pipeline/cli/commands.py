@@ -24,6 +24,8 @@ class Command:
     """Whether it takes words that are not `key=value`: run folders, files, names."""
     prints_figures: bool = True
     """Whether it takes `json=true`; False for a command that runs until it is stopped."""
+    writes_tables: bool = False
+    """Whether it takes `table=FILE`."""
     extra: str | None = None
     """The extra that it always needs (`pipeline.extras`)."""
     resumes: bool = False
@@ -51,6 +53,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage=_RUN_OR_FILE,
             words="optional",
             resumes=True,
+            writes_tables=True,
         ),
         "sweep": Command(
             "sweep:run",
@@ -58,12 +61,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage=("[group=choice,choice] [key=value,value] [hydra/sweeper=NAME] … | CONFIGURATIONS.txt [key=value] …"),
             words="optional",
             resumes=True,
+            writes_tables=True,
         ),
         "ablations": Command(
             "ablations:run",
             "run a method without each of its parts, next to the published effects",
             usage="method=srp|arg|parog|r3 [group=choice] [key=value] …",
             resumes=True,
+            writes_tables=True,
         ),
         "reproduce": Command(
             "reproduce:run",
@@ -71,6 +76,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[scale=smoke|full] [group=choice] [key=value] …",
             config_name="reproduce",
             resumes=True,
+            writes_tables=True,
         ),
     },
     "Look at results": {
@@ -80,6 +86,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[FOLDER …] [tag=TAG]",
             config_name="ls",
             words="optional",
+            writes_tables=True,
         ),
         "compare": Command(
             "compare:run",
@@ -87,6 +94,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="RUN [RUN …] [key=value] …",
             config_name="compare",
             words="required",
+            writes_tables=True,
         ),
         "show": Command(
             "show:run",
@@ -101,6 +109,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="RUN [by=type|hops|…]",
             config_name="losses",
             words="required",
+            writes_tables=True,
         ),
         "score": Command(
             "score:run",
@@ -108,12 +117,21 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="RUN [evaluation.key=value] … | predictions=FILE dataset=NAME [dataset.key=value] …",
             config_name="score",
             words="optional",
+            writes_tables=True,
         ),
         "report": Command(
             "report:run",
             "write one HTML page about runs: scores, costs, a recommendation",
             usage="RUN [RUN …] [output=FILE]",
             config_name="report",
+            words="required",
+            writes_tables=True,
+        ),
+        "export": Command(
+            "export:run",
+            "write a run for another tool: Inspect, OpenTelemetry, MLflow, W&B, Every Eval Ever",
+            usage="RUN format=inspect|otel|every-eval-ever|mlflow|wandb [output=…] [configuration=N]",
+            config_name="export",
             words="required",
         ),
     },

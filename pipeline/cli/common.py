@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -19,7 +20,8 @@ from pipeline.engine.rejections import remarks
 from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
-from pipeline.text import counted, printable_json
+from pipeline.export.table_files import write_tables
+from pipeline.text import counted, printable, printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_errors
 
@@ -65,6 +67,8 @@ class Output:
     exit_code: int = 0
     paged: bool = False
     """Whether a terminal shows it page by page."""
+    full_tables: Sequence[RenderableType] = ()
+    """What `table=FILE` writes instead of the printed tables; empty for the same."""
 
     def print(self, *, as_json: bool = False) -> None:
         """Print tables, lines and notes, or nothing but one JSON document."""
@@ -79,6 +83,11 @@ class Output:
                 console.print(table)
             for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def write_tables(self, file: str) -> None:
+        """Write the tables to a file, and name on stderr what was written. Raises UserError."""
+        for written in write_tables(self.full_tables or self.tables, file):
+            print(printable(str(written)), file=sys.stderr)
 
 
 @contextmanager

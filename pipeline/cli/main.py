@@ -140,6 +140,7 @@ def _run(words: Sequence[str]) -> int:
         return 0
     _require_extras(name, command, rest)
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
+    table, rest = _take_table(rest) if command.writes_tables else (None, rest)
     from pipeline import config  # help needs none of what these import
     from pipeline.cli.common import Arguments
 
@@ -157,6 +158,8 @@ def _run(words: Sequence[str]) -> int:
     if output is None:
         return 0
     output.print(as_json=as_json)
+    if table:
+        output.write_tables(table)
     return int(output.exit_code)
 
 
@@ -183,6 +186,17 @@ def _take_json(words: Sequence[str]) -> tuple[bool, list[str]]:
     if wrong := [word for word in given if word not in {"json=true", "json=false"}]:
         raise UserError(f"{wrong[0]} is wrong: input should be true or false")
     return given[-1:] == ["json=true"], [word for word in words if word not in given]
+
+
+def _take_table(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the file of `table=FILE`, and the other words. Raises UserError, before any work, for another ending."""
+    from pipeline.export.table_files import check_table_file
+
+    given = [word for word in words if word.startswith("table=")]
+    files = [word.removeprefix("table=") for word in given]
+    for file in files:
+        check_table_file(file)
+    return (files[-1] if files else None), [word for word in words if word not in given]
 
 
 def _list_subcommands(words: Sequence[str]) -> int:
@@ -243,6 +257,8 @@ def _help(name: str, command: Command, words: Sequence[str]) -> str:
     lines = [f"usage: {_usage(name, command)}", "", f"{command.purpose[0].upper()}{command.purpose[1:]}."]
     if command.prints_figures:
         lines.append("json=true prints the figures as one JSON document instead of tables.")
+    if command.writes_tables:
+        lines.append("table=FILE also writes the tables, by the ending of the file: .csv, .md or .tex.")
     if command.config_name:
         lines.append("--cfg job prints the configuration instead; --config-dir FOLDER adds a folder of choices.")
     return "\n".join([*lines, "", _details(command, words)])

@@ -13,7 +13,7 @@ from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.summary import Group
-from pipeline.evaluation.table import percent
+from pipeline.evaluation.table import percent, sweep_table
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build import build_page
 from pipeline.report.data import Configuration, read_blocks
@@ -40,7 +40,8 @@ def run(arguments: Arguments) -> Output:
     opening = f"Open it in a browser: {file.absolute().as_uri()}"
     configurations = [each for block in blocks for each in block.configurations]
     seen = chain.from_iterable(_seen(run, [each for each in configurations if each.run.path == run]) for run in runs)
-    return Output({"output": str(file)}, lines=[str(file)], notes=[*seen, opening])
+    tables = [sweep_table([each.summary for each in block.configurations]) for block in blocks]
+    return Output({"output": str(file)}, lines=[str(file)], notes=[*seen, opening], full_tables=tables)
 
 
 def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

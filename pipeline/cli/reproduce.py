@@ -25,6 +25,7 @@ from pipeline.papers.reproduction import (
     cells,
     circumstances,
     count_line,
+    full_table,
     labels_of,
     plan_figures,
     reproduce,
@@ -85,7 +86,11 @@ def run(arguments: Arguments) -> Output:
     )
     notes = [*run_notes(folder, summaries), *differing, count_line(found), written]
     return Output(
-        {"run": str(folder.path), **figures}, [summary_table(found, labels)], notes, exit_code=exit_code(folder)
+        {"run": str(folder.path), **figures},
+        [summary_table(found, labels)],
+        notes,
+        exit_code=exit_code(folder),
+        full_tables=[full_table(title, lines) for title, lines in sections],
     )
 
 

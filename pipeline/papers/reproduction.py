@@ -124,6 +124,16 @@ def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple
         yield f"{paper}: {name} (answered by {labels}){f', retriever: {retrievers}' if retrievers else ''}", lines
 
 
+def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
+    """Build a published table with every row that was run or cannot be run, as `reproduction.md` has it."""
+    table = plain_table(title, "percent, with intervals; gap: ours minus the paper's, in percentage points")
+    for number, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
+    for each in figures:
+        table.add_row(*cells(each))
+    return table
+
+
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
     caption = "percent, with intervals; 70.0–80.0 under `paper`: its weakest to its best model"

@@ -13,9 +13,12 @@ from pipeline.evaluation.limits import much_limited
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
+from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.curves import find_curves
 from pipeline.report.data import SECONDS, Block, Configuration, RunInfo
+from pipeline.report.examples import examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
+from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
@@ -79,6 +82,13 @@ def _block_view(block: Block) -> BlockView:
         has_defaults=all(map(_defaults, configurations)),
         names=labels.names,
         breakdown=_breakdown([configuration.summary for configuration in configurations], shown=first),
+        filters=[(labels.short_key(key), list(map(value_text, values))) for key, values in labels.filters.items()],
+        losses=loss_chart(block, labels),
+        reflection=reflection_chart(block, labels),
+        roles=role_charts(block, labels),
+        latency=latency_chart(block, labels),
+        papers=paper_tables(block),
+        examples=examples(block, labels),
     )
 
 

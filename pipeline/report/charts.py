@@ -61,6 +61,8 @@ class Mark:
     """Whether there is space for the rank next to the mark."""
     recommended: bool = False
     """Whether it is the recommended configuration."""
+    values: str = ""
+    """The numbers of its values in the filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ class DataPoint:
     text: str
     rank: int | None
     recommended: bool
+    values: str = ""
+    """The numbers of its values in the filters."""
 
 
 Scale = Callable[[float], float]
@@ -170,6 +174,7 @@ def scatter(data: Sequence[DataPoint], fronts: Sequence[Sequence[DataPoint]], wi
             _mark(x(datum.cost), y, datum.score, datum.group, datum.text),
             rank=datum.rank,
             recommended=datum.recommended,
+            values=datum.values,
         )
         for datum in data
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -22,6 +22,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.report.details import Details, read_details
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, read_shards
 from pipeline.traces.storage import StoragePath
@@ -70,6 +71,7 @@ class Configuration:
     """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
     rows: pl.DataFrame
     """`question_id`, `question` (a hash of id and text), `source` and the charted scores, sorted by `question`."""
+    details: Details = field(default_factory=Details)
 
     @cached_property
     def questions_digest(self) -> bytes:
@@ -220,7 +222,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
         unreadable=often_unreadable(folder, summaries),
     )
-    rows = _read_rows(folder)
+    rows, details = _read_rows(folder), read_details(folder.path)
     if missing := [each.number for each in summaries if each.number not in rows]:
         raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question")
     return [
@@ -232,6 +234,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
             resolved=resolved,
             served=run["served"][summary.number],
             rows=rows[summary.number],
+            details=details[summary.number],
         )
         for summary in summaries
         for resolved in [run["points"][summary.number]["config"]]

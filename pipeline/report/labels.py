@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Self
 
 from pipeline.config import canonical
 from pipeline.evaluation.statistics import Estimate
-from pipeline.report.curves import distinguishing_keys
+from pipeline.report.curves import distinguishing_keys, is_number
 from pipeline.report.data import SECONDS, Configuration, Group
 
 SCORES: Mapping[str, tuple[str, str]] = {
@@ -49,6 +50,9 @@ COSTS = {"llm_calls": "model calls", "tokens": "tokens", SECONDS: "seconds"}
 ABSENT = "–"
 _LONGEST_NAME = 200
 """In characters."""
+_FILTERED_FROM = 12
+"""Fewer configurations than this can be seen at once, and need no filters."""
+_MOST_FILTERS, _MOST_FILTER_VALUES = 6, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,9 @@ class BlockLabels:
         """Parallel to the configurations."""
         self._groups = list(dict.fromkeys(configuration.group for configuration in configurations))
         self._formats = _cost_formats(configurations)
+        self.filters = self._filters(configurations)
+        """The parameters by which a reader can select configurations, with their values."""
+        self._parameters = [configuration.parameters for configuration in configurations]
 
     def short_key(self, key: str) -> str:
         """Return the last part of a key, or the whole key if the last part is ambiguous."""
@@ -134,6 +141,14 @@ class BlockLabels:
     def parameter(self, key: str, value: Any) -> str:
         """Return a key with its value."""
         return f"{self.short_key(key)} {value_text(value)}"
+
+    def filter_values(self, index: int) -> str:
+        """Return the numbers of the values that a configuration has in the filters, as in `0-1 1-0`."""
+        own = self._parameters[index]
+        return " ".join(
+            f"{number}-{list(map(canonical, values)).index(canonical(own.get(key)))}"
+            for number, (key, values) in enumerate(self.filters.items())
+        )
 
     def group_number(self, group: Group) -> int:
         """Return the number of a group in the legend, which determines its colour and shape."""
@@ -158,6 +173,14 @@ class BlockLabels:
         cost = configuration.cost(counter)
         return ABSENT if cost is None else format(cost, self._formats[counter])
 
+    def _filters(self, configurations: Sequence[Configuration]) -> dict[str, list[Any]]:
+        """Return the keys with few values, each with its values in order; none for few configurations."""
+        if len(configurations) < _FILTERED_FROM:
+            return {}
+        found = {key: _in_order(each.parameters.get(key) for each in configurations) for key in self.keys}
+        few = {key: values for key, values in found.items() if 1 < len(values) <= _MOST_FILTER_VALUES}
+        return dict(islice(few.items(), _MOST_FILTERS))
+
     def _names(self, configurations: Sequence[Configuration]) -> list[Name]:
         """Return the method of each configuration, with the parameters in which those of one method differ."""
         by_method: dict[str, list[Configuration]] = {}
@@ -175,6 +198,12 @@ class BlockLabels:
             )
             for each in configurations
         ]
+
+
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    """Return the different values, numbers in ascending order."""
+    different = {canonical(value): value for value in values}.values()
+    return sorted(different, key=lambda value: (not is_number(value), value if is_number(value) else 0))
 
 
 def _last_part(key: str) -> str:

@@ -101,6 +101,7 @@ def front_view(
             text=f"{score_text(labels.names[index], scores[index])}, {cost}",
             rank=ranks.get(index),
             recommended=index in marked,
+            values=labels.filter_values(index),
         )
 
     data = {index: data_point(index) for index in costs}

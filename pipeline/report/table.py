@@ -59,6 +59,8 @@ class Row:
     cells: Sequence[Cell]
     tags: Mapping[str, str]
     """By charted score: `best`, `recommended` or both."""
+    values: str
+    """The numbers of its values in the filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,9 @@ def configuration_table(block: Block, labels: BlockLabels, tags: Sequence[Mappin
             bar=_bar(configuration.summary.scores.get(_BAR_SCORE), ends),
             cells=[cell(configuration) for _, cell in columns],
             tags=own_tags,
+            values=labels.filter_values(index),
         )
-        for configuration, name, own_tags in zip(configurations, labels.names, tags, strict=True)
+        for index, (configuration, name, own_tags) in enumerate(zip(configurations, labels.names, tags, strict=True))
     ]
     return ConfigurationTable(
         [column for column, _ in columns],

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.report.bars import BarChart
 from pipeline.report.charts import LineChart, Scatter
+from pipeline.report.examples import Example
 from pipeline.report.labels import Figure, Name
+from pipeline.report.papers import PaperTable
 from pipeline.report.table import ConfigurationTable
 
 
@@ -158,6 +161,16 @@ class BlockView:
     names: Sequence[Name]
     """The names of the configurations, in the order of the table."""
     breakdown: Breakdown
+    filters: Sequence[tuple[str, Sequence[str]]]
+    """The parameters by which configurations can be selected, with their values."""
+    losses: BarChart | None
+    """The stages at which wrong questions lost their answers."""
+    reflection: BarChart | None
+    roles: Sequence[BarChart]
+    """Cost by role, one chart per method."""
+    latency: BarChart | None
+    papers: Sequence[PaperTable]
+    examples: Sequence[Example]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,12 @@ class Page:
     def most_scores(self) -> int:
         """The largest number of selectable scores in a block."""
         return max(len(block.scores) for block in self.blocks)
+
+    @property
+    def filter_values(self) -> list[str]:
+        """The numbers of all values of filters in a block."""
+        counts = [[len(values) for _, values in block.filters] for block in self.blocks]
+        return sorted({f"{key}-{value}" for of_block in counts for key, n in enumerate(of_block) for value in range(n)})
 
     @property
     def most_columns(self) -> int:

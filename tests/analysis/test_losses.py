@@ -51,9 +51,34 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "cot.answer": (ANSWERED, "matched"),
 }
 """The stages at which an answer is lost when the calls of a role err."""
-SHARES = {"arg.hypo": 0.9, "parog.relations": 0.95, "parog.entities": 0.9}
-"""The share of the losses at these stages that is demanded, where it is not 0.99: a wrong hypothesis may crowd out a
-relation for one node only, and a gold answer that PARoG meets on a wrong way is answered or withheld later."""
+SHARES = {"parog.entities": 0.85, "srp.edit": 0.95}
+"""The share of the losses at these stages that is demanded, where it is not 0.99: a gold answer that PARoG meets on a
+wrong way is passed by or withheld later, and SRP's last edit may come too late for the hops after it."""
+WORDS: dict[str, str] = {
+    **dict.fromkeys(("srp.relation_check", "srp.path_generation"), "method.retries=0"),
+    "srp.edit": "method.bind_top_k=1 method.retries=2",
+    "arg.hypo": "method.naive_retriever=false",
+    "arg.retrieval": "method.naive_retriever=false",
+    "parog.plan": "method.refine=false",
+    "parog.aggregate": "method.stop_on_question_answered=false",
+    "r3.action": "method.retries=0",
+    "r3.guess": "method.retries=0 method.depth=2 method.on_halt_guess=true",
+    "tog.answer_cot": "method.depth=1",
+}
+"""What keeps a method from repairing the errors of a role, or lets it ask the role at all."""
+OTHERS: dict[str, dict[str, float]] = {
+    "srp.edit": {"srp.path_generation": 1.0, "srp.relation_check": 1.0},
+    "r3.reflect": {"r3.action": 0.3},
+    "tog.answer": {"tog.reason": 1.0},
+}
+"""Roles that err as well, because the role is asked only after such errors: they err in both runs."""
+HARMLESS = frozenset(
+    {
+        *("srp.judge", "srp.answer_cot", "arg.retrieval", "arg.answer", "arg.token", "parog.tentative"),
+        *("r3.thought", "r3.verify", "tog.answer_cot"),
+    }
+)
+"""Roles whose errors alone lose no answer: other calls repair them, or the role is asked where no answer is left."""
 QUICK = ("tog.relations", "srp.answer")
 TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 """Types whose gold paths say everything: the others also compare values, which no gold path holds."""
@@ -61,24 +86,25 @@ TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 
 def run(folder: Path, role: str, error_rate: float, questions: int) -> Run:
     words = {"method": role.partition(".")[0], "llm": "oracle", "dataset.types": TYPES, "run.limit": questions}
-    llm = {"llm.roles": f"{{{role}: {{error_rate: {error_rate}}}}}"}
-    return evaluate([f"{key}={value}" for key, value in {**words, **llm, "run.dir": folder}.items()])
+    rates = {**OTHERS.get(role, {}), role: error_rate}
+    roles = ", ".join(f"{name}: {{error_rate: {rate}}}" for name, rate in rates.items())
+    overrides = [f"{key}={value}" for key, value in {**words, "run.dir": folder}.items()]
+    return evaluate([*overrides, *WORDS.get(role, "").split(), f"llm.roles={{{roles}}}"])
 
 
 @pytest.mark.parametrize(
     "role", [pytest.param(role, marks=() if role in QUICK else pytest.mark.exhaustive) for role in STAGES_OF]
 )
 def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(role: str, tmp_path: Path) -> None:
-    questions = 30 if role in QUICK else 120
+    questions = 30 if role in QUICK else 80
     perfect = run(tmp_path / "perfect", role, 0.0, questions).losses().filter(pl.col("right")).select("question_id")
-    losses = run(tmp_path / "erring", role, 0.5, questions).losses().join(perfect, on="question_id", how="semi")
+    losses = run(tmp_path / "erring", role, 1.0, questions).losses().join(perfect, on="question_id", how="semi")
     lost = losses.filter(~pl.col("right")).collect()
     table = lost.group_by("stage", "reason", "role").len().sort("len", descending=True)
-    print(f"\n{role}: {lost.height} lost", *table.iter_rows(), sep="\n  ")
     at_stage = lost.filter(pl.col("stage").cast(pl.String).is_in(STAGES_OF[role])).height
+    print(f"\n{role}: {at_stage} of {lost.height} lost", *table.iter_rows(), sep="\n  ")
+    assert (lost.height == 0) if role in HARMLESS else (lost.height > 5)
     assert at_stage >= SHARES.get(role, 0.99) * lost.height
-    if role in QUICK:
-        assert lost.height > 5
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +271,29 @@ def test_a_reply_that_cannot_be_read_is_the_reason() -> None:
     unread = row([LISTED, ANSWER], STEPS)
     unread["steps"][1]["error"] = "no list"
     assert find_loss(unread) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_an_edge_that_no_call_named_and_code_followed_does_not_hide_the_loss() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}]
+    read = {"step": 1, "event": "shown", "edge": 0}
+    trail = [LISTED, read, FOLLOWED, {**REACHED, "number": 1}, ANSWER]
+    steps = "relations choose neighbours judge answer"
+    chance = find_loss(row(trail, steps, gold_paths=paths))
+    assert chance == Loss("relation chosen", "model", 1, 1, "topic ✗ king")
+    named = find_loss(row([*trail[:2], {**read, "event": "written"}, *trail[2:]], steps, gold_paths=paths))
+    assert named == Loss("relation offered", "model", 3, 2, "topic → king ✗ seat")
+
+
+def test_a_relation_that_was_cut_is_not_offered_because_a_later_prompt_names_an_equal_one() -> None:
+    cut = {"step": 1, "event": "cut", "edge": 0, "by": "similarity"}
+    read = {"step": 3, "event": "shown", "edge": 0}
+    steps = "relations retrieve labels choose answer"
+    assert find_loss(row([LISTED, cut, read, ANSWER], steps)) == Loss(
+        "relation offered", "cap", 1, 1, "topic ✗ capital"
+    )
+    again = {**LISTED, "step": 2}
+    offered = find_loss(row([LISTED, cut, again, read, ANSWER], steps))
+    assert offered == Loss("relation chosen", "model", 3, 1, "topic ✗ capital")
 
 
 def test_a_truncated_lookup_is_a_cap() -> None:

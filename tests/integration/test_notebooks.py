@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -26,8 +27,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_RUN", str(run))
+    monkeypatch.setenv("KGQA_RUNS", str(run.parent))
     notebook = executed(path)
     assert all(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_is_committed_with_small_outputs_without_errors_and_folders(path: Path) -> None:
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert all(cell.outputs for cell in cells)
+    assert not [each for cell in cells for each in cell.outputs if each.output_type == "error"]
+    text = path.read_text("utf-8")
+    assert len(text) < 120_000
+    assert not re.search(r"(?:/home|/root|/tmp|/work)/", text), "of the machine that wrote them"
+
+
+def test_the_tour_makes_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KGQA_RUN", raising=False)
+    monkeypatch.setenv("KGQA_RUNS", str(tmp_path))
+    outputs = executed(NOTEBOOKS / "trace_analytics.ipynb").cells[1].outputs
+    assert "notebook-tour\n" in [each.text.splitlines(keepends=True)[0] for each in outputs if each.get("text")]
+    assert (tmp_path / "notebook-tour" / "summary.json").exists()
 
 
 def test_a_sweep_is_read_one_configuration_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,49 @@ def test_a_method_can_be_hidden_in_the_table_and_the_charts(opened: Chrome) -> N
     assert (shown_rows(opened), shown(".of.s0 .mark")) == (rows, marks)
 
 
+def test_a_value_of_a_parameter_can_be_hidden_in_tables_bars_and_charts(opened: Chrome) -> None:
+    def shown(selector: str) -> int:
+        return sum(element.is_displayed() for element in opened.find_elements(By.CSS_SELECTOR, selector))
+
+    losses = "[aria-labelledby$=losses] .bars tbody tr"
+    marks = shown(".of.s0 .mark")
+    assert (shown(losses), shown("[aria-labelledby$=roles] .bars tbody tr")) == (12, 12)
+    opened.find_element(By.CSS_SELECTOR, ".filters summary").click()
+    opened.find_element(By.CSS_SELECTOR, ".value-1-0").click()
+    assert (shown(losses), shown("[aria-labelledby$=roles] .bars tbody tr")) == (8, 8)
+    assert shown_rows(opened) == 8, "equal configurations are shown one by one"
+    assert 0 < shown(".of.s0 .mark") < marks
+    opened.find_element(By.CSS_SELECTOR, ".value-0-0").click()
+    assert shown(losses) == 4
+    for value in (".value-1-0", ".value-0-0"):
+        opened.find_element(By.CSS_SELECTOR, value).click()
+    assert shown(losses) == 12
+
+
+def test_an_example_opens_at_the_step_where_the_answer_was_lost(opened: Chrome) -> None:
+    example = opened.find_element(By.CSS_SELECTOR, ".example")
+    example.find_element(By.CSS_SELECTOR, "summary").click()
+    lost = example.find_element(By.CSS_SELECTOR, ".steps .loss")
+    assert lost.is_displayed()
+    assert "lost here" in lost.text
+    assert lost.find_element(By.CSS_SELECTOR, "pre").text
+    assert example.find_element(By.CSS_SELECTOR, ".command").text.startswith("kgqa show ")
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_names_and_bars_do_not_overlap(width: int, opened: Chrome) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    overlapping = opened.execute_script("""
+        const box = (element) => element.getBoundingClientRect();
+        return [...document.querySelectorAll(".bars tbody tr")].filter((row) => {
+            const name = row.querySelector(".who"), bar = row.querySelector(".stack, .bar");
+            return name && bar && (box(name).right > box(bar).left || box(bar).width < 100);
+        }).length""")
+    assert overlapping == 0
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_selecting_another_score_shows_its_charts(opened: Chrome) -> None:
     first, second = (opened.find_element(By.CSS_SELECTOR, f".charts.of.s{n}") for n in (0, 1))
     assert (first.is_displayed(), second.is_displayed()) == (True, False)

@@ -14,6 +14,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import estimate_mean
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.report.data import CHARTED, Configuration, RunInfo
+from pipeline.report.details import Details
 
 QUICK = default(ScoringConfig, bootstrap_resamples=500)
 RUN = RunInfo("run", Path("runs/run"), {"seed": 0, "started": "2026-11-21T15:09:08+0000"}, {"complete": True}, QUICK)
@@ -33,6 +34,7 @@ def make(
     model: str = "a model",
     sources: Sequence[str] | None = None,
     breakdown: Mapping[str, Sequence[Group]] | None = None,
+    details: Details | None = None,
     **changed: Any,
 ) -> Configuration:
     """Build a configuration whose questions have these values of every charted score.
@@ -75,4 +77,5 @@ def make(
                 **dict.fromkeys(CHARTED, pl.Series(values, dtype=pl.Float32)),
             }
         ),
+        details=details or Details(),
     )

@@ -15,6 +15,9 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import Group
 from pipeline.report.build import build_page
 from pipeline.report.data import Block
+from pipeline.report.details import Details, Repetition, RoleCost
+from pipeline.report.examples import Example, ExampleStep
+from pipeline.report.labels import Name, inline
 from pipeline.report.page import render
 from tests.report.configurations import RUN, make
 
@@ -79,11 +82,33 @@ def html(text: str) -> str:
             breakdown=kinds,
             dataset=f"dataset {text}",
             failed=1,
+            details=details(text),
         )
         for depth in (1, 2)
-        for retries in (0, 1)
+        for retries in range(6)
     ]
-    return render(build_page([Block(configurations), Block([make([1.0], run=replace(run, name=f"other {text}"))])]))
+    page = build_page([Block(configurations), Block([make([1.0], run=replace(run, name=f"other {text}"))])])
+    return render(replace(page, blocks=[replace(page.blocks[0], examples=[example(text)]), page.blocks[1]]))
+
+
+def details(text: str) -> Details:
+    return Details(
+        scored=10,
+        lost={"relation chosen": 3, "answered": 2},
+        roles=[RoleCost(f"role {text}", 10, 100, 20, 1.0, 0.1)],
+        repetitions=[Repetition("edits", 0, 6, 0.5), Repetition("edits", 1, 4, None)],
+        seconds=(0.5, 1.0, 2.0),
+    )
+
+
+def example(text: str) -> Example:
+    """An example whose texts come from a model, a graph or a dataset."""
+    step = ExampleStep(
+        f"1 · call {inline(text)}", ((f"user {text}", f"prompt {text}"), ("reply", f"reply {text}")), is_loss=True
+    )
+    name = Name.of("srp", "oracle", [inline(text)])
+    texts = (f"question {text}", f"gold {text}", f"answers {text}", f"lost {text}")
+    return Example(0, name, *texts, 2, f"kgqa show {text}", (step,))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -97,12 +122,14 @@ def test_hostile_names_stay_text(name: str) -> None:
 def test_names_are_shown_unchanged() -> None:
     text = HOSTILE["script"]
     texts = " ".join(Parsed(html(text)).texts)
-    for what in ("run", "field", "value", "planner", "note", "method", "label", "model", "dataset"):
+    named = ("run", "field", "value", "planner", "note", "method", "label", "model", "dataset", "role")
+    of_examples = ("question", "gold", "answers", "lost", "prompt", "reply")
+    for what in (*named, *of_examples):
         assert f"{what} {text}" in texts
 
 
 def test_long_names_are_truncated_and_writing_directions_are_isolated() -> None:
-    assert len(html(HOSTILE["long"])) < 100 * len(HOSTILE["long"]), "only where it has to be whole"
+    assert len(html(HOSTILE["long"])) < 150 * len(HOSTILE["long"]), "only where it has to be whole"
     texts = Parsed(html(HOSTILE["right to left"])).texts
     overriding = [text for text in texts if "\u202e" in text]
     composed = [text for text in overriding if "(" in text or "·" in text]
@@ -133,7 +160,7 @@ def test_only_the_script_with_the_given_hash_may_run() -> None:
 
 def test_the_data_of_the_breakdown_is_valid_json() -> None:
     data = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html("harmless"), re.DOTALL)
-    assert json.loads(data[0]) == [[[2, 50.0, 40.0, 60.0, None, None, None]]] * 4
+    assert json.loads(data[0]) == [[[2, 50.0, 40.0, 60.0, None, None, None]]] * 12
 
 
 def test_rendering_is_deterministic() -> None:

@@ -146,7 +146,9 @@ class _Question:
         cut = [event for event in self._of("cut", edge) if event.number is None]
         calls = self._calls_that_chose(edge)
         shown = calls & {event.step for event in self._of("shown", edge)}
-        if cut and all(cut[-1].step >= call for call in shown):
+        is_final = bool(cut) and all(event.at < cut[-1].at for event in self._of("listed", edge))
+        if cut and (all(cut[-1].step >= call for call in shown) or (is_final and cut[-1].by != "beam")):
+            # what a later prompt names, and no lookup has listed since, is an equal relation of another node
             stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
             return self._loss_at(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop)
         call = max(shown or calls, default=None)
@@ -214,7 +216,24 @@ class _Question:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""
         call = self._ending_call(after)
         reason: Reason = "cap" if self._at_limit else self._model_reason(call)
-        return self._loss_at("relation offered", reason, after if call is None else call, path, hop)
+        ended = self._loss_at("relation offered", reason, after if call is None else call, path, hop)
+        return self._chance(path, hop) or ended
+
+    def _chance(self, path: _Path, hop: int) -> Loss | None:
+        """Return the loss of the first edge up to a hop that was followed although each call that read it left it out.
+
+        Code may follow what no call chose, such as the relations most similar to the chosen one. A search that ends
+        after such a step was lost where the edge was left out.
+        """
+        for number, edge in enumerate(path.edges[:hop]):
+            followed = min((event.step for event in self._of("followed", edge)), default=0)
+            read, named = (
+                {event.step for event in self._of(name, edge) if event.step < followed} for name in ("shown", "written")
+            )
+            if read and not named:
+                call = max(read)
+                return self._loss_at("relation chosen", self._model_reason(call), call, path, number)
+        return None
 
     def _loss_of_nodes(self, path: _Path) -> Loss:
         """Return the loss of a path that was followed to its end, from nodes that lead to no gold answer."""

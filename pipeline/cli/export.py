@@ -1,0 +1,19 @@
+"""`kgqa export`: write a run in the format, or to the service, of another tool."""
+
+from __future__ import annotations
+
+from pipeline.analysis.runs import open_run
+from pipeline.cli.common import Arguments, Output
+from pipeline.errors import UserError
+from pipeline.export.formats import export
+from pipeline.export.source import sources_of
+
+
+def run(arguments: Arguments) -> Output:
+    """Write the configurations of a run, and print where they are."""
+    if len(arguments.words) != 1:
+        raise UserError("name one run folder: kgqa export RUN format=NAME")
+    keys = arguments.compose()
+    sources = sources_of(open_run(arguments.words[0]), keys["configuration"])
+    written = export(sources, keys["format"], keys["output"])
+    return Output({"format": keys["format"], "written": written}, lines=written)

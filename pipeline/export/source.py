@@ -1,0 +1,132 @@
+"""What is exported: a configuration of a run with its summary, and its questions one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipeline import config
+from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
+from pipeline.analysis.runs import Run, read_summaries
+from pipeline.errors import UserError
+from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.schema import SCHEMA
+
+VERSION = version("kgqa-pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedQuestion:
+    """A question with its trace, and the columns of its steps."""
+
+    trace: QuestionTrace
+    steps: Sequence[Mapping[str, Any]]
+    """Parallel to the steps of the trace: times in seconds since the question began, tokens, sampling."""
+
+    @property
+    def reply(self) -> str:
+        """What the method answered, as one text."""
+        return str(self.trace.row["raw_answer"] or ", ".join(self.trace.answers))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One configuration of a run."""
+
+    folder: RunFolder
+    metadata: Mapping[str, Any]
+    """The contents of `run.yaml`."""
+    summary: ConfigurationSummary
+
+    @property
+    def number(self) -> int:
+        """The number of the configuration in its run."""
+        return self.summary.number
+
+    @property
+    def name(self) -> str:
+        """A name that no other configuration of any run has, unless a folder was renamed: `RUN-3`."""
+        return f"{self.folder.path.absolute().name}-{self.number}"
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run; its folder for a run of an older version."""
+        return str(self.metadata.get("id") or self.folder.path.absolute())
+
+    @property
+    def served(self) -> Mapping[str, Any]:
+        """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
+        served: Mapping[str, Any] = self.metadata["served"][self.number]
+        return served
+
+    @property
+    def resolved(self) -> Mapping[str, Any]:
+        """The composed configuration."""
+        resolved: Mapping[str, Any] = self.metadata["points"][self.number]["config"]
+        return resolved
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The keys that decide the answers, by dotted name, and the choices of configuration groups."""
+        return {**self.resolved["choices"], **config.deciding_keys(self.resolved)}
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean of each score, and the ends of its interval as `f1.low` and `f1.high`."""
+        ends = {
+            f"{name}{suffix}": value
+            for name, score in self.summary.scores.items()
+            for suffix, value in (("", score.mean), (".low", score.low), (".high", score.high))
+        }
+        return {name: float(value) for name, value in ends.items()}
+
+    @property
+    def started(self) -> datetime:
+        """When the run began. A trace does not say when a question began, so all of them count from here."""
+        try:
+            moment = datetime.strptime(str(self.metadata.get("started")), "%Y-%m-%dT%H:%M:%S%z")
+        except ValueError:
+            moment = datetime.fromtimestamp(0, UTC)
+        return moment
+
+    def after(self, seconds: float) -> datetime:
+        """Return the moment so many seconds after the run began."""
+        return self.started + timedelta(seconds=float(seconds))
+
+    def questions(self) -> Iterator[ExportedQuestion]:
+        """Yield the finished questions in the order of the traces. Raises UserError like `read_shards`."""
+        for rows in read_shards(self.folder, SCHEMA.names):
+            for row in rows.filter(pl.col("point") == self.number).iter_rows(named=True):
+                named = {"configuration" if name == "point" else name: value for name, value in row.items()}
+                trace = build_question_trace(named, self.folder)
+                steps = [{**one, **texts} for one, texts in zip(row["steps"], row["texts"], strict=True)]
+                yield ExportedQuestion(trace, steps)
+
+
+def sources_of(run: Run, configuration: int | None) -> list[Source]:
+    """Return all configurations of a run, or one of them. Raises UserError if it has no such configuration."""
+    summaries = read_summaries(run.folder, run.metadata)
+    chosen = [each for each in summaries if configuration in (None, each.number)]
+    if not chosen:
+        raise UserError(f"{run.folder.path} has no configuration {configuration}: its highest is {len(summaries) - 1}")
+    return [Source(run.folder, run.metadata, each) for each in chosen]
+
+
+def local_folder(output: str, format: str) -> Path:
+    """Create the folder that an output names. Raises UserError for an object store, or a file of that name."""
+    if "://" in output:
+        raise UserError(f"output={output}: format={format} writes to a folder of this machine")
+    try:
+        folder = Path(output)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"output={output} cannot be created: {error.strerror}") from None
+    return folder

@@ -1,0 +1,61 @@
+"""What a service that tracks experiments is told of a configuration: one hook, which each client fills in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline.config import canonical
+from pipeline.export.source import Source
+
+_LONGEST_VALUE = 500
+"""Of a parameter, in characters: what the services take."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """A configuration as runs are tracked."""
+
+    id: str
+    """The same in each export, so that a second one can find it."""
+    name: str
+    parameters: Mapping[str, str]
+    """The keys that decide the answers."""
+    metrics: Mapping[str, float]
+    """The scores with their intervals, and the costs per question."""
+    tags: Mapping[str, str]
+    """Method, dataset, model, graph, and the tags of the run."""
+    started_ms: int
+    """When the run began, in milliseconds since 1970."""
+
+
+class Tracker(Protocol):
+    """The hook: stores a run in a service with the client of that service, and returns where it is."""
+
+    def __call__(self, run: TrackedRun, output: str) -> str:
+        """Store a run. `output` is the address or the project that the user named."""
+        ...
+
+
+def tracked_run(source: Source) -> TrackedRun:
+    """Return what is tracked of a configuration."""
+    summary, served = source.summary, source.served
+    answered = max(1, summary.questions - summary.not_run)
+    costs = {f"per_question.{name}": total / answered for name, total in summary.counters.items() if total is not None}
+    counts = {"questions": summary.questions, "failed": summary.failed, "not_run": summary.not_run}
+    about = {"method": summary.method, "dataset": summary.dataset, "model": served["model"], "graph": served["graph"]}
+    about |= {"label": summary.label, "note": source.metadata.get("note"), "folder": str(source.folder.path)}
+    about |= {"tags": ",".join(map(str, source.metadata.get("tags") or ())) or None}
+    return TrackedRun(
+        id=f"{source.run_id}-{source.number}",
+        name=source.name,
+        parameters={name: _text(value) for name, value in source.parameters.items()},
+        metrics={name: float(value) for name, value in {**source.scores, **costs, **counts}.items()},
+        tags={name: _text(value) for name, value in about.items() if value is not None},
+        started_ms=int(source.started.timestamp() * 1000),
+    )
+
+
+def _text(value: object) -> str:
+    return (value if isinstance(value, str) else canonical(value))[:_LONGEST_VALUE]

@@ -1,0 +1,268 @@
+"""Builds the charts with one bar per configuration: stages of loss, cost by role, seconds, effects of reflection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pipeline.analysis.losses import STAGES
+from pipeline.evaluation.statistics import Estimate
+from pipeline.report.data import SECONDS, Block, Configuration
+from pipeline.report.details import RoleCost
+from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, percent
+
+_RIGHT = "right"
+_SCORE = "hits_at_1"
+_STAGE_TEXTS = {
+    _RIGHT: "the first answer is right",
+    "topic known": "the question names no entity of the graph to start from",
+    "relation offered": "the next relation of a gold path was not among those to choose from",
+    "relation chosen": "it was offered, and not followed",
+    "node reached": "it was followed, and did not lead to the next node",
+    "node kept": "the node was found, and dropped",
+    "shown": "a gold answer was found, and the call that answers did not read it",
+    "answered": "the call that answers read it, and answered something else",
+    "matched": "the answer is nearly right, and the rule that compares answers did not recognise it",
+    "unknown": "the trace is of an older version and cannot tell",
+}
+"""What the stages mean for a wrong question, in the order of the bars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a stacked bar."""
+
+    size: float
+    """In percent of the width of the chart."""
+    colour: int
+    text: str
+    """The tooltip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The row of a configuration: its name, its bar, and its figures."""
+
+    group: int
+    """The number of its group in the legend."""
+    name: Name
+    values: str
+    """The numbers of its values in the filters."""
+    figures: Sequence[Figure]
+    parts: Sequence[Part] = ()
+    """Of a stacked bar."""
+    range: tuple[float, float, float] | None = None
+    """Low, marked value and high in percent of the width of the chart; None for a stacked bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """A colour of a chart."""
+
+    colour: int
+    text: str
+    explanation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """The bars of the configurations of one method, or of all."""
+
+    title: Name | None
+    """The method; None for all."""
+    legend: Sequence[LegendEntry]
+    headings: Sequence[str]
+    """Of the figures beside the bars."""
+    bars: Sequence[Bar]
+    """The best score first."""
+    ends: tuple[str, str]
+    """The ends of the scale."""
+    roles: Sequence[Sequence[str]] = ()
+    """Role, calls and tokens per question, and unreadable replies: the range over the configurations."""
+
+
+def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
+    """Build the bars of right questions and of wrong ones by stage of loss; None if no trace says it."""
+    known = {i: each for i, each in enumerate(block.configurations) if each.details.lost is not None}
+    if not any(each.details.scored for each in known.values()):
+        return None
+    found = [stage for stage in STAGES if any(stage in (each.details.lost or ()) for each in known.values())]
+    colours = {stage: number for number, stage in enumerate(_STAGE_TEXTS)}
+
+    def bar(index: int) -> Bar:
+        details = known[index].details
+        lost = details.lost or {}
+        counts: dict[str, int] = {
+            _RIGHT: details.scored - sum(lost.values()),
+            **{stage: lost.get(stage, 0) for stage in found},
+        }
+        shares = {stage: 100 * count / max(1, details.scored) for stage, count in counts.items()}
+        parts = [
+            Part(round(share, 2), colours[stage], f"{stage}: {share:.1f} % ({counts[stage]:,} of {details.scored:,})")
+            for stage, share in shares.items()
+            if share
+        ]
+        texts = [Figure(f"{share:.1f}" if share else "") for share in shares.values()]
+        return _bar(labels, known, index, texts, parts=parts)
+
+    shown = (_RIGHT, *found)
+    legend = [LegendEntry(colours[stage], stage, _STAGE_TEXTS[stage]) for stage in shown]
+    return BarChart(None, legend, shown, [bar(i) for i in _best_first(known)], ("0", "100 %"))
+
+
+def role_charts(block: Block, labels: BlockLabels) -> list[BarChart]:
+    """Build the bars of tokens per question by role: one chart per method, all with the same scale."""
+    known = {i: each for i, each in enumerate(block.configurations) if each.details.roles and _answered(each)}
+    most = max((_tokens(each) for each in known.values()), default=0)
+    if not most:
+        return []
+    by_family = sorted(known, key=lambda i: labels.group_number(known[i].group))
+    charts = []
+    for number, members in groupby(by_family, key=lambda i: labels.group_number(known[i].group)):
+        part = {i: known[i] for i in members}
+        totals: dict[str, int] = {}
+        for each in part.values():
+            for cost in each.details.roles:
+                totals[cost.role] = totals.get(cost.role, 0) + cost.tokens
+        roles = sorted(totals, key=lambda role: -totals[role])
+        charts.append(
+            BarChart(
+                labels.legend[number],
+                [LegendEntry(colour, inline(role)) for colour, role in enumerate(roles)],
+                ("tokens", "calls"),
+                [_role_bar(labels, part, i, roles, most) for i in _best_first(part)],
+                ("0", f"{most:,.0f}"),
+                [_role_row(role, part.values()) for role in roles],
+            )
+        )
+    return charts
+
+
+def _role_bar(
+    labels: BlockLabels, known: Mapping[int, Configuration], index: int, roles: Sequence[str], most: float
+) -> Bar:
+    configuration = known[index]
+    costs = {cost.role: cost for cost in configuration.details.roles}
+    answered = _answered(configuration)
+    parts = [
+        Part(
+            round(100 * cost.tokens / answered / most, 2),
+            roles.index(role),
+            f"{inline(role)}: {cost.tokens / answered:,.0f} tokens, {cost.calls / answered:.1f} calls per question",
+        )
+        for role in roles
+        if (cost := costs.get(role))
+    ]
+    calls = sum(cost.calls for cost in costs.values()) / answered
+    figures = [Figure(f"{_tokens(configuration):,.0f}"), Figure(f"{calls:.1f}")]
+    return _bar(labels, known, index, figures, parts=parts)
+
+
+def _role_row(role: str, configurations: Iterable[Configuration]) -> list[str]:
+    found = [(cost, _answered(each)) for each in configurations for cost in each.details.roles if cost.role == role]
+
+    def span(value: Callable[[RoleCost, int], float], pattern: str) -> str:
+        ends = [format(end([value(*each) for each in found]), pattern) for end in (min, max)]
+        return ends[0] if ends[0] == ends[1] else "–".join(ends)
+
+    return [
+        inline(role),
+        span(lambda cost, answered: cost.calls / answered, ".1f"),
+        span(lambda cost, answered: cost.prompt_tokens / answered, ",.0f"),
+        span(lambda cost, answered: cost.completion_tokens / answered, ",.0f"),
+        span(lambda cost, _: 100 * cost.parse_failures, ".1f"),
+    ]
+
+
+def latency_chart(block: Block, labels: BlockLabels) -> BarChart | None:
+    """Build the bars of the seconds of a question: from the median to the 99th percentile, the 90th marked."""
+    known = {
+        i: each for i, each in enumerate(block.configurations) if each.has_seconds and len(each.details.seconds) == 3
+    }
+    most = max((each.details.seconds[-1] for each in known.values()), default=0.0)
+    if not most:
+        return None
+
+    def bar(index: int) -> Bar:
+        each = known[index]
+        low, mark, high = (round(100 * value / most, 2) for value in each.details.seconds)
+        waits = (each.cost(counter) for counter in (SECONDS, "llm_s", "kg_s"))
+        texts = [*map(_seconds, each.details.seconds), *(ABSENT if wait is None else _seconds(wait) for wait in waits)]
+        return _bar(labels, known, index, list(map(Figure, texts)), marked=(low, mark, high))
+
+    headings = ("median", "90 %", "99 %", "mean", "of the model", "of the graph")
+    return BarChart(None, (), headings, [bar(i) for i in _best_first(known)], ("0", f"{_seconds(most)} s"))
+
+
+def reflection_chart(block: Block, labels: BlockLabels) -> BarChart | None:
+    """Build the bars from the first to the last Hits@1, with the rates of correction and damage.
+
+    Configurations without a first answer, and without an edit, a refinement or a retry, are left out.
+    """
+    known = {
+        i: each
+        for i, each in enumerate(block.configurations)
+        if each.details.repetitions or "initial_hits_at_1" in each.summary.scores
+    }
+    if not known:
+        return None
+
+    def bar(index: int) -> Bar:
+        scores = known[index].summary.scores
+        first, last = scores.get("initial_hits_at_1"), scores.get(_SCORE)
+        ends = sorted(100 * each.mean for each in (first, last) if each)
+        figures = [_figure(scores, name) for name in ("initial_hits_at_1", _SCORE, "corrected", "damaged")]
+        times = Figure(" · ".join(_times(known[index])))
+        marked = (ends[0], 100 * last.mean, ends[-1]) if last else None
+        return _bar(labels, known, index, [*figures, times], marked=marked)
+
+    headings = ("first Hits@1", "Hits@1", "corrected", "damaged", "Hits@1 by number of repetitions")
+    return BarChart(None, (), headings, [bar(i) for i in _best_first(known)], ("0", "100 %"))
+
+
+def _figure(scores: Mapping[str, Estimate], name: str) -> Figure:
+    score = scores.get(name)
+    return Figure(ABSENT) if score is None else percent(score)
+
+
+def _times(configuration: Configuration) -> Iterator[str]:
+    """Say how good the answers were after no, one, two, … edits, refinements or retries."""
+    for of, group in groupby(configuration.details.repetitions, key=lambda each: each.of):
+        shares = ((each, ABSENT if each.hits_at_1 is None else f"{100 * each.hits_at_1:.0f} %") for each in group)
+        texts = (f"{each.times}: {share} of {each.questions:,}" for each, share in shares)
+        yield f"{of} {', '.join(texts)}"
+
+
+def _bar(
+    labels: BlockLabels,
+    known: Mapping[int, Configuration],
+    index: int,
+    figures: Sequence[Figure],
+    *,
+    parts: Sequence[Part] = (),
+    marked: tuple[float, float, float] | None = None,
+) -> Bar:
+    group = labels.group_number(known[index].group)
+    return Bar(group, labels.names[index], labels.filter_values(index), figures, parts, marked)
+
+
+def _best_first(configurations: Mapping[int, Configuration]) -> list[int]:
+    def worse(index: int) -> float:
+        score = configurations[index].summary.scores.get(_SCORE)
+        return -score.mean if score else 1.0
+
+    return sorted(configurations, key=worse)
+
+
+def _answered(configuration: Configuration) -> int:
+    return configuration.summary.questions - configuration.summary.not_run
+
+
+def _tokens(configuration: Configuration) -> float:
+    """Return the tokens per question, as if the configuration had run alone."""
+    return sum(cost.tokens for cost in configuration.details.roles) / _answered(configuration)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

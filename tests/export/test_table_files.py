@@ -1,0 +1,170 @@
+"""Tables as files: figures with intervals and marks, and hostile text as text."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.analysis.runs import Run
+from pipeline.cli.main import main
+from pipeline.errors import UserError
+from pipeline.evaluation.table import FittingTable, plain_table
+from pipeline.export.table_files import file_table, write_tables
+
+HOSTILE = {
+    "formula": '=HYPERLINK("http://x","y")',
+    "plus": "+1+cmd|' /C calc'!A0",
+    "minus": "-2+3+cmd",
+    "at": "@SUM(1+1)*cmd",
+    "tab": "\t=1+1",
+    "full width": "＝1+1",
+    "space before": "  =1+1",
+    "script": "<script>alert(1)</script>",
+    "markdown": "**bold** [x](javascript:alert(1)) `code` | pipe ![i](y)",
+    "latex": r"\input{/etc/passwd} $x$ 50% a_b #1 & {y} ~ ^ \\ \end{table}",
+    "control": "\x1b[31mred\x07",
+    "right to left": "\u202eabc\u2066",
+    "lines": "one\ntwo\r\nthree",
+    "quotes": "'\"`",
+}
+
+
+def table(text: str = "plain") -> Table:
+    """A table like those of `kgqa compare`, with a text in every place where a run folder may have one."""
+    made = plain_table(f"title {text}", f"note {text}")
+    for heading in (f"method {text}", "Hits@1", "difference", "p", "tokens"):
+        made.add_column(heading, justify="left" if heading.startswith("method") else "right")
+    made.add_row(text, Text("68.3\n55.8–78.7"), "–", "–", "6,014")
+    made.add_row("b", Text("50.0\n40.0–60.0"), Text("-18.3 -55.0…-1.5"), "<0.001", "12")
+    made.add_row("c", Text("70.0\n60.0–80.0"), Text("+1.7 -2.0…+5.5"), "0.030", "12.5")
+    return made
+
+
+def read_csv(file: Path) -> list[list[str]]:
+    with file.open(newline="") as opened:
+        return list(csv.reader(opened))
+
+
+def test_csv_has_columns_for_the_ends_of_intervals_and_for_marks(tmp_path: Path) -> None:
+    (file,) = write_tables([table()], str(tmp_path / "t.csv"))
+    headings, *rows = read_csv(Path(file))
+    assert headings == [
+        *("method plain", "Hits@1", "Hits@1 low", "Hits@1 high"),
+        *("difference", "difference low", "difference high", "difference mark", "p", "tokens"),
+    ]
+    assert rows == [
+        ["plain", "68.3", "55.8", "78.7", "", "", "", "", "", "6014"],
+        ["b", "50.0", "40.0", "60.0", "-18.3", "-55.0", "-1.5", "***", "<0.001", "12"],
+        ["c", "70.0", "60.0", "80.0", "1.7", "-2.0", "5.5", "*", "0.030", "12.5"],
+    ]
+
+
+def test_latex_has_rules_intervals_and_marks(tmp_path: Path) -> None:
+    (file,) = write_tables([table()], str(tmp_path / "t.tex"))
+    text = Path(file).read_text()
+    for rule in ("toprule", "midrule", "bottomrule"):
+        assert text.count(f"\\{rule}") == 1
+    assert r"\begin{tabular}{lrrrr}" in text
+    assert r"b & 50.0 {\scriptsize $[40.0, 60.0]$} & $-18.3^{***}$ {\scriptsize $[-55.0, -1.5]$}" in text
+    assert r"$+1.7^{*}$ {\scriptsize $[-2.0, 5.5]$} & 0.030 & 12.5 \\" in text
+
+
+def test_markdown_has_intervals_and_marks(tmp_path: Path) -> None:
+    (file,) = write_tables([table()], str(tmp_path / "t.md"))
+    rendered = MarkdownIt("commonmark").enable("table").render(Path(file).read_text())
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", rendered)
+    assert cells[5:8] == ["b", "50.0 [40.0–60.0]", "-18.3*** [-55.0…-1.5]"]
+    assert rendered.count("<tr>") == 4
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_formula_starts_a_cell(name: str, tmp_path: Path) -> None:
+    (file,) = write_tables([table(HOSTILE[name])], str(tmp_path / "t.csv"))
+    rows = read_csv(Path(file))
+    assert len(rows) == 4
+    for cell in (cell for row in rows for cell in row):
+        assert not cell.lstrip().startswith(("=", "+", "@", "＝")), cell
+        assert not cell.startswith("-") or re.fullmatch(r"-\d+(\.\d+)?", cell)
+        assert "\x1b" not in cell
+        assert "\u202e" not in cell
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_text_in_markdown(name: str, tmp_path: Path) -> None:
+    (file,) = write_tables([table(HOSTILE[name])], str(tmp_path / "t.md"))
+    rendered = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(Path(file).read_text())
+    assert set(re.findall(r"<([a-z0-9]+)", rendered)) <= {
+        "p",
+        "strong",
+        "br",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
+    assert rendered.count("<strong>") == 1, "of the title"
+    assert rendered.count("<td") == 15
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_text_in_latex(name: str, tmp_path: Path) -> None:
+    harmless, hostile = (Path(write_tables([table(text)], str(tmp_path / f"{n}.tex"))[0]).read_text()
+                         for n, text in enumerate(("plain", HOSTILE[name])))  # fmt: skip
+    assert len(hostile.splitlines()) <= len(harmless.splitlines()) + 2, "a note may have more lines"
+    commands = set(re.findall(r"\\[a-zA-Z]+", hostile)) - set(re.findall(r"\\[a-zA-Z]+", harmless))
+    assert commands <= {rf"\text{n}" for n in
+                        ("backslash", "asciitilde", "asciicircum", "less", "greater", "bar", "quotedbl", "quotesingle",
+                         "asciigrave")}  # fmt: skip
+    (row,) = [line for line in hostile.splitlines() if "68.3" in line]
+    assert len(re.findall(r"(?<!\\)&", row)) == 4
+    assert not re.search(r"(?<!\\)[#%_]", row)
+    assert row.endswith(r" \\")
+
+
+def test_several_tables_are_several_csv_files_and_one_text(tmp_path: Path) -> None:
+    tables = [table("one"), "a text", FittingTable(lambda left_out: table("two"), ())]
+    files = write_tables(tables, str(tmp_path / "t.csv"))
+    assert [Path(file).name for file in files] == ["t.csv", "t-2.csv"]
+    (file,) = write_tables(tables, str(tmp_path / "t.md"))
+    assert Path(file).read_text().count("| --- |") == 2
+
+
+def test_all_columns_are_written_however_narrow_the_terminal(tmp_path: Path) -> None:
+    def build(left_out: list[str]) -> Table:
+        made = plain_table(None)
+        for heading in ("a", "b"):
+            if heading not in left_out:
+                made.add_column(heading)
+        return made
+
+    (file,) = write_tables([FittingTable(build, ("b",))], str(tmp_path / "t.csv"))
+    assert read_csv(Path(file)) == [["a", "b"]]
+    assert file_table(build([])).note == ""
+
+
+def test_an_unknown_ending_is_refused_before_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"table=t\.xls: the ending says the format: \.csv, \.md, \.tex"):
+        write_tables([table()], "t.xls")
+    assert main(["evaluate", f"run.dir={tmp_path}/run", "table=t.xls"]) == 2
+    assert "table=t.xls" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["score", "losses", "report"])
+@pytest.mark.parametrize("ending", ["csv", "md", "tex"])
+def test_commands_write_their_tables(
+    command: str, ending: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"output={tmp_path}/report.html"] if command == "report" else []
+    assert main([command, str(run.folder.path), f"table={tmp_path}/t.{ending}", *words]) == 0
+    assert str(tmp_path / f"t.{ending}") in capsys.readouterr().err
+    text = (tmp_path / f"t.{ending}").read_text()
+    assert {"score": "Hits@1", "losses": "right", "report": "Hits@1"}[command] in text
