@@ -103,6 +103,17 @@ def write_table(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None
     write_whole(path, pages + description.replace(_NO_DIGEST, _digest(description), 1))
 
 
+def shard_digest(path: StoragePath) -> str:
+    """Return a digest of the description at the end of a shard, which names its run, its number and its pages.
+
+    It is fast, and notices a shard that was written anew unless that has the same sizes. Raises OSError.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(_end_of(file, min(_TAIL, file.seek(0, io.SEEK_END)))[:4], "little")
+        size = file.seek(0, io.SEEK_END)
+        return _digest(_end_of(file, min(length + _TAIL, size))).decode()
+
+
 def _check_description(source: Path | bytes) -> None:
     """Raise ValueError if the description of the pages has changed; nothing is known of a file of an older version."""
     with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
