@@ -15,7 +15,6 @@ from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.normalisation import normalise
 
 Kind: TypeAlias = Literal["question", "group", "step", "item", "fact"]
-Mark: TypeAlias = Literal["", "gold", "dropped"]
 
 _GROUPS = {"attempt": "attempt", "subgoal": "sub-goal", "hop": "hop", "round": "round"}
 """The keys of a payload that say which part of the search a decision belongs to, the widest first."""
@@ -45,8 +44,10 @@ class TreeNode:
     detail: str = ""
     """The numbers and words of a decision."""
     score: float | None = None
-    mark: Mark = ""
-    """`gold` is a gold answer or lies on a gold path; `dropped` was offered and not kept."""
+    is_gold: bool = False
+    """Whether it is a gold answer or lies on a gold path."""
+    is_dropped: bool = False
+    """Whether it was offered and not kept."""
     children: Sequence[TreeNode] = ()
 
     @property
@@ -221,6 +222,7 @@ class _PayloadReader:
             del payload["scores"]
         if "candidates" in payload:
             payload.pop("paths", None)  # the candidates say more about the same paths
+        payload = {key: _without_direction(value) for key, value in payload.items()}
         plain = {key: value for key, value in payload.items() if not _is_composite(value)}
         lists = {key: value for key, value in payload.items() if _is_composite(value) and value}
         words = " · ".join(f"{key.replace('_', ' ')} {self._text(value)}" for key, value in plain.items())
@@ -236,7 +238,7 @@ class _PayloadReader:
         offered = dict.fromkeys(name for of_one in payload["offered"] for name in of_one)
         ranked = sorted(offered, key=lambda name: (-scores.get(name, -1.0), list(offered).index(name)))
         return [
-            self._marked(TreeNode(name, "item", score=scores.get(name), mark="" if name in kept else "dropped"), [name])
+            self._marked(TreeNode(name, "item", score=scores.get(name), is_dropped=name not in kept), [name])
             for name in ranked
         ]
 
@@ -259,7 +261,7 @@ class _PayloadReader:
             return self._marked(TreeNode(label, "item", score=value), [key])
         if _is_composite(value):
             below = list(self._items(value, are_paths=are_paths))
-            return self._marked(TreeNode(label, "item", mark="" if value else "dropped", children=below), [key])
+            return self._marked(TreeNode(label, "item", is_dropped=not value, children=below), [key])
         return self._marked(TreeNode(label if value is None else f"{label}: {self._text(value)}", "item"), [key])
 
     def _item(self, value: Any) -> TreeNode:
@@ -274,7 +276,7 @@ class _PayloadReader:
             return self._path(value)
         if len(parts) == 1 and isinstance(parts[0], float) and isinstance(last, list):
             node = TreeNode(self._text(last), "item", score=parts[0])
-            return replace(node, mark="gold") if any(map(self._is_answer, last)) else node
+            return replace(node, is_gold=any(map(self._is_answer, last)))
         return TreeNode(self._text(value), "item")
 
     def _path(self, value: Sequence[str]) -> TreeNode:
@@ -285,8 +287,7 @@ class _PayloadReader:
         flat = [part for each in parts for part in (each if isinstance(each, list) else [each])]
         score = number if isinstance(number, float) else None
         if len(flat) == 2 and flat[1] in {"in", "out"}:
-            node = TreeNode(f"{flat[0]}{_INCOMING if flat[1] == 'in' else ''}", "item", score=score)
-            return self._marked(node, flat[:1])
+            return self._marked(TreeNode(_without_direction(flat), "item", score=score), flat[:1])
         count = "" if score is not None else f" (× {number})"
         return self._marked(TreeNode(f"{' → '.join(map(self._text, flat))}{count}", "item", score=score), flat[-1:])
 
@@ -297,13 +298,13 @@ class _PayloadReader:
             return TreeNode(f"{value.get('id')}: {value['goal']} ({value.get('op')}{used})", "item")
         if {"from", "via", "to"} <= value.keys():
             label = " → ".join(self._text(value[key]) for key in ("from", "via", "to"))
-            node = TreeNode(label, "item", mark="" if value.get("ok", True) else "dropped")
+            node = TreeNode(label, "item", is_dropped=not value.get("ok", True))
             return self._marked(node, [value["via"]])
         if isinstance(value.get("path"), list):
             node = self._item(value["path"]) if value["path"] else TreeNode(self._text(value.get("text")), "item")
             score = value.get("score") if _is_number(value.get("score")) else None
             problem = value.get("problem")
-            return replace(node, score=score, mark="dropped" if problem else node.mark, detail=str(problem or ""))
+            return replace(node, score=score, is_dropped=bool(problem), detail=str(problem or ""))
         return TreeNode(self._text(value), "item")
 
     def _marked(self, node: TreeNode, parts: Sequence[Any]) -> TreeNode:
@@ -312,7 +313,7 @@ class _PayloadReader:
         is_path = bool(relations) and any(path[: len(relations)] == relations for path in self._paths)
         is_relation = len(relations) == 1 and relations[0] in self._relations
         is_gold = is_path or is_relation or (len(parts) == 1 and self._is_answer(parts[0]))
-        return replace(node, mark="gold") if is_gold and node.mark != "dropped" else node
+        return replace(node, is_gold=is_gold)
 
     def _is_answer(self, value: object) -> bool:
         return isinstance(value, str) and (normalise(value) in self._gold or normalise(self._name(value)) in self._gold)
@@ -340,6 +341,12 @@ def value_text(value: Any, name: Any = str) -> str:
         ]
         return ", ".join(texts) or "none"
     return str(name(value))
+
+
+def _without_direction(value: Any) -> Any:
+    """Return a relation with its direction as one text, and other values as they are."""
+    is_relation = isinstance(value, list) and len(value) == 2 and value[1] in ("in", "out")
+    return f"{value[0]}{_INCOMING if value[1] == 'in' else ''}" if is_relation else value
 
 
 def _is_composite(value: object) -> bool:
@@ -386,7 +393,7 @@ def _fact_nodes(branches: Mapping[tuple[str, str], Any], gold: Set[str]) -> Sequ
         TreeNode(
             f"{relation}{name}",
             "fact",
-            mark="gold" if normalise(name) in gold else "",
+            is_gold=normalise(name) in gold,
             children=_fact_nodes(below, gold),
         )
         for (relation, name), below in branches.items()

@@ -95,7 +95,7 @@ def _facts(trace: QuestionTrace) -> RenderableType:
 
 def _add_facts(tree: Tree, facts: Sequence[TreeNode]) -> None:
     for fact in facts:
-        _add_facts(tree.add(Text(fact.label, "bold green" if fact.mark == "gold" else "")), fact.children)
+        _add_facts(tree.add(Text(fact.label, "bold green" if fact.is_gold else "")), fact.children)
 
 
 # The steps: calls, lookups and decisions, with what they did to the gold answers

@@ -160,13 +160,12 @@ def _shortened(node: TreeNode) -> TreeNode:
     children = [_shortened(child) for child in node.children]
     if node.kind == "item" and len(children) > _FOLDED and all(_is_plain(child) for child in children):
         return replace(node, children=(), detail=", ".join(child.label for child in children))
-    items = [child for child in children if child.kind in {"item", "fact"}]
+    items = [at for at, child in enumerate(children) if child.kind in {"item", "fact"}]
     if len(items) > _MOST_CHILDREN:
-        gold = [child for child in items if child.mark == "gold"][: _MOST_CHILDREN // 2]
-        others = [child for child in items if child not in gold][: _MOST_CHILDREN - len(gold)]
-        kept = [child for child in children if child in gold or child in others]
-        left = len(items) - len(gold) - len(others)
-        children = [*kept, TreeNode(f"and {left:,} more", items[0].kind, mark="dropped")]
+        gold = [at for at in items if children[at].is_gold][: _MOST_CHILDREN // 2]
+        kept = {*gold, *[at for at in items if at not in gold][: _MOST_CHILDREN - len(gold)]}
+        more = TreeNode(f"and {len(items) - len(kept):,} more", children[items[0]].kind, is_dropped=True)
+        children = [*(child for at, child in enumerate(children) if at in kept or at not in items), more]
     return replace(node, children=children)
 
 
@@ -232,13 +231,13 @@ class TimeLine:
     seconds: float
 
 
-_SCALE = 1000.0
-_LEAST = 6.0
+_SCALE = 100.0
+_LEAST = 0.8
 """Width of the narrowest bar."""
 
 
 def draw_time_line(trace: QuestionTrace) -> TimeLine:
-    """Place the calls and lookups, a lane for each role, on a scale of 1,000 units.
+    """Place the calls and lookups, a lane for each role, on a scale of 100 units.
 
     Bars at the same time stand below each other.
     """
@@ -255,7 +254,7 @@ def draw_time_line(trace: QuestionTrace) -> TimeLine:
         for step in steps:
             if step.role == role:
                 x, width = step.start_s * scale, max(_LEAST, step.duration_s * scale)
-                at = next((at for at, end in enumerate(ends) if end <= x + 0.01), len(ends))
+                at = next((at for at, end in enumerate(ends) if end <= x + 0.001), len(ends))
                 ends[at : at + 1] = [x + width]
                 own = width * min(1.0, (step.own_s or 0.0) / step.duration_s) if step.duration_s else width
                 bars.append(

@@ -61,8 +61,10 @@ _READ = (
 )
 _FULL_SLICE = 50_000
 """Rows after which a slice is written."""
+_AT_ONCE = 5_000
+"""Trace rows that are held in memory."""
 _LONGEST_WAIT_S = 3.0
-"""Seconds after which what is computed is shown."""
+"""Seconds after which the first slice is shown, however small it is."""
 _MOST_SLICES = 32
 """Slices above which the small ones are joined."""
 
@@ -194,6 +196,7 @@ class RunIndex:
         self, missing: Sequence[int], stop: threading.Event | None
     ) -> Iterator[tuple[pl.DataFrame, Mapping[int, str]]]:
         """Yield the rows of shards, in parts of about a slice, and earlier if nothing is shown for long."""
+        traces: list[pl.DataFrame] = []
         parts: list[pl.DataFrame] = []
         shards: dict[int, str] = {}
         began = time.monotonic()
@@ -201,16 +204,20 @@ class RunIndex:
             if stop is not None and stop.is_set():
                 break
             try:
-                parts += _index_shard(self.folder, index)
+                traces += _read_shard(self.folder, index)
             except (UserError, FileNotFoundError) as error:
                 self._problems[index] = self._finished[index], str(error)
                 continue
             shards[index] = self._finished[index]
-            if sum(part.height for part in parts) >= _FULL_SLICE or time.monotonic() - began > _LONGEST_WAIT_S:
+            is_late = time.monotonic() - began > _LONGEST_WAIT_S and not self._slices
+            if is_late or sum(each.height for each in traces) >= _AT_ONCE:
+                parts.append(index_rows(pl.concat(traces)))
+                traces = []
+            if is_late or sum(part.height for part in parts) >= _FULL_SLICE:
                 yield pl.concat(parts), shards
-                parts, shards, began = [], {}, time.monotonic()
+                parts, shards = [], {}
         if shards:
-            yield pl.concat(parts), shards
+            yield pl.concat([*parts, *([index_rows(pl.concat(traces))] if traces else [])]), shards
 
     def _add(self, rows: pl.DataFrame, shards: Mapping[int, str]) -> None:
         slices = [*self._slices, self._write(rows, shards)]
@@ -288,15 +295,18 @@ def _stamp(path: StoragePath) -> object:
     return f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
-def _index_shard(folder: RunFolder, shard: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a shard. Raises UserError and FileNotFoundError like `read_shards`."""
+def _read_shard(folder: RunFolder, shard: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a shard with its number. Raises UserError and FileNotFoundError like `read_shards`."""
     columns = list(dict.fromkeys([*_READ, *LOSS_COLUMNS]))
     for rows in read_shards(folder, columns, indices=[shard]):
-        yield index_rows(rows, shard)
+        yield rows.with_columns(pl.lit(shard, pl.Int32).alias("shard"))
 
 
-def index_rows(rows: pl.DataFrame, shard: int) -> pl.DataFrame:
-    """Return the rows of the table for some trace rows, which have `LOSS_COLUMNS` and those that are shown."""
+def index_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the table for some trace rows.
+
+    These have the number of their shard, `LOSS_COLUMNS`, and the columns that are shown.
+    """
     is_failed, score = pl.col("status") == "failed", pl.col("hits_at_1")
     outcome = (
         pl.when(is_failed)
@@ -313,7 +323,7 @@ def index_rows(rows: pl.DataFrame, shard: int) -> pl.DataFrame:
     return (
         rows.join(losses, on=["point", "question_id"], how="left", maintain_order="left")
         .select(
-            pl.lit(shard).alias("shard"),
+            "shard",
             pl.col("point").alias("configuration"),
             "question_id",
             pl.col("question").str.slice(0, _TEXT),
