@@ -148,10 +148,10 @@ class _Rounds:
         judged = [step for step in decisions if step.role == "judged"]
         has_keys = any(key in _payload(step) for step in decisions for key in _GROUPS)
         self._counts_judgements = bool(judged) and not has_keys
-        entities = {_payload(step)["entity"] for step in judged if "entity" in _payload(step)}
+        entities = {entity for step in judged if (entity := _entity(step)) is not None}
         self._by_entity = bool(entities)
         self._has_several = len(entities) > 1
-        shared = [step.number for step in decisions if "entity" not in _payload(step)]
+        shared = [step.number for step in decisions if _entity(step) is None]
         first = judged[0].number if judged else 0
         self._begins = max((number for number in shared if number < first), default=-1) if entities else -1
         self._judgements: dict[Any, int] = {}
@@ -163,7 +163,7 @@ class _Rounds:
         payload = _payload(decision)
         if not self._counts_judgements:
             return [(name, payload[name]) for name in _GROUPS if isinstance(payload.get(name), (int, str))]
-        entity = payload.get("entity") if self._by_entity else None
+        entity = _entity(decision) if self._by_entity else None
         if decision.number <= self._begins or (self._by_entity and entity is None):
             return []
         number = self._judgements.get(entity, 0) + 1
@@ -190,6 +190,12 @@ def _payload(step: StepTrace) -> Mapping[str, Any]:
     return step.payload if isinstance(step.payload, Mapping) else {}
 
 
+def _entity(step: StepTrace) -> str | None:
+    """Return the entity that a decision is about; None if it names none."""
+    entity = _payload(step).get("entity")
+    return entity if isinstance(entity, str) else None
+
+
 class _PayloadReader:
     """Turns the payload of a decision into words and items, with names for ids and marks for what is gold."""
 
@@ -201,23 +207,23 @@ class _PayloadReader:
         self._relations = {name for path in self._paths for name in path}
         plans = (_payload(step).get("subgoals") for step in trace.steps if step.role == "plan")
         subgoals = (one for plan in plans if isinstance(plan, list) for one in plan if isinstance(one, Mapping))
-        self._goals = {one.get("id"): str(one.get("goal", "")) for one in subgoals}
+        self._goals = {str(one.get("id")): str(one.get("goal", "")) for one in subgoals}
 
     def group_label(self, name: str, key: object) -> str:
         """Return the heading of a group."""
         if name == "entity":
             return f"from {self._name(key)}"
         number = key + 1 if name == _FROM_ZERO and isinstance(key, int) else key
-        goal = self._goals.get(key) if name == "subgoal" else None
+        goal = self._goals.get(str(key)) if name == "subgoal" else None
         return f"{_GROUPS.get(name, name)} {number}{f': {goal}' if goal else ''}"
 
     def contents(self, decision: StepTrace) -> tuple[str, Sequence[TreeNode]]:
         """Return the plain values of a payload as words, and its lists as items."""
         left_out = {*_GROUPS, *(_NAMES if decision.role == "step" else ())}
         payload = {key: value for key, value in _payload(decision).items() if key not in left_out}
-        if {"offered", "relevant", "kept"} <= payload.keys():
+        if _is_beam(payload):
             return "", self._beam(payload)
-        if isinstance(payload.get("scores"), Mapping) and isinstance(payload.get("relations"), list):
+        if isinstance(payload.get("scores"), Mapping) and _are_texts(payload.get("relations")):
             payload = {**payload, "relations": {name: payload["scores"].get(name) for name in payload["relations"]}}
             del payload["scores"]
         if "candidates" in payload:
@@ -341,6 +347,23 @@ def value_text(value: Any, name: Any = str) -> str:
         ]
         return ", ".join(texts) or "none"
     return str(name(value))
+
+
+def _is_beam(payload: Mapping[str, Any]) -> bool:
+    """Whether a decision has the relations that ArG offers, those that are relevant, and those that it keeps."""
+    offered, relevant, kept = (payload.get(name) for name in ("offered", "relevant", "kept"))
+    if not (isinstance(offered, list) and isinstance(relevant, list) and isinstance(kept, list)):
+        return False
+    scores = (score for each in relevant if isinstance(each, Mapping) for score in each.values())
+    return (
+        all(isinstance(each, Mapping) for each in relevant)
+        and all(map(_is_number, scores))
+        and all(map(_are_texts, [*offered, *kept]))
+    )
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _without_direction(value: Any) -> Any:

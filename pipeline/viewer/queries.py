@@ -225,7 +225,12 @@ def find_side(indexes: Sequence[RunIndex], key: str) -> Side:
     """Return the configuration that `<run>/<configuration>` names. Raises UserError."""
     name, _, number = key[:_LONGEST].rpartition("/")
     index = next((each for each in indexes if each.name == name), None)
-    if index is None or not number.isdecimal() or len(number) > 9 or int(number) not in range(index.configurations):
+    if (
+        index is None
+        or not (number.isascii() and number.isdecimal())
+        or len(number) > 9
+        or int(number) not in range(index.configurations)
+    ):
         raise UserError(f"there is no configuration '{key[:_LONGEST]}': name one as RUN/NUMBER")
     return Side(index, int(number))
 
