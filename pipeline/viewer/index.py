@@ -165,8 +165,9 @@ class RunIndex:
     def update(self, stop: threading.Event | None = None) -> None:
         """Add the shards that have been finished since, and those that have changed. Returns early after `stop`."""
         with self._updating:
-            self._is_complete = bool((self.folder.read_summary() or {}).get("complete"))
+            is_complete = bool((self.folder.read_summary() or {}).get("complete"))
             self._finished = {index: self._digest(index) for index in sorted(self.folder.finished())}
+            self._is_complete = is_complete  # only now: the state must not call a run complete without its shards
             self._drop_changed()
             known = {index for each in self._slices for index in each.shards}
             bad = {index for index, (digest, _) in self._problems.items() if self._finished.get(index) == digest}

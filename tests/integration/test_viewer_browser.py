@@ -99,6 +99,10 @@ class View:
     def one(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
+    def click(self, element: WebElement) -> None:
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element)
+        element.click()
+
     def wait(self, text: str, selector: str = "main") -> None:
         wait = WebDriverWait(self.driver, 30, ignored_exceptions=[Exception])
         wait.until(lambda _: text in self.one(selector).text, f"no '{text}' in {selector}")
@@ -128,15 +132,14 @@ def test_the_walk_of_every_method_and_its_calls(view: View, wrong: Mapping[int, 
         assert view.all(".timeline .bar")
         lost = view.all(".tree .lost")
         assert lost, f"the step at which {method} lost the answer is marked"
-        assert "The answer was lost here." in view.one(".step").text
+        assert "The answer was lost here." in view.one(".opened").text
         chip = view.all(".tree .chip.llm")[0]
-        number = re.search(r"step=(\d+)", str(chip.get_attribute("href")))
+        number = re.search(r"step=(\d+)", str(chip.get_dom_attribute("href")))
         assert number
-        view.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", chip)
-        chip.click()
-        view.wait(f"Step {number[1]}: ", ".step")
-        assert "Completion" in view.one(".step").text
-        assert "Prompt: " in view.one(".step").text
+        view.click(chip)
+        view.wait(f"Step {number[1]}: ", ".opened")
+        assert "Completion" in view.one(".opened").text
+        assert "Prompt: " in view.one(".opened").text
         assert view.driver.current_url.endswith(f"step={number[1]}"), "the address can be sent"
 
 
@@ -150,7 +153,7 @@ def test_three_clicks_lead_from_the_list_to_the_cause(view: View) -> None:
     assert view.one(".count").text != before
     view.one(".questions tbody th a").click()
     view.wait("Lost:", "main")
-    assert "The answer was lost here." in view.one(".step").text
+    assert "The answer was lost here." in view.one(".opened").text
 
 
 def test_filters_and_sorting(view: View) -> None:
@@ -182,8 +185,7 @@ def test_two_configurations_are_compared_side_by_side(view: View) -> None:
     assert "0: srp" in left.text
     assert "Lost:" in right.text
     steps = right.find_elements(By.CSS_SELECTOR, ".tree .chip")
-    view.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", steps[0])
-    steps[0].click()
+    view.click(steps[0])
     view.wait("Step 0: ", "#other_step")
     assert "other_step=0" in view.driver.current_url
     view.driver.back()
@@ -196,9 +198,11 @@ def test_hostile_texts_are_shown_and_do_nothing(view: View) -> None:
     assert "<script>document.title='owned'</script>" in view.one(".questions tbody").text
     view.one(".questions tbody th a").click()
     view.wait("<img src=x onerror=", "h1")
-    view.wait("Show all", ".step")
-    next(each for each in view.all(".step a") if each.text.startswith("Show all")).click()
-    WebDriverWait(view.driver, 30).until(lambda driver: len(driver.find_element(By.CSS_SELECTOR, ".step").text) > 10**6)
+    view.wait("Show all", ".opened")
+    view.click(next(each for each in view.all(".opened a") if each.text.startswith("Show all")))
+    WebDriverWait(view.driver, 30).until(
+        lambda driver: len(driver.find_element(By.CSS_SELECTOR, ".opened").text) > 10**6
+    )
     assert view.driver.title != "owned"
     assert "\u202e" not in view.driver.page_source
     assert not view.all("img")
@@ -208,12 +212,12 @@ def test_the_keyboard_reaches_a_step_and_goes_on_from_it(view: View, wrong: Mapp
     view.wait_until_read()
     view.open(f"{wrong[4]}?step=0")
     view.one(".tree a[href*='step=0']").send_keys(Keys.ENTER)
-    view.wait("Step 0: ", ".step")
+    view.wait("Step 0: ", ".opened")
     view.one(".tree a[aria-current]").send_keys(Keys.ARROW_RIGHT)
-    view.wait("Step 1: ", ".step")
+    view.wait("Step 1: ", ".opened")
     view.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
-    view.wait("Step 0: ", ".step")
-    focused = "const box = document.activeElement; return box.matches('.tree [aria-current], .step nav a')"
+    view.wait("Step 0: ", ".opened")
+    focused = "const box = document.activeElement; return box.matches('.tree [aria-current], .opened nav a')"
     assert view.driver.execute_script(focused)
 
 

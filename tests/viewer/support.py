@@ -33,26 +33,28 @@ def make_run(folder: Path, *, methods: tuple[str, ...] = METHODS, questions: int
 
 
 def make_hostile(run: Path, folder: Path) -> Path:
-    """Copy a run, and put hostile texts wherever a model, a dataset or a server may put one."""
+    """Copy a run, and put hostile texts wherever a model, a dataset or a server may put one.
+
+    The completions of the last configuration are long.
+    """
     shutil.copytree(run, folder)
     for shard in (folder / "traces").iterdir():
         rows = pl.read_parquet(shard)
-        hostile, text = pl.lit(HOSTILE), pl.element()
-        long = pl.lit(HOSTILE + "x" * LONG)
-        completion = pl.when(text.struct.field("completion").is_not_null()).then(long).alias("completion")
-        query = pl.when(text.struct.field("query").is_not_null()).then(hostile).alias("query")
-        steps = pl.element().struct.with_fields(
-            hostile.alias("role"), hostile.alias("error"), hostile.alias("endpoint")
-        )
-        rewrite_shard(
-            shard,
-            rows.with_columns(
-                (hostile + pl.col("question_id")).alias("question_id"),
-                *(hostile.alias(name) for name in ("question", "error", "type", "dataset")),
-                *(pl.col(name).list.eval(hostile.repeat_by(1).list.first()) for name in ("answers",)),
-                pl.col("gold").list.eval(pl.element() + hostile),
-                pl.col("texts").list.eval(text.struct.with_fields(completion, query)),
-                pl.col("steps").list.eval(steps),
-            ),
-        )
+        is_last = pl.col("point") == len(METHODS) - 1
+        parts = [_hostile(rows.filter(~is_last), HOSTILE), _hostile(rows.filter(is_last), HOSTILE + "x" * LONG)]
+        rewrite_shard(shard, pl.concat(parts))
     return folder
+
+
+def _hostile(rows: pl.DataFrame, completion: str) -> pl.DataFrame:
+    hostile, text = pl.lit(HOSTILE), pl.element().struct
+    written = pl.when(text.field("completion").is_not_null()).then(pl.lit(completion)).alias("completion")
+    query = pl.when(text.field("query").is_not_null()).then(hostile).alias("query")
+    names = (hostile.alias(name) for name in ("role", "error", "endpoint"))
+    return rows.with_columns(
+        (hostile + pl.col("question_id")).alias("question_id"),
+        *(hostile.alias(name) for name in ("question", "error", "type", "dataset")),
+        *(pl.col(name).list.eval(pl.element() + hostile) for name in ("answers", "gold")),
+        pl.col("texts").list.eval(text.with_fields(written, query)),
+        pl.col("steps").list.eval(text.with_fields(*names)),
+    )

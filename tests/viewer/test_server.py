@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
 import polars as pl
 import pytest
-from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
 from pipeline.traces.folder import RunFolder
+from pipeline.viewer import index as module
 from pipeline.viewer.index import RunIndex
 from pipeline.viewer.pages import MOST_CHARACTERS
 from pipeline.viewer.queries import question_url
 from pipeline.viewer.server import Viewer, open_indexes
 from tests.viewer.support import HOSTILE, LONG, METHODS
-
-Pages = TestClient
 
 
 async def client(index: RunIndex) -> TestClient:
@@ -198,17 +197,11 @@ async def test_new_shards_appear(run: Path, tmp_path: Path) -> None:
             state = await (await pages.get("/state")).json()
             if state["rows"]:
                 break
-            await _pause()
+            await asyncio.sleep(0.1)
         assert state == {"rows": 4 * len(METHODS), "growing": True}
         assert "sample-test-000000" in await (await pages.get("/")).text()
     finally:
         await pages.close()
-
-
-async def _pause() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.1)
 
 
 def test_runs_with_one_name_get_numbers(run: Path, tmp_path: Path) -> None:
@@ -219,11 +212,22 @@ def test_runs_with_one_name_get_numbers(run: Path, tmp_path: Path) -> None:
     assert [each.name for each in open_indexes(paths, tmp_path / "cache")] == ["run", "run-2", "run-3"]
 
 
-async def test_the_application_ends_while_a_table_is_computed(run: Path, tmp_path: Path) -> None:
+async def test_the_application_ends_while_a_table_is_computed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (index,) = open_indexes([run], tmp_path / "cache")
+    reached, held = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> Iterator[pl.DataFrame]:
+        reached.set()
+        held.wait(30)
+        yield from ()
+
+    monkeypatch.setattr(module, "_read_shard", slow)
     started = await client(index)
-    await started.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kgqa")]
-    async with ClientSession() as session:
-        with pytest.raises(OSError, match="onnect"):
-            await session.get(started.make_url("/"))
+    assert await asyncio.to_thread(reached.wait, 30)
+    closing = asyncio.create_task(started.close())
+    await asyncio.sleep(0.1)
+    held.set()
+    await asyncio.wait_for(closing, 10)
+    assert index.state.shards < index.state.finished, "it did not go on with the other shards"

@@ -31,7 +31,7 @@ _ERROR_RATES = (0.3, 0.5)
 _QUESTIONS = 100
 """Questions of one shard."""
 _SHARDS = 1_000
-_WRITERS = 2
+_WRITERS = 8
 _ROUNDS = 5
 """Requests of each kind; the slowest counts."""
 

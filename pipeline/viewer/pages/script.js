@@ -46,13 +46,13 @@ addEventListener("popstate", () => {
 document.addEventListener("keydown", (event) => {
   if (!["ArrowLeft", "ArrowRight"].includes(event.key) || event.metaKey || event.ctrlKey || event.altKey) return;
   const panel = event.target.closest(".panel");
-  if (!panel || !event.target.closest(".tree a, .timeline a, .step nav")) return;
-  const link = panel.querySelector(`.step nav [rel=${event.key === "ArrowLeft" ? "prev" : "next"}]`);
+  if (!panel || !event.target.closest(".tree a, .timeline a, .opened nav")) return;
+  const link = panel.querySelector(`.opened nav [rel=${event.key === "ArrowLeft" ? "prev" : "next"}]`);
   if (!link) return;
   event.preventDefault();
   const url = link.getAttribute("href");
   showStep(url, true).then(() => {
-    const current = [...document.querySelectorAll(".tree [aria-current], .step nav a")][0];
+    const current = [...document.querySelectorAll(".tree [aria-current], .opened nav a")][0];
     if (current) current.focus({ preventScroll: true });
   });
 });
