@@ -111,7 +111,10 @@ class RunIndex:
     """The table of one run. `update` may run in another thread than the queries."""
 
     def __init__(self, folder: RunFolder, name: str, cache: Path) -> None:
-        """Open the part of the table that is in the cache. Raises UserError if the folder is not a run."""
+        """Open the part of the table that is in the cache.
+
+        Raises UserError if the folder is not a run, and StorageError if there can be no cache.
+        """
         self.folder, self.name = folder, name
         self.metadata = folder.require_run()
         place = hashlib.blake2b(f"{folder.path.absolute()}\n{self.metadata.get('id')}".encode(), digest_size=8)
@@ -119,10 +122,10 @@ class RunIndex:
         self._stamps: dict[int, tuple[object, str]] = {}
         self._problems: dict[int, tuple[str, str]] = {}
         self._updating = threading.Lock()
-        self._slices: Sequence[_Slice] = ()
         self._finished: Mapping[int, str] = {}
         self._is_complete = False
-        self._slices = self._read_manifest()
+        _make(self._cache)
+        self._slices: Sequence[_Slice] = self._read_manifest()
 
     @property
     def configurations(self) -> int:
@@ -234,7 +237,6 @@ class RunIndex:
         """Write a slice. Raises StorageError."""
         key = orjson.dumps([VERSION, sorted(shards.items())])
         path = self._cache / f"{hashlib.blake2b(key, digest_size=12).hexdigest()}.parquet"
-        _make(self._cache)
         with writing(path) as file:
             rows.write_parquet(file, compression="zstd", compression_level=1, row_group_size=_FULL_SLICE)
         return _Slice(path, dict(shards), rows.height)
@@ -245,7 +247,6 @@ class RunIndex:
         listed = [
             {"file": each.path.name, "rows": each.rows, "shards": sorted(each.shards.items())} for each in self._slices
         ]
-        _make(self._cache)
         with writing(self._cache / "index.json") as file:
             file.write(orjson.dumps({"version": VERSION, "slices": listed}))
 

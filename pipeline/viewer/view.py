@@ -166,10 +166,12 @@ class Panel:
     parameter: str
     """The parameter of the address that says which step is open."""
     list_url: str
+    urls: Mapping[int, str]
+    """The addresses of the page with each step open, by its number."""
 
     def step_url(self, number: int) -> str:
-        """Return the address of the page with another step open."""
-        return self.steps[number].url
+        """Return the address of the page with a step open; empty if there is no such step."""
+        return self.urls.get(number, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ def build_panel(address: Address, side: Side, trace: QuestionTrace) -> Panel:
         open=next((each for each in views if each.step.number == number), None),
         is_full=address.is_full,
         parameter=parameter,
+        urls=urls,
         list_url=Filters(run=side.index.name, configuration=side.configuration).url(),
     )
 
