@@ -19,6 +19,14 @@ from pipeline.traces.folder import RunFolder
 _COUNTERS = {"llm_calls": "model calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens"}
 
 
+_AS_STORED = (
+    *("kind", "role", "start_s", "duration_s", "own_s", "parent", "shared", "error"),
+    *("completion", "finish_reason", "prompt_tokens", "completion_tokens"),
+    *("query", "rows", "queries", "endpoint", "truncated"),
+)
+"""The fields of a step that are stored as they are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepTrace:
     """One model call, graph lookup or decision."""
@@ -43,6 +51,24 @@ class StepTrace:
     """The data of a decision."""
     error: str | None = None
     """Why the completion could not be parsed, or why the step failed."""
+    start_s: float = 0.0
+    """Seconds since the question started."""
+    own_s: float | None = None
+    """Seconds without time in queues (`docs/reference/traces.md`); None if they are not known."""
+    parent: int | None = None
+    """Of a repeated call: the step whose reply could not be parsed."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    finish_reason: str | None = None
+    candidates: Sequence[Mapping[str, Any]] = ()
+    """The candidates of a call that returns several, best first, each with `text`, `finish_reason` and `score`."""
+    probabilities: Mapping[str, float] | None = None
+    """The probability of each choice, where a call had choices."""
+    queries: int | None = None
+    """Number of queries that the graph server received for a lookup."""
+    endpoint: str | None = None
+    truncated: bool | None = None
+    """Whether a lookup returned only a part of the values."""
 
     def __str__(self) -> str:
         heading = f"[{self.number}] {self.kind} {self.role}, {self.duration_s:.3f} s{', shared' if self.shared else ''}"
@@ -112,10 +138,9 @@ def build_question_trace(row: Mapping[str, Any], folder: RunFolder) -> QuestionT
             number=fields["index"],
             payload=fields["payload"] and orjson.loads(fields["payload"]),
             prompt=prompt,
-            **{
-                name: fields[name]
-                for name in ("kind", "role", "duration_s", "shared", "completion", "query", "rows", "error")
-            },
+            candidates=orjson.loads(fields.get("candidates") or "[]"),
+            probabilities=fields["probabilities"] and orjson.loads(fields["probabilities"]),
+            **{name: fields.get(name) for name in _AS_STORED},  # type: ignore[arg-type]
         )
 
     shown = {"question_id", "configuration", "question", "steps", "texts", *SCORES}

@@ -24,7 +24,7 @@ from pipeline.evaluation.summary import (
     group_equal_rows,
 )
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import read_shards, scan_shards
+from pipeline.traces.reader import read_row, read_shards, scan_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
 _TYPES = pl.Schema({"configuration": pl.Int32(), "retriever": pl.String(), "departures": pl.List(pl.String())})
@@ -120,15 +120,15 @@ class Run:
             )
 
     def _row(self, id: str, configuration: int) -> dict[str, Any]:
-        of_configuration = self._traces.filter(pl.col("configuration") == configuration)
-        rows = of_configuration.filter(pl.col("question_id") == id).collect()
-        if rows.is_empty():
+        row = read_row(self.folder, self._indices, configuration, id)
+        if row is None:
+            of_configuration = self._traces.filter(pl.col("configuration") == configuration)
             ids = of_configuration.select("question_id").collect()["question_id"]
             raise UserError(
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
                 f"{nearest(id, ids)} `questions` lists those that it has"
             )
-        return rows.row(0, named=True)
+        return {"configuration": row.pop("point"), **row}
 
     # Why questions failed
 

@@ -15,6 +15,7 @@ from pipeline.cli.benchmarks.scheduling import scheduling
 from pipeline.cli.benchmarks.sweep import sweep
 from pipeline.cli.benchmarks.traces import traces
 from pipeline.cli.benchmarks.training import training
+from pipeline.cli.benchmarks.viewer import viewer
 from pipeline.cli.benchmarks.vllm import vllm
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError, nearest
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "cluster": cluster,
     "vllm": vllm,
     "training": training,
+    "viewer": viewer,
 }
 
 _EXTRAS = {"overhead": ("benchmark",), "vllm": ("gpu", "train"), "training": ("train",)}

@@ -103,6 +103,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             config_name="show",
             words="required",
         ),
+        "view": Command(
+            "view:run",
+            "browse runs: questions, comparisons, and the walk and every call of one question",
+            usage="RUN [RUN …] [port=N] [open=true]",
+            config_name="view",
+            words="required",
+            prints_figures=False,
+        ),
         "losses": Command(
             "losses:run",
             "show at which stage wrong questions lost their answers, and why",

@@ -12,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
+from pipeline.analysis.question_tree import TreeNode, fact_tree, gold_forms, trail_texts, value_text, walk_tree
 from pipeline.analysis.runs import open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
@@ -79,14 +80,9 @@ def _head(trace: QuestionTrace, configurations: int) -> RenderableType:
 
 def _answers(trace: QuestionTrace) -> Text:
     """Return the answers, the gold ones in green and the others in red."""
-    gold = _gold_forms(trace)
+    gold = gold_forms(trace)
     answers = (Text(answer, "green" if normalise(answer) in gold else "red") for answer in trace.answers)
     return Text(", ").join(answers) if trace.answers else Text("none", "red")
-
-
-def _gold_forms(trace: QuestionTrace) -> set[str]:
-    aliases = (alias for of_one in trace.row["gold_aliases"] for alias in of_one)
-    return {normalise(name) for name in (*trace.gold, *aliases)}
 
 
 # The facts: those shown to the call that answered, as a tree from where they start
@@ -94,60 +90,54 @@ def _gold_forms(trace: QuestionTrace) -> set[str]:
 
 def _facts(trace: QuestionTrace) -> RenderableType:
     """Return the evidence as a tree. Gold answers are green."""
-    chains: dict[int, list[Mapping[str, Any]]] = {}
-    for fact in (trace.row["evidence"] or ())[:_MOST_FACTS]:
-        chains.setdefault(fact["chain"], []).append(fact)
-    tree = Tree(Text(f"facts that the answer is read from: {len(trace.row['evidence'] or ())}", style="bold"))
-    gold = _gold_forms(trace)
-    branches: dict[tuple[str, ...], Tree] = {}
-    for facts in chains.values():
-        for label, path in _hops(facts):
-            if path not in branches:
-                style = "bold green" if normalise(label.rpartition("→ ")[2].rpartition("← ")[2]) in gold else ""
-                branches[path] = branches.get(path[:-1], tree).add(Text(label, style))
+    facts = fact_tree(trace, _MOST_FACTS)
+    tree = Tree(Text(facts.label, style="bold"))
+    _add_facts(tree, facts.children)
     return tree
 
 
-def _hops(facts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the start of a chain and each of its hops, as text and as the path to it."""
-    names = {fact[end]: fact[f"{end}_name"] or fact[end] for fact in facts for end in ("head", "tail")}
-    here = _start(facts)
-    path: tuple[str, ...] = (names[here],)
-    yield names[here], path
+def _add_facts(tree: Tree, facts: Sequence[TreeNode]) -> None:
     for fact in facts:
-        forwards = fact["head"] == here
-        here = fact["tail"] if forwards else fact["head"]
-        label = f"{fact['relation']} → {names[here]}" if forwards else f"{fact['relation']} ← {names[here]}"
-        path = (*path, label)
-        yield label, path
-
-
-def _start(facts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the node at which a chain of facts starts."""
-    first = facts[0]
-    if len(facts) == 1:
-        return str(first["head"])
-    return str(first["tail"] if first["head"] in (facts[1]["head"], facts[1]["tail"]) else first["head"])
+        _add_facts(tree.add(Text(fact.label, "bold green" if fact.is_gold else "")), fact.children)
 
 
 # The steps: calls, lookups and decisions, with what they did to the gold answers
 
 
 def _walk(trace: QuestionTrace, steps: Sequence[StepTrace], *, in_full: bool) -> RenderableType:
-    """Return the steps as a tree: what follows from a lookup stands below it."""
+    """Return the steps as a tree: those of an attempt, a sub-goal, a hop or a round stand below it."""
     tree = Tree(Text("steps", style="bold"))
-    trail = _trail_texts(trace)
-    branch = tree
-    for step in steps:
-        is_lost = trace.loss is not None and trace.loss.step == step.number
-        label = _label(step, trail.get(step.number, ""), is_lost=is_lost)
-        if step.kind == "kg" and step.role in {"relations", "neighbours", "degrees"}:
-            branch = node = tree.add(label)
-        else:
-            node = branch.add(label)
-        for text in _in_full(step) if in_full else _in_short(step):
-            node.add(text)
+    _add_steps(tree, walk_tree(trace), _StepPrinter(trace, {step.number: step for step in steps}, in_full=in_full))
     return tree
+
+
+def _add_steps(tree: Tree, node: TreeNode, printer: _StepPrinter) -> None:
+    for child in node.children:
+        if child.kind == "group" and printer.has_steps(child):
+            _add_steps(tree.add(Text(child.label, "bold")), child, printer)
+        for number in child.steps:
+            printer.add(tree, number)
+
+
+class _StepPrinter:
+    """Adds steps of a question to a tree."""
+
+    def __init__(self, trace: QuestionTrace, steps: Mapping[int, StepTrace], *, in_full: bool) -> None:
+        self._steps = steps
+        self._trail = trail_texts(trace)
+        self._lost = trace.loss.step if trace.loss else None
+        self._in_full = in_full
+
+    def has_steps(self, node: TreeNode) -> bool:
+        """Whether one of the steps to print is in a node or below it."""
+        return any(number in self._steps for number in node.steps) or any(map(self.has_steps, node.children))
+
+    def add(self, tree: Tree, number: int) -> None:
+        """Add a step if it is one of those to print."""
+        if step := self._steps.get(number):
+            node = tree.add(_label(step, self._trail.get(number, ""), is_lost=number == self._lost))
+            for text in _in_full(step) if self._in_full else _in_short(step):
+                node.add(text)
 
 
 def _label(step: StepTrace, trail: str, *, is_lost: bool) -> Text:
@@ -169,7 +159,7 @@ def _in_short(step: StepTrace) -> Iterator[Text]:
         yield Text(f"{_one_line(step.query)} → {step.rows} values")
     if step.payload is not None:
         for name, value in step.payload.items():
-            yield Text(str(value) if name == "traceback" else _one_line(f"{name}: {_as_text(value)}"), "dim")
+            yield Text(str(value) if name == "traceback" else _one_line(f"{name}: {value_text(value)}"), "dim")
     if step.error is not None:
         yield Text(_one_line(f"error: {step.error}"), "red")
 
@@ -183,53 +173,14 @@ def _in_full(step: StepTrace) -> Iterator[Text]:
     if step.query is not None:
         yield Text(f"{step.query} → {step.rows} values")
     for name, value in (step.payload or {}).items():
-        yield Text(f"{name}: {_as_text(value)}", "dim")
+        yield Text(f"{name}: {value_text(value)}", "dim")
     if step.error is not None:
         yield Text(f"error: {step.error}", "red")
-
-
-def _as_text(value: object) -> str:
-    """Return a value of a decision with its numbers rounded: scores have many digits."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_as_text(one)}" for key, one in value.items()) or "none"
-    if isinstance(value, (list, tuple)):
-        texts = [f"({_as_text(one)})" if isinstance(one, (list, Mapping)) else _as_text(one) for one in value]
-        return ", ".join(texts) or "none"
-    return str(value)
 
 
 def _one_line(text: str) -> str:
     line = " ".join(text[: 8 * _MOST_CHARACTERS].split())
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
-
-
-_EVENTS = {
-    "listed": "the next gold relation is among the relations",
-    "followed": "follows a gold relation",
-    "passed": "passes a gold relation by",
-    "found": "finds a gold answer",
-    "shown": "reads a gold answer",
-    "written": "writes a gold answer",
-    "answered": "gives the answers",
-}
-
-
-def _trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
-    """Return for each step what it did to the gold answers and gold paths."""
-    texts: dict[int, dict[str, None]] = {}
-    for event in trace.row.get("trail") or ():
-        text = _EVENTS.get(event["event"])
-        if event["event"] in {"shown", "written"} and event["edge"] is not None:
-            text = None  # the prompt repeats the relations of all hops before
-        if event["event"] == "listed" and not event["number"]:
-            text = "the next gold relation is missing"
-        if event["event"] == "cut":
-            text = f"{event['by']} cuts {'a gold answer' if event['edge'] is None else 'a gold path'}"
-        if text:
-            texts.setdefault(event["step"], {})[text] = None
-    return {step: "; ".join(of_step) for step, of_step in texts.items()}
 
 
 def _figures(trace: QuestionTrace) -> dict[str, Any]:

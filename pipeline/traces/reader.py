@@ -68,6 +68,18 @@ def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     return register_io_source(read, schema=schema)
 
 
+def read_row(folder: RunFolder, indices: Sequence[int], point: int, question_id: str) -> dict[str, Any] | None:
+    """Return the row of a question in a configuration from the first of some shards that has it; None if none has.
+
+    Columns that the shard lacks are None. Raises UserError like `read_shards`.
+    """
+    for _, shard in open_shards(folder, indices):
+        if (number := shard.find(point, question_id)) is not None:
+            columns = [name for name in SCHEMA.names if name in shard.columns]
+            return {**dict.fromkeys(SCHEMA.names), **shard.frame(columns, number).row(0, named=True)}
+    return None
+
+
 def open_shards(
     folder: RunFolder, indices: Sequence[int] | None = None, *, run: str | None = None
 ) -> Iterator[tuple[int, ShardFile]]:

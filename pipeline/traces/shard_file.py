@@ -57,20 +57,27 @@ class ShardFile:
         whose = f"is a copy of shard {self.origin.index}" if self.origin and is_copy else "belongs to another run"
         raise UserError(f"{self.path} {whose}: remove the file, and the same command answers its questions again")
 
-    def table(self, columns: Sequence[str]) -> pa.Table:
-        """Return some columns, with the types of `SCHEMA`. Raises UserError for damaged ones."""
+    def table(self, columns: Sequence[str], row: int | None = None) -> pa.Table:
+        """Return some columns of all rows or of one, with the types of `SCHEMA`. Raises UserError for damaged ones."""
         with self._checked():
             table = self._file.read(list(columns))
+            table = table if row is None else table.slice(row, 1)
             table.validate(full=True)
             return table.cast(pa.schema([SCHEMA.field(name) for name in columns]))
 
-    def frame(self, columns: Sequence[str]) -> pl.DataFrame:
+    def frame(self, columns: Sequence[str], row: int | None = None) -> pl.DataFrame:
         """Return some columns as a dataframe. Raises UserError for damaged ones, and for values that no run writes."""
-        frame = pl.from_arrow(self.table(columns))
+        frame = pl.from_arrow(self.table(columns, row))
         assert isinstance(frame, pl.DataFrame)
         with self._checked():
             check_values(frame)
         return frame
+
+    def find(self, point: int, question_id: str) -> int | None:
+        """Return the number of the row of a question in a configuration; None if there is none. Raises UserError."""
+        keys = self.frame(["point", "question_id"])
+        rows = ((keys["point"] == point) & (keys["question_id"] == question_id)).arg_true()
+        return int(rows[0]) if len(rows) else None
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -101,6 +108,17 @@ def write_table(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None
     length = int.from_bytes(written[-_TAIL:-4], "little")
     pages, description = written[: -length - _TAIL], written[-length - _TAIL :]
     write_whole(path, pages + description.replace(_NO_DIGEST, _digest(description), 1))
+
+
+def shard_digest(path: StoragePath) -> str:
+    """Return a digest of the description at the end of a shard, which names its run, its number and its pages.
+
+    It is fast, and notices a shard that was written anew unless that has the same sizes. Raises OSError.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(_end_of(file, min(_TAIL, file.seek(0, io.SEEK_END)))[:4], "little")
+        size = file.seek(0, io.SEEK_END)
+        return _digest(_end_of(file, min(length + _TAIL, size))).decode()
 
 
 def _check_description(source: Path | bytes) -> None:

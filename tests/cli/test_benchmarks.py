@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.cli.benchmarks.client import measure_client
 from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.viewer import viewer
 
 
 async def test_measures_three_clients_against_one_server() -> None:
@@ -20,3 +21,10 @@ def test_measures_how_fast_shards_are_handed_out() -> None:
     figures = scheduling(shards=50)
     assert all(value > 0 for value in figures.values())
     assert figures["ray_to_queue"] == figures["leases_per_s"] / figures["leases_without_ray_per_s"]
+
+
+@pytest.mark.exhaustive
+def test_measures_the_viewer_on_copies_of_a_shard() -> None:
+    figures = viewer(shards=6)
+    assert figures["questions"] == 6 * 100 * 10
+    assert all(figures[name] > 0 for name in ("index_s", "first_page_s", "text_search_s", "question_s", "peak_mib"))

@@ -35,7 +35,9 @@ def saved(folder: str) -> dict[str, Any]:
 
 def test_the_commands_that_print_figures() -> None:
     """All that come to an end: a server runs until it is stopped."""
-    assert {name for name, command in COMMANDS.items() if not command.prints_figures} == {"graph serve", "llm serve"}
+    assert {name for name, command in COMMANDS.items() if not command.prints_figures} == {
+        *("graph serve", "llm serve", "view")
+    }
 
 
 def test_evaluate_and_score_print_the_summary(kgqa: Kgqa) -> None:

@@ -64,7 +64,7 @@ GROUPS_OF_COMMANDS = {
 def test_the_sections_of_the_overview() -> None:
     assert {section: list(commands) for section, commands in SECTIONS.items()} == {
         "Run": ["doctor", "estimate", "evaluate", "sweep", "ablations", "reproduce"],
-        "Look at results": ["ls", "compare", "show", "losses", "score", "report", "export"],
+        "Look at results": ["ls", "compare", "show", "view", "losses", "score", "report", "export"],
         "Data and graphs": ["graph load", "graph serve", "build-references"],
         "Models": ["llm serve", "init-model"],
         "Training": [

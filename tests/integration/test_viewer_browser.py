@@ -1,0 +1,240 @@
+"""The viewer in a real browser: lists, comparisons and the walk of every method, without requests to other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.ui import WebDriverWait
+
+from pipeline.analysis.runs import open_run
+from pipeline.viewer.queries import question_url
+from tests.integration.test_report_browser import browser  # noqa: F401 - a fixture
+from tests.support import KGQA
+from tests.viewer.support import LONG, METHODS, QUESTIONS, make_hostile, make_run
+
+AXE = Path(__file__).resolve().parents[1] / "viewer" / "axe" / "axe.min.js"
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], "resultTypes": ["violations"]}
+SCREENS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of every method."""
+    return make_run(tmp_path_factory.mktemp("viewed") / "run")
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    """The address of `kgqa view` over the run, and a copy with hostile texts."""
+    hostile = make_hostile(run, run.with_name("hostile"))
+    command = [*KGQA, "view", str(run), str(hostile), "port=0"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(run.with_name("cache"))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().split()[0]
+        server.terminate()
+        assert server.wait(30) == 143
+
+
+@pytest.fixture(scope="module")
+def wrong(run: Path) -> Mapping[int, str]:
+    """The address of a wrong question of each configuration."""
+    lost = open_run(run).losses().filter(pl.col("step").is_not_null()).collect()
+    first = lost.group_by("configuration").agg(pl.col("question_id").max())
+    return {number: question_url("run", number, id) for number, id in first.iter_rows()}
+
+
+@pytest.fixture
+def view(browser: Chrome, address: str) -> Iterator[View]:  # noqa: F811
+    """The browser on the pages. They must log nothing, and ask no other machine."""
+    browser.get_log("browser")
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": AXE.read_text("utf-8")})
+    shown = View(browser, address)
+    shown.screen(1280, "light")
+    yield shown
+    assert browser.get_log("browser") == []
+    assert shown.asked
+    assert all(each.startswith(address) for each in shown.asked), shown.asked
+
+
+class View:
+    """A page of the viewer."""
+
+    def __init__(self, driver: Chrome, address: str) -> None:
+        self.driver, self.address = driver, address
+        self.asked: set[str] = set()
+
+    def open(self, path: str) -> None:
+        self.driver.get(self.address.rstrip("/") + path)
+        self.note()
+
+    def note(self) -> None:
+        """Note what the page has asked for."""
+        entries = "return performance.getEntries().map((each) => each.name).filter((name) => name.includes('://'))"
+        self.asked |= {str(name) for name in self.driver.execute_script(entries)}
+
+    def screen(self, width: int, scheme: str) -> None:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", feature)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def click(self, element: WebElement) -> None:
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element)
+        element.click()
+
+    def wait(self, text: str, selector: str = "main") -> None:
+        wait = WebDriverWait(self.driver, 30, ignored_exceptions=[Exception])
+        wait.until(lambda _: text in self.one(selector).text, f"no '{text}' in {selector}")
+        self.note()
+
+    def wait_for_address(self, end: str) -> None:
+        """Wait until the address, which can be sent, says what is shown."""
+        WebDriverWait(self.driver, 30).until(lambda driver: driver.current_url.endswith(end), f"not at {end}")
+        self.note()
+
+    def wait_until_read(self) -> None:
+        """Wait until all shards of both runs are in the tables."""
+        wait = WebDriverWait(self.driver, 60)
+        rows = f"{2 * len(METHODS) * QUESTIONS} questions"
+        wait.until(lambda _: (self.open("/"), rows in self.one("main").text)[1])
+
+    def violations(self) -> list[Any]:
+        """What the accessibility checker finds on the page that is serious or critical."""
+        script = "const done = arguments[1]; axe.run(document, arguments[0]).then((found) => done(found.violations))"
+        found = self.driver.execute_async_script(script, RULES)
+        serious = [each for each in found if each["impact"] in {"serious", "critical"}]
+        return [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in serious]
+
+
+def test_the_walk_of_every_method_and_its_calls(view: View, wrong: Mapping[int, str]) -> None:
+    words = {"srp": "round 1", "arg": "hop 1", "parog": "sub-goal 1", "r3": "attempt 1", "tog": "round 1"}
+    words |= {"pog": "round 1", "rog": "plan", "rag": "expanded", "cot": "answered"}
+    view.wait_until_read()
+    for configuration, method in enumerate(METHODS):
+        view.open(wrong[configuration])
+        assert words[method] in view.one("svg.tree").text
+        assert view.all(".timeline .bar")
+        lost = view.all(".tree .lost")
+        assert lost, f"the step at which {method} lost the answer is marked"
+        assert "The answer was lost here." in view.one(".opened").text
+        chip = view.all(".tree .chip.llm")[0]
+        number = re.search(r"step=(\d+)", str(chip.get_dom_attribute("href")))
+        assert number
+        view.click(chip)
+        view.wait(f"Step {number[1]}: ", ".opened")
+        assert "Completion" in view.one(".opened").text
+        assert "Prompt: " in view.one(".opened").text
+        view.wait_for_address(f"step={number[1]}")
+
+
+def test_three_clicks_lead_from_the_list_to_the_cause(view: View) -> None:
+    view.wait_until_read()
+    view.open("/?run=run&configuration=1")
+    before = view.one(".count").text
+    link = next(each for each in view.all(".legend a") if each.text.startswith("lost at:"))
+    link.click()
+    view.wait("question", ".count")
+    assert view.one(".count").text != before
+    view.one(".questions tbody th a").click()
+    view.wait("Lost:", "main")
+    assert "The answer was lost here." in view.one(".opened").text
+
+
+def test_filters_and_sorting(view: View) -> None:
+    view.wait_until_read()
+    view.open("/?run=run")
+    Select(view.one("select[name=configuration]")).select_by_value("0")
+    Select(view.one("select[name=outcome]")).select_by_value("right")
+    view.one(".filters button").click()
+    outcomes = {each.text for each in view.all(".questions .outcome")}
+    assert outcomes == {"right"}
+    assert "configuration=0" in view.driver.current_url
+    view.one(".questions thead a[href*='sort=tokens']").click()
+    tokens = [int(row.find_elements(By.TAG_NAME, "td")[-2].text.replace(",", "")) for row in view.all("tbody tr")]
+    assert tokens == sorted(tokens, reverse=True)
+    assert len(set(tokens)) > 1
+    text = view.one("input[name=text]")
+    text.send_keys("000003", Keys.ENTER)
+    view.wait("1 question", ".count")
+
+
+def test_two_configurations_are_compared_side_by_side(view: View) -> None:
+    view.wait_until_read()
+    view.open("/compare?a=run%2F0&b=run%2F1&show=lost")
+    row = view.one(".questions tbody tr")
+    assert [each.text for each in row.find_elements(By.CSS_SELECTOR, ".outcome")] == ["right", "wrong"]
+    row.find_element(By.TAG_NAME, "a").click()
+    view.wait("1: arg")
+    left, right = view.all(".panel")
+    assert "0: srp" in left.text
+    assert "Lost:" in right.text
+    steps = right.find_elements(By.CSS_SELECTOR, ".tree .chip")
+    view.click(steps[0])
+    view.wait("Step 0: ", "#other_step")
+    view.wait_for_address("other_step=0")
+    view.driver.back()
+    view.wait("The answer was lost here.", "#other_step")
+
+
+def test_hostile_texts_are_shown_and_do_nothing(view: View) -> None:
+    view.wait_until_read()
+    view.open("/?run=hostile&configuration=8")
+    assert "<script>document.title='owned'</script>" in view.one(".questions tbody").text
+    view.one(".questions tbody th a").click()
+    view.wait("<img src=x onerror=", "h1")
+    view.wait("Show all", ".opened")
+    view.click(next(each for each in view.all(".opened a") if each.text.startswith("Show all")))
+    length = "return document.querySelector('.opened').textContent.length"
+    WebDriverWait(view.driver, 30).until(lambda driver: driver.execute_script(length) > LONG)
+    assert view.driver.title != "owned"
+    assert "\u202e" not in view.driver.page_source
+    assert not view.all("img")
+
+
+def test_the_keyboard_reaches_a_step_and_goes_on_from_it(view: View, wrong: Mapping[int, str]) -> None:
+    view.wait_until_read()
+    view.open(f"{wrong[4]}?step=2")
+    view.one(".tree a[href$='step=0']").send_keys(Keys.ENTER)
+    view.wait_for_address("step=0")
+    view.one(".tree a[aria-current]").send_keys(Keys.ARROW_RIGHT)
+    view.wait_for_address("step=1")
+    focused = "return document.activeElement.matches('.tree [aria-current], .opened nav a')"
+    WebDriverWait(view.driver, 30).until(lambda driver: driver.execute_script(focused))
+    view.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    view.wait_for_address("step=0")
+    view.wait("Step 0: ", ".opened")
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_the_checker_finds_nothing_serious_and_nothing_is_wider_than_the_screen(
+    width: int, scheme: str, view: View, wrong: Mapping[int, str]
+) -> None:
+    view.wait_until_read()
+    view.screen(width, scheme)
+    beside = f"{wrong[0]}?beside=run%2F4"
+    for path in ("/", "/?run=hostile", "/compare", wrong[1], wrong[2], beside):
+        view.open(path)
+        assert view.violations() == [], json.dumps(path)
+        wide = "return document.documentElement.scrollWidth - innerWidth"
+        assert view.driver.execute_script(wide) <= 0, f"{path} is wider than the screen"
