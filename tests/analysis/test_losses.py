@@ -287,12 +287,10 @@ def test_an_edge_that_no_call_named_and_code_followed_does_not_hide_the_loss() -
 def test_a_relation_that_was_cut_is_not_offered_because_a_later_prompt_names_an_equal_one() -> None:
     cut = {"step": 1, "event": "cut", "edge": 0, "by": "similarity"}
     read = {"step": 3, "event": "shown", "edge": 0}
-    steps = "relations retrieve labels choose answer"
-    assert find_loss(row([LISTED, cut, read, ANSWER], steps)) == Loss(
-        "relation offered", "cap", 1, 1, "topic ✗ capital"
-    )
+    end, steps = {**ANSWER, "step": 4}, "relations retrieve labels choose answer"
+    assert find_loss(row([LISTED, cut, read, end], steps)) == Loss("relation offered", "cap", 1, 1, "topic ✗ capital")
     again = {**LISTED, "step": 2}
-    offered = find_loss(row([LISTED, cut, again, read, ANSWER], steps))
+    offered = find_loss(row([LISTED, cut, again, read, end], steps))
     assert offered == Loss("relation chosen", "model", 3, 1, "topic ✗ capital")
 
 
