@@ -59,11 +59,18 @@ def test_the_list_is_sorted(name: str, descending: bool, index: RunIndex, table:
     assert shown.to_list() == table[name].sort(descending=descending, nulls_last=True).head(queries.PAGE).to_list()
 
 
-def test_pages_show_every_question_once(index: RunIndex, table: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sort", ["question", "tokens", "f1"])
+@pytest.mark.parametrize("first_pages", [0, 2, 20])
+def test_pages_show_every_question_once(
+    sort: str, first_pages: int, index: RunIndex, table: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(queries, "PAGE", 7)
+    monkeypatch.setattr(queries, "_FIRST_PAGES", first_pages)
     first = list_questions([index], Filters())
     seen = [
-        row["row"] for page in range(1, first.pages + 1) for row in list_questions([index], Filters(page=page)).rows
+        row["row"]
+        for page in range(1, first.pages + 1)
+        for row in list_questions([index], Filters(page=page, sort=sort)).rows
     ]
     assert sorted(seen) == table["row"].to_list()
     assert list_questions([index], Filters(page=first.pages + 1)).rows == []
