@@ -201,8 +201,9 @@ def test_calibration_and_repetitions(method: str, of: str, repeats: str | None, 
 def row(trail: list[dict[str, Any]], roles: str, /, **fields: Any) -> dict[str, Any]:
     """Return a trace row of a wrong question. `roles` names its steps; a lookup has the name of one."""
     lookups = {"relations", "neighbours", "labels"}
+    unset = {"truncated": False, "error": None, "rows": 1}
     steps = [
-        {"index": at, "kind": "kg" if name in lookups else "llm", "role": name, "truncated": False, "error": None}
+        {"index": at, "kind": "kg" if name in lookups else "llm", "role": name, **unset}
         for at, name in enumerate(roles.split())
     ]
     events = [{"edge": None, "number": None, "of": None, "by": None, **event} for event in trail]
@@ -314,3 +315,19 @@ def test_a_trail_with_impossible_numbers_is_read() -> None:
 
 def test_stages_are_in_order() -> None:
     assert STAGES[:3] == ("topic known", "relation offered", "relation chosen")
+
+
+def test_a_topic_entity_of_which_the_graph_knows_nothing_is_not_known() -> None:
+    unknown = row([ANSWER], STEPS, gold_paths=[])
+    assert find_loss(unknown) == Loss("node reached", "no gold path", 2)
+    for step in unknown["steps"]:
+        step["rows"] = 0
+    assert find_loss(unknown) == Loss("topic known", "graph", 3)
+
+
+def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:
+    trail = [LISTED, FOLLOWED, REACHED, FOUND, ANSWER]
+    assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("answered", "model", 3)
+    cut = {"step": 2, "event": "cut", "number": 1, "by": "cap"}
+    trail = [LISTED, FOLLOWED, REACHED, FOUND, cut, ANSWER]
+    assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("node kept", "cap", 2)

@@ -80,6 +80,6 @@ _CAUSES = {
     "cap": "limit of the method or the budget",
     "graph": "graph, which does not lead on",
     "no gold path": "search; the dataset has no gold path to say more",
-    "old trace": "old version that wrote the trace, which cannot tell",
+    "old trace": "trace, which does not say: an older version wrote it, or its gold answers have changed since",
 }
 _CAUSES |= {reason: reason for reason in REASONS if reason not in _CAUSES}

@@ -42,7 +42,7 @@ def find_loss(row: Mapping[str, Any]) -> Loss | None:
     question = _Question(row)
     loss = question.search_loss() or question.evidence_loss() or question.answer_loss()
     if row["status"] == "failed":
-        return Loss(loss.stage, "error", question.last_step, loss.hop, loss.departure)
+        return Loss(loss.stage, "error", question.last_step)  # wherever the search stood, the cause is the same
     return loss
 
 
@@ -99,7 +99,8 @@ class _Question:
             losses = [self._path_loss(path) for path in self._paths]
             return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))
         lookups = self._steps_of("kg")
-        if not self._row["topic_entities"] and not lookups:
+        is_known = any(step["rows"] for step in lookups) if lookups else bool(self._row["topic_entities"])
+        if not is_known:
             return Loss("topic known", "graph", self.last_step)
         reason: Reason = "cap" if self._at_limit else "no gold path"
         return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
@@ -296,6 +297,9 @@ class _Question:
     def _count_loss(self, found: _Event) -> Loss | None:
         """Return the loss of a count of which some nodes were dropped."""
         kept = [event for event in self._of("kept") if event.at > found.at]
+        cut = [event for event in self._of("cut") if event.at > found.at and event.number]
+        if not kept and cut:
+            return Loss("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
         if not kept or max(event.number or 0 for event in kept) >= int(self._row["gold"][0]):
             return None
         call = self._call_in(found.step, kept[0].step)
