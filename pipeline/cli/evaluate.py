@@ -56,12 +56,13 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Seq
         points = read_run_file(path)["points"]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    if not run["trust"]:
-        config.refuse_untrusted([saved["config"] for saved in points], path, search)
     try:
+        if not run["trust"]:
+            config.refuse_untrusted([saved["config"] for saved in points], path, search)
         configs = [config.complete(_with_run(saved["config"], run)) for saved in points]
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        named = str(error) if str(path) in str(error) else f"{path}: {error}"
+        raise UserError(named) from None
     return [Configuration(tuple(saved["overrides"]), each) for saved, each in zip(points, configs, strict=True)]
 
 

@@ -191,7 +191,7 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
 
 def _cells(run: ListedRun) -> tuple[str, ...]:
     label = f" ({', '.join(run.labels)})" if run.labels else ""
-    label += f" [{_names(run.departures, 'departures')}]" if run.departures else ""
+    label += f" [{_names(run.departures, 'departures', ', ')}]" if run.departures else ""
     several = f" × {run.configurations}" if run.configurations > 1 else ""
     return (
         f"{run.started:%Y-%m-%d %H:%M}",
@@ -209,8 +209,8 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
     )
 
 
-def _names(names: Sequence[str], kind: str) -> str:
-    return "+".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} {kind}"
+def _names(names: Sequence[str], kind: str, separator: str = "+") -> str:
+    return separator.join(names) if len(names) <= _MOST_NAMES else f"{len(names)} {kind}"
 
 
 def _state(run: ListedRun) -> str:

@@ -136,9 +136,8 @@ def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
 
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
-    meaning = "percent, with intervals over questions, or over seeds if there are several"
-    range = "70.0–80.0 under `paper`: its weakest to its best model"
-    caption = "\n".join([meaning, range, *_retriever_lines(figures)])
+    caption = "percent, with intervals; 70.0–80.0 under `paper`: its weakest to its best model"
+    caption = "\n".join([caption, *_retriever_lines(figures)])
     table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
     for number, heading in enumerate(("method", *HEADINGS[1:-1])):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")

@@ -19,7 +19,7 @@ from pipeline.report.labels import ABSENT, Figure, inline
 from pipeline.traces.storage import read_whole
 
 _FILE = "reproduction.json"
-_FIELDS = tuple(PublishedFigure.__slots__)
+_FIELDS = tuple(name for name in PublishedFigure.__slots__ if name != "reason")
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,10 @@ STAGES_OF: dict[str, tuple[str, ...]] = {
     "cot.answer": (ANSWERED, "matched"),
 }
 """The stages at which an answer is lost when the calls of a role err."""
-SHARES = {"parog.entities": 0.85, "srp.edit": 0.95}
+SHARES = {"parog.entities": 0.85, "srp.edit": 0.95, "dog.enough": 0.4}
 """The share of the losses at these stages that is demanded, where it is not 0.99: a gold answer that PARoG meets on a
-wrong way is passed by or withheld later, and SRP's last edit may come too late for the hops after it."""
+wrong way is passed by or withheld later, SRP's last edit may come too late for the hops after it, and a search that DoG
+ends too early has often lost its way already."""
 WORDS: dict[str, str] = {
     **dict.fromkeys(("srp.relation_check", "srp.path_generation"), "method.retries=0"),
     "srp.edit": "method.bind_top_k=1 method.retries=2",

@@ -290,8 +290,12 @@ class SRP:
         return (*pruned, *shown, *first)
 
     async def _candidates(self, state: QuestionState, chains: Sequence[GroundedPath]) -> Candidates:
-        """Return the relations that extend each path of the chains, the most similar to the question first."""
-        ends = [(chain.path, chain.end) for chain in chains if isinstance(chain.end, str)]
+        """Return the relations that extend each path of the chains, the most similar to the question first.
+
+        A path of the greatest length is not extended.
+        """
+        extensible = (chain for chain in chains if len(chain.path) < self.max_path_len)
+        ends = [(chain.path, chain.end) for chain in extensible if isinstance(chain.end, str)]
         around = await state.tools.kg.relations(list(dict.fromkeys(end for _, end in ends)))
         offered: dict[Path, set[str]] = {}
         for path, end in ends:

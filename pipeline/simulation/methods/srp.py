@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
@@ -156,8 +158,12 @@ def _offered_paths(prompt: Edit) -> list[Path]:
 
 
 def _acceptable(prompt: Edit, paths: Iterable[Path]) -> list[Path]:
-    """Return the distinct paths that the method accepts: new ones, not too long, of relations that it knows."""
-    return [path for path in dict.fromkeys(paths) if _is_read(prompt, path)]
+    """Return the distinct paths that the method accepts: new ones, of relations that it knows.
+
+    The limit of their length does not count: no prompt shows it, so configurations with other limits share the reply.
+    """
+    unlimited = replace(prompt, max_path_len=sys.maxsize)
+    return [path for path in dict.fromkeys(paths) if _is_read(unlimited, path)]
 
 
 def _is_read(prompt: Edit, path: Path) -> bool:

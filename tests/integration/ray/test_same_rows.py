@@ -115,7 +115,8 @@ def test_the_runs_compared_leave_little_out(sample: Job) -> None:
     assert len({row["type"] for row in rows}) == 8
     assert {row["hits_at_1"] for row in rows} == {0, 1}
     steps = [step for row in rows for step in row["steps"]]
-    assert {step["role"] for step in steps} >= {"srp.judge", "srp.edit", "srp.answer", "parse_failed", "cap_hit"}
+    assert {step["role"] for step in steps} >= {"srp.judge", "srp.edit", "srp.answer"}
+    assert any(step["role"] == "cap_hit" for row in asked for step in row["steps"])
     assert any(step["parent"] for step in steps)
     assert any(step["truncated"] for step in steps)
     literals = {fact["tail"] for row in rows for fact in row["evidence"] if fact["tail"] == fact["tail_name"]}
