@@ -36,6 +36,18 @@ def answers_shown(shown: Mapping[Node, str], gold_context: GoldContext) -> list[
     return list(dict.fromkeys(sought))
 
 
+def sufficient_answers(shown: Mapping[Node, str], gold_context: GoldContext, error_rng: Random | None) -> list[str]:
+    """Return the gold answers among nodes with their names if they suffice; empty if not. A count needs all its nodes.
+
+    With `error_rng`, return nothing, or another node if no gold answer is among them.
+    """
+    right = answers_shown(shown, gold_context)
+    if error_rng:
+        wrong = [name for name in shown.values() if name not in right]
+        return [error_rng.choice(wrong)] if not right and wrong else []
+    return right if gold_context.counted.issubset(shown) else []
+
+
 def gold_prefix_length(grounded: GroundedPath, gold_context: GoldContext) -> int:
     """Return the number of first hops that follow a gold path."""
     taken, gold = grounded.path, gold_paths(gold_context, grounded.start)

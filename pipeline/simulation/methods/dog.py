@@ -12,7 +12,7 @@ from pipeline.methods.dog.relations import ChooseRelations
 from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, most_similar_path, next_gold_relations, rank_relations
+from pipeline.simulation.gold_paths import most_similar_path, next_gold_relations, rank_relations, sufficient_answers
 from pipeline.simulation.methods.answering import UNKNOWN, write_answers
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
@@ -56,12 +56,8 @@ class EnoughSimulator(Simulator[Enough]):
         ends = [node for chain in prompt.chains for node in reversed(chain.nodes[1:])]
         starts = [chain.start for chain in prompt.chains if chain.start not in topics]
         shown = names_of([*ends, *starts], prompt.names)
-        right = answers_shown(shown, gold_context)
-        wrong = [name for name in shown.values() if name not in right]
-        if error_rng and not right and wrong:
-            return _write_yes([error_rng.choice(wrong)])
-        enough = bool(right) and gold_context.counted.issubset(shown)
-        return _write_yes(right) if enough and not error_rng else _NO
+        answers = sufficient_answers(shown, gold_context, error_rng)
+        return _write_yes(answers) if answers else _NO
 
     def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
         """Write Yes with the ends of the most similar path."""

@@ -20,7 +20,13 @@ from pipeline.methods.pog.relations import RelationOffer, SelectRelations
 from pipeline.methods.rendering import names_of
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, most_similar_path, next_gold_relations, rank_relations
+from pipeline.simulation.gold_paths import (
+    answers_shown,
+    most_similar_path,
+    next_gold_relations,
+    rank_relations,
+    sufficient_answers,
+)
 from pipeline.simulation.methods.answering import UNKNOWN
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
@@ -114,12 +120,7 @@ class EvaluateSimulator(Simulator[Evaluate]):
         On error, say that they do not suffice, or give another node if they show no gold answer.
         """
         shown = _shown_names(prompt.facts, prompt.question)
-        right = answers_shown(shown, gold_context)
-        wrong = [name for name in shown.values() if name not in right]
-        if error_rng and not right and wrong:
-            return _write_verdict([error_rng.choice(wrong)])
-        enough = bool(right) and gold_context.counted.issubset(shown)
-        return _write_verdict(right if enough and not error_rng else [])
+        return _write_verdict(sufficient_answers(shown, gold_context, error_rng))
 
     def write_by_similarity(self, prompt: Evaluate, encoder: LexicalEncoder) -> str:
         """Give the ends of the facts whose relation is most similar to the question, if they have names."""

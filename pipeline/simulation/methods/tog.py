@@ -11,7 +11,7 @@ from pipeline.methods.tog.reason import Enough
 from pipeline.methods.tog.relations import RelationScores, print_relation
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, most_similar_path, next_gold_relations, rank_relations
+from pipeline.simulation.gold_paths import most_similar_path, next_gold_relations, rank_relations, sufficient_answers
 from pipeline.simulation.methods.answering import write_answers
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.types import Relation
@@ -73,12 +73,8 @@ class EnoughSimulator(Simulator[Enough]):
         With `error_rng`, write No, or Yes with another node if the chains show no gold answer.
         """
         shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
-        right = answers_shown(shown, gold_context)
-        wrong = [name for name in shown.values() if name not in right]
-        if error_rng and not right and wrong:
-            return _write_yes([error_rng.choice(wrong)])
-        enough = bool(right) and gold_context.counted.issubset(shown)
-        return _write_yes(right) if enough and not error_rng else _NO
+        answers = sufficient_answers(shown, gold_context, error_rng)
+        return _write_yes(answers) if answers else _NO
 
     def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
         """Write Yes with the last nodes of the most similar path, or No when they are unnamed."""
