@@ -30,7 +30,7 @@ from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in,
 from pipeline.kg.node_order import NodeCandidate, keep_first
 from pipeline.kg.redirects import current_ids, with_current_nodes
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.relation_labels import labelled_nodes, shown_names
+from pipeline.kg.relation_labels import labelled_nodes, offered_relations, shown_names
 from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
@@ -90,8 +90,7 @@ class EmbeddedGraph:
         return answer_each(self._read_types, ids)
 
     async def relation_names(self) -> list[str]:
-        shown = self._terms.relation_labels
-        return sorted(shown.get(relation, relation) for relation in self._counts if self._filter.keeps(relation))
+        return offered_relations(self._counts, self._filter.keeps, self._terms)
 
     async def inverses(self) -> Inverses:
         return self._inverses

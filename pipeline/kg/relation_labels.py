@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pipeline.rdf_terms import Terms
 from pipeline.text import printable
@@ -17,6 +17,11 @@ _LONGEST = 80
 _END_OF_IRI = re.compile(r"[^/#]+(?=[/#]?\Z)")
 _SEPARATORS = re.compile(r"\s*(?:->|→|[;|^`<>{}\[\]\"])+\s*")
 """What separates or encloses relations in prompts and replies."""
+
+
+def offered_relations(names: Iterable[str], keeps: Callable[[str], bool], terms: Terms) -> list[str]:
+    """Return the relations that may be offered, as they are shown, in order. `names` are their plain names."""
+    return sorted(terms.relation_labels.get(name, name) for name in names if keeps(name))
 
 
 def labelled_nodes(names: Iterable[str], terms: Terms) -> dict[str, EntityId]:

@@ -27,7 +27,7 @@ from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import IN, OUT, TRUE, Queries, Style, node_cells
 from pipeline.kg.redirects import current_ids, with_current_nodes
 from pipeline.kg.relation_filter import RelationFilter
-from pipeline.kg.relation_labels import labelled_nodes, shown_names
+from pipeline.kg.relation_labels import labelled_nodes, offered_relations, shown_names
 from pipeline.kg.results import Row
 from pipeline.kg.server_check import check_servers
 from pipeline.kg.sparql_client import SparqlClient, check_endpoint
@@ -133,8 +133,7 @@ class SparqlGraph:
         return await self._types(ids)
 
     async def relation_names(self) -> list[str]:
-        shown = self._terms.relation_labels
-        return sorted(shown.get(relation, relation) for relation in self._counts if self._filter.keeps(relation))
+        return offered_relations(self._counts, self._filter.keeps, self._terms)
 
     async def inverses(self) -> Inverses:
         return self._inverses
