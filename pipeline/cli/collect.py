@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,8 +10,11 @@ from typing import Any, NamedTuple
 from pipeline import config
 from pipeline.cli.common import Arguments
 from pipeline.console import Console
+from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 
 
@@ -23,6 +27,18 @@ class Collected(NamedTuple):
     """The file to write training data to."""
     rejected: int
     """Rows of the dataset that could not be read."""
+
+    def notes(self, kind: str) -> list[str]:
+        """Say which questions failed, which rows could not be read, and where the texts or rows (`kind`) are."""
+        failed = self.summary.failed
+        again = [f"{counted(failed, 'question')} failed: run.retry_failed=true runs them again"] if failed else []
+        return [*again, *remarks(self.rejected, self.folder.rejected), f"{kind}: {self.output}"]
+
+
+def nothing_collected(kind: str, questions: int, rejected: Counter[str]) -> UserError:
+    """Return the error of a collection without a single text or row (`kind`), with the reasons by their numbers."""
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.most_common())
+    return UserError(f"none of {counted(questions, 'question')} gave a training {kind} ({reasons})")
 
 
 def collect(arguments: Arguments) -> Collected:
