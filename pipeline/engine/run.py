@@ -199,9 +199,9 @@ async def _run_shards(
     """Run every shard that is not finished. Raises UserError if there is no question."""
     run, engine = configurations[0].config["run"], configurations[0].config["engine"]
     parts, size = _parts(configurations), engine["shard_size"]
-    finished = folder.finished()
+    finished, graphs_compared = folder.finished(), False
     if saved is not None and finished:
-        finished = await _compare_dataset(configurations, folder, saved, parts, console)
+        finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     finished -= failed_shards(folder) if run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
     description = _RunDescription(configurations, folder, saved)
@@ -234,7 +234,7 @@ async def _run_shards(
                     progress.on_complete()
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
-            if saved is not None:
+            if saved is not None and not graphs_compared:
                 await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
             console.print("every shard is finished already: nothing to run")
     times = {
@@ -254,8 +254,11 @@ async def _compare_dataset(
     saved: Mapping[str, Any],
     parts: Sequence[Part],
     console: Console,
-) -> set[int]:
-    """Return the shards that stay finished under the dataset of today, and report what was scored again."""
+) -> tuple[set[int], bool]:
+    """Return the shards that stay finished under the dataset of today, and whether the graphs were compared, too.
+
+    They are before a shard is scored again for new gold answers, which is reported.
+    """
     first = configurations[0].config
     with console.status("comparing the dataset with the answered questions"):
         finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
@@ -266,7 +269,7 @@ async def _compare_dataset(
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):
             console.print("the replies of the run depend on gold answers, too: run.restart=true makes them again")
-    return finished
+    return finished, bool(changes.gold)
 
 
 def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
