@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +16,8 @@ class Bm25:
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Index the texts."""
+        import bm25s  # here, because it needs 0.3 s, and most commands need no index
+
         self._size = len(texts)
         self._index = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
         documents = [_terms(text) for text in texts]

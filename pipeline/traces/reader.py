@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import orjson
@@ -23,7 +23,6 @@ from pipeline.traces.storage import StoragePath, read_all, storage_path
 
 _log = logging.getLogger(__name__)
 
-_TYPES = pl.DataFrame(SCHEMA.empty_table()).schema
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions are requested shard by shard."""
 
@@ -44,7 +43,13 @@ def read_shards(
                 "run its questions again in another run.dir"
             )
         rows = shard.frame([name for name in columns if name not in absent])
-        yield rows.with_columns(pl.lit(None, _TYPES[name]).alias(name) for name in absent).select(columns)
+        yield rows.with_columns(pl.lit(None, _types()[name]).alias(name) for name in absent).select(columns)
+
+
+@cache
+def _types() -> pl.Schema:
+    """Return the types of all columns. Not a constant, because pyarrow imports pandas for an empty table."""
+    return pl.DataFrame(SCHEMA.empty_table()).schema
 
 
 def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
