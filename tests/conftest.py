@@ -50,7 +50,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the processes of `pytest -n 2` start with the longest modules."""
+    """Leave out smaller sizes if the exhaustive ones run, and let `pytest -n 2` start with the longest modules."""
+    if not config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("smaller")])
+        items[:] = [item for item in items if not item.get_closest_marker("smaller")]
     if hasattr(config, "workerinput"):
         items.sort(key=_place)
 

@@ -217,7 +217,10 @@ FIGURES = (
 """Commands whose figures must be those of the whole run, or they end with a sentence."""
 
 
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 200), marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(10), marks=pytest.mark.smaller), pytest.param(range(100), marks=pytest.mark.exhaustive)],
+)
 def test_random_changes_of_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) -> None:
     """A change of any file but run.yaml, which a user may edit, is a sentence, or it changes no figure."""
     question = first_question(folder)
@@ -241,7 +244,10 @@ def test_random_changes_of_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) 
             assert done.out == expected[command], f"seed {seed}: {file.name}, {command}"
 
 
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 200), marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(10), marks=pytest.mark.smaller), pytest.param(range(100), marks=pytest.mark.exhaustive)],
+)
 def test_random_values_in_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) -> None:
     """A file that is well formed, but holds another value somewhere, is a sentence or a result in every command."""
     question = first_question(folder)

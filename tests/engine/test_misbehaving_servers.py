@@ -22,7 +22,7 @@ from pipeline.traces.folder import RunFolder
 from tests.kg.lying_server import MODES, LyingGraph, lying
 from tests.llm.misbehaving_server import GOOD, ODD, UNUSABLE, serving
 
-QUESTIONS = 500
+QUESTIONS = 250
 TRIPLES = 5_000
 HONEST = 16
 """Answers of a graph server to the checks at the start."""
@@ -137,4 +137,4 @@ def compare(folder: Path, questions: int, every: int) -> None:
 
 @pytest.mark.exhaustive
 def test_every_question_is_answered_as_by_honest_servers_or_fails_with_a_reason(tmp_path: Path) -> None:
-    compare(tmp_path, QUESTIONS, every=20)
+    compare(tmp_path, QUESTIONS, every=10)

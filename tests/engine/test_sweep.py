@@ -53,7 +53,11 @@ def calls(folder: Path) -> pl.DataFrame:
     return frame.explode("steps", "texts").unnest("steps", "texts").filter(kind="llm").collect()
 
 
-@pytest.mark.parametrize("grid", [GRID[::4], pytest.param(GRID, marks=pytest.mark.exhaustive)], ids=len)
+@pytest.mark.parametrize(
+    "grid",
+    [pytest.param(GRID[::4], marks=pytest.mark.smaller), pytest.param(GRID, marks=pytest.mark.exhaustive)],
+    ids=len,
+)
 @pytest.mark.parametrize(
     "method", ["arg", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("srp", "parog", "r3"))]
 )

@@ -38,7 +38,13 @@ def test_its_weights_have_half_precision_and_at_most_20_mb() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hops", "questions"), [(1, 20), (2, 20), (3, 10), pytest.param(3, 40, marks=pytest.mark.exhaustive)]
+    ("hops", "questions"),
+    [
+        (1, 20),
+        (2, 20),
+        pytest.param(3, 10, marks=pytest.mark.smaller),
+        pytest.param(3, 40, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_it_answers_metaqa_questions_outside_its_training_data(
     kgqa: Kgqa, shared_data: Path, hops: int, questions: int

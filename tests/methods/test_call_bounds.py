@@ -64,7 +64,9 @@ def test_the_sweep_has_every_corner_of_every_method() -> None:
     assert "method.beam_width=5 method.depth=2 method.retries=2" in grid("rag")
 
 
-@pytest.mark.parametrize("questions", [8, pytest.param(40, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "questions", [pytest.param(8, marks=pytest.mark.smaller), pytest.param(40, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_no_question_of_a_default_sweep_meets_a_limit(method: str, questions: int, tmp_path: Path) -> None:
     """Neither do bad replies make more calls than the bound, nor does a limit of another kind cut the search."""

@@ -432,7 +432,9 @@ def metaqa(shared_data: Path, hops: int) -> tuple[str, ...]:
     return ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
 
 
-@pytest.mark.parametrize("questions", [30, pytest.param(500, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "questions", [pytest.param(30, marks=pytest.mark.smaller), pytest.param(200, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_the_cost(hops: int, questions: int, shared_data: Path, tmp_path: Path) -> None:
     """Exactly 2 calls and 2 lookups for each relation of the longest plan that a layer reached, for every width."""
@@ -460,16 +462,17 @@ def test_the_cost(hops: int, questions: int, shared_data: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("hops", "f1"), [(1, 98.1), (2, 94.6), (3, 93.9)])
-@pytest.mark.parametrize("questions", [150, pytest.param(None, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "questions", [pytest.param(150, marks=pytest.mark.smaller), pytest.param(3000, marks=pytest.mark.exhaustive)]
+)
 def test_the_ends_of_gold_paths_on_metaqa(
-    hops: int, f1: float, questions: int | None, shared_data: Path, tmp_path: Path
+    hops: int, f1: float, questions: int, shared_data: Path, tmp_path: Path
 ) -> None:
-    """Every question is hit. The F1 of all test questions is that of the specification, measured by another program."""
-    limit = () if questions is None else (f"run.sample={questions}",)
+    """Every question is hit. The F1 is that of the specification, which another program measured on all questions."""
     words = "experiment=rog_gold method.reader=all method.plans=1"
-    rows = run(tmp_path / "run", [words], *metaqa(shared_data, hops), *limit)
+    rows = run(tmp_path / "run", [words], *metaqa(shared_data, hops), f"run.sample={questions}")
     assert rows["hits_any"].mean() == 1
-    assert 100 * rows["f1"].mean() == pytest.approx(f1, abs=0.3 if questions is None else 4)
+    assert 100 * rows["f1"].mean() == pytest.approx(f1, abs=0.6 if questions == 3000 else 4)
     assert rows["llm_calls"].sum() == 0
 
 

@@ -15,7 +15,9 @@ BUT_COUNT = ("1-hop", "2-hop", "3-hop", "4-hop", "conjunction", "comparison", "s
 ALL = (*BUT_COUNT, "count")
 UNCUT = "method.context_tokens=1000000 method.neighbours_per_edge=1000 budget.max_evidence_triples=1000000"
 """RAG with everything that lies within its hops."""
-PER_TYPE = pytest.mark.parametrize("per_type", [20, pytest.param(100, marks=pytest.mark.exhaustive)])
+PER_TYPE = pytest.mark.parametrize(
+    "per_type", [pytest.param(20, marks=pytest.mark.smaller), pytest.param(100, marks=pytest.mark.exhaustive)]
+)
 """Questions of each type."""
 
 
