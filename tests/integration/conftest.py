@@ -111,9 +111,12 @@ def virtuoso_installed() -> None:
         pytest.skip(message)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def virtuoso_factory(virtuoso_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtuosoFactory]:
-    """`virtuoso_factory(triples, replicas=2, terms=…, config=…)`: running servers that hold exactly these triples."""
+    """`virtuoso_factory(triples, replicas=2, terms=…, config=…)`: running servers that hold exactly these triples.
+
+    They stop with the module: each takes half a gigabyte.
+    """
     with contextlib.ExitStack() as running:
 
         def start(
