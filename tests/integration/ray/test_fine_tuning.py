@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from pipeline.cli.main import main
 from pipeline.config import default
@@ -23,6 +23,7 @@ from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer
 from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.texts import read_texts
+from tests.integration.conftest import RayCluster
 from tests.llm.reference import Reference, call
 from tests.support import KGQA
 
@@ -46,13 +47,15 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def base(texts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama that knows nothing, ArG's tokens neither."""
+    """A Llama that knows nothing. As Meta-Llama-3-8B, it has no chat template, no ArG tokens and no padding token."""
     parts = [part for text in read_texts(texts.values()) for part in text.parts]
     tokenizer = train_tokenizer(parts, 1024, added=())
     folder = tmp_path_factory.mktemp("models") / "base"
     shape = default(LlamaShape, vocabulary=1024, layers=2, spread=0.02, context=4096)
     new_llama(tokenizer, shape, seed=0).save_pretrained(folder)
+    tokenizer.chat_template = tokenizer.pad_token = None
     tokenizer.save_pretrained(folder)
+    assert AutoTokenizer.from_pretrained(folder).chat_template is None
     return folder
 
 
@@ -99,10 +102,16 @@ def of_steps(output: Path, figure: str) -> dict[int, float]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(texts: dict[str, Path], base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(ray_cluster: RayCluster) -> str:
+    """Train on the cluster of all tests, which is started already."""
+    return f"workers.address={ray_cluster.address}"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(texts: dict[str, Path], base: Path, shared: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ArG's generator after a few steps."""
     output = tmp_path_factory.mktemp("trained") / "arg"
-    train(words("arg", texts["arg"], base, output))
+    train(words("arg", texts["arg"], base, output, shared))
     return output
 
 
@@ -127,32 +136,23 @@ def test_arg_has_its_tokens(undisturbed: Path, base: Path) -> None:
     assert load_file(undisturbed / "model.safetensors")["lm_head.weight"].shape[0] == len(after)
 
 
-def test_a_base_model_without_a_chat_template_is_trained_from_scratch_and_then_on_other_texts(
-    texts: dict[str, Path], base: Path, tmp_path: Path
-) -> None:
-    """As Meta-Llama-3-8B, whose tokenizer has no chat template and neither ArG's tokens nor a token to pad with."""
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    tokenizer.chat_template = tokenizer.pad_token = None
-    plain, scratch, transferred = tmp_path / "plain", tmp_path / "scratch", tmp_path / "transferred"
-    AutoModelForCausalLM.from_pretrained(base).save_pretrained(plain)
-    tokenizer.save_pretrained(plain)
-    assert AutoTokenizer.from_pretrained(plain).chat_template is None
-
-    train(words("arg", texts["arg"], plain, scratch))
-    losses = of_steps(scratch, "eval_loss")
-    assert losses[STEPS] < losses[1]
-    written = AutoTokenizer.from_pretrained(scratch)
+def test_a_base_model_without_a_chat_template_gets_one(undisturbed: Path) -> None:
+    written = AutoTokenizer.from_pretrained(undisturbed)
     turns = [{"role": "user", "content": "who?"}, {"role": "assistant", "content": "[Retrieve Relation]"}]
     laid_out = written.apply_chat_template(turns, tokenize=False)
     assert laid_out == f"{written.bos_token}user:\nwho?\n\nassistant:\n[Retrieve Relation]{written.eos_token}"
-    assert len(written.tokenize("[Retrieve Relation]")) == 1
 
-    other = tmp_path / "metaqa.jsonl"
+
+def test_a_trained_model_is_trained_on_other_texts(
+    texts: dict[str, Path], undisturbed: Path, shared: str, tmp_path: Path
+) -> None:
+    other, transferred = tmp_path / "metaqa.jsonl", tmp_path / "transferred"
     other.write_bytes(b"".join(texts["arg"].read_bytes().splitlines(keepends=True)[::-1]))
-    train(words("arg", other, scratch, transferred))
-    assert len(AutoTokenizer.from_pretrained(transferred)) == len(written), "no token is added twice"
+    train(words("arg", other, undisturbed, transferred, shared))
+    before, after = (AutoTokenizer.from_pretrained(folder) for folder in (undisturbed, transferred))
+    assert len(after) == len(before), "no token is added twice"
     continued = of_steps(transferred, "eval_loss")
-    assert continued[1] < losses[1], "it goes on from what it has learned"
+    assert continued[1] < of_steps(undisturbed, "eval_loss")[1], "it goes on from what it has learned"
     assert continued[STEPS] < continued[1]
 
 
@@ -187,11 +187,12 @@ def test_a_training_that_differs_is_refused(texts: dict[str, Path], base: Path, 
     assert "holds checkpoints of a training with a different seed" in done.stderr
 
 
-def test_parog_with_an_adapter_on_two_sharded_workers(texts: dict[str, Path], base: Path, tmp_path: Path) -> None:
+def test_parog_with_an_adapter_on_two_sharded_workers(
+    texts: dict[str, Path], base: Path, shared: str, tmp_path: Path
+) -> None:
+    more = (shared, "workers.count=2", "workers.sharded=true")
     adapter = "recipe.adapter={_target_: pipeline.training.sft.config.LoRA, rank: 4}"
-    said = train(
-        words("parog", texts["parog"], base, tmp_path / "parog", "workers.count=2", "workers.sharded=true", adapter)
-    )
+    said = train(words("parog", texts["parog"], base, tmp_path / "parog", *more, adapter))
     assert f"{len(list(read_texts([texts['parog']])))} texts\n" in said
     losses = of_steps(tmp_path / "parog", "eval_loss")
     assert losses[1] > losses[STEPS]
