@@ -40,7 +40,10 @@ LOOPBACK = "127.0.0.2"
 CONTEXT = 8192
 """Tokens of prompt and reply that the model servers take."""
 
-VLLM_WORDS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", f"--max-model-len={CONTEXT}")
+VLLM_WORDS = (
+    *("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", f"--max-model-len={CONTEXT}"),
+    "--kv-cache-memory-bytes=100000000",
+)
 """Of vLLM on a CPU, where a seed and a temperature kill it if it reads prompts in parts."""
 
 
@@ -209,7 +212,7 @@ class ServedLlama:
 
 
 SERVE = ["llm.dtype=float32", "llm.resources={CPU: 1}", f"llm.max_model_len={CONTEXT}"]
-SERVE += ["llm.engine_kwargs={enforce_eager: true, kv_cache_memory_bytes: 500000000, enable_chunked_prefill: false}"]
+SERVE += ["llm.engine_kwargs={enforce_eager: true, kv_cache_memory_bytes: 100000000, enable_chunked_prefill: false}"]
 """On CPUs, vLLM 0.32 dies of a seeded call whose prompt it reads in parts."""
 
 
