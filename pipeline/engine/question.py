@@ -27,7 +27,7 @@ from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.llm.prompt import Template
 from pipeline.llm.roles import FULL, PromptStyle, RoleRouter
-from pipeline.methods.interface import GoldFeedback, GoldPaths, Method, Tools, UsesGold, UsesGraph
+from pipeline.methods.interface import GoldFeedback, GoldPaths, Method, Tools, uses_gold, uses_graph
 from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Answer, Example, Prediction, RelationPath
@@ -66,7 +66,7 @@ async def run_question(
     record.trail.answer(record.steps, answer.raw)
     counters = record.finish()
     configuration, name = runtime.configurations[0]
-    without_graph = isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph
+    without_graph = not uses_graph(runtime.method)
     followed = None if without_graph else sorted(record.followed)
     scores = score_question(
         answer,
@@ -135,7 +135,7 @@ def _tools(
 
     model = runtime.model.for_question(example, graph)
     lookups = QuestionGraph(graph, record)
-    uses_gold = isinstance(runtime.method, UsesGold) and runtime.method.uses_gold
+    gold = uses_gold(runtime.method)
     return Tools(
         llm=QuestionModel(
             model, cache, record, seed=runtime.seed, prompt_style=runtime.prompt_style, on_template=on_template
@@ -146,8 +146,8 @@ def _tools(
         rng=rng,
         caps=runtime.budget,
         attributes=lookups if lookups.is_attributed else None,
-        gold_feedback=_gold_check(example, runtime.evaluation) if uses_gold else None,
-        gold_paths=_gold_paths(example, graph) if uses_gold else None,
+        gold_feedback=_gold_check(example, runtime.evaluation) if gold else None,
+        gold_paths=_gold_paths(example, graph) if gold else None,
     )
 
 

@@ -44,7 +44,7 @@ from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.roles import check_roles, remarks
-from pipeline.methods.interface import UsesGold
+from pipeline.methods.interface import uses_gold
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
@@ -275,9 +275,7 @@ async def _compare_dataset(
 def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
     """Whether a method of the run, or its simulated model, is told about gold answers."""
     methods = (config.build("method", each.config) for each in configurations)
-    return any(isinstance(each, UsesGold) and each.uses_gold for each in methods) or any(
-        served["label"] == "oracle" for served in saved["served"]
-    )
+    return any(uses_gold(each) for each in methods) or any(served["label"] == "oracle" for served in saved["served"])
 
 
 def _names(configurations: Sequence[Configuration]) -> list[str]:

@@ -24,7 +24,7 @@ from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_qu
 from pipeline.engine.shard import Progress, Shard
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.prompt import Completion, Template
-from pipeline.methods.interface import UsesGraph
+from pipeline.methods.interface import uses_graph
 from pipeline.net.server_stats import ServerStats
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
@@ -116,7 +116,7 @@ class Worker:
             composed = self._configs[runtime.configurations[0][0]]
             selection = Selection.of_run(composed["run"])
             key = config.canonical([composed["dataset"], composed["kg"], asdict(selection)])
-            if key in seen or (isinstance(runtime.method, UsesGraph) and not runtime.method.uses_graph):
+            if key in seen or not uses_graph(runtime.method):
                 continue
             seen.add(key)
             try:

@@ -94,15 +94,14 @@ class BoundedCalls(Protocol):
         ...
 
 
-@runtime_checkable
-class UsesGraph(Protocol):
-    """Implemented by methods that can do without the graph; all others need it."""
-
-    uses_graph: bool
+def uses_graph(method: Method) -> bool:
+    """Whether a method needs the graph. One that can do without it says so by an attribute `uses_graph`."""
+    return bool(getattr(method, "uses_graph", True))
 
 
-@runtime_checkable
-class UsesGold(Protocol):
-    """Implemented by methods that can use gold feedback. While they do, their name must contain `oracle`."""
+def uses_gold(method: Method) -> bool:
+    """Whether a method gets gold feedback. One that can get it says so by an attribute `uses_gold`.
 
-    uses_gold: bool
+    While it does, its name must contain `oracle`.
+    """
+    return bool(getattr(method, "uses_gold", False))

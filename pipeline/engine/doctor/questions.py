@@ -22,7 +22,7 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.examples import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.sparql import SparqlGraph
-from pipeline.methods.interface import UsesGraph
+from pipeline.methods.interface import uses_graph
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -69,7 +69,7 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
     """Check that the topic entities and the gold answers of the first questions are in the graph."""
     examples, _ = await asyncio.to_thread(_first, configuration)
     method = config.build("method", configuration.config)
-    if isinstance(method, UsesGraph) and not method.uses_graph:
+    if not uses_graph(method):
         return ok("topic entities", "the method does not use the graph")
     graph: KnowledgeGraph = config.build("kg", configuration.config)
     async with graph:
