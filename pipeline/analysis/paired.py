@@ -14,6 +14,7 @@ import polars as pl
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.traces.folder import RunFolder
@@ -104,7 +105,7 @@ class RunConfiguration:
     @property
     def answered_by(self) -> str:
         """The model, or what answered in its place."""
-        return f"{self.label} (no language model)" if self.label else str(self.served["model"])
+        return not_a_model(self.label) if self.label else str(self.served["model"])
 
     @property
     def parameters(self) -> dict[str, Any]:

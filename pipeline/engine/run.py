@@ -43,6 +43,7 @@ from pipeline.engine.sources import project_sources, user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
+from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import UsesGold
 from pipeline.text import counted
@@ -276,7 +277,7 @@ def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]
     """Whether a method of the run, or its simulated model, is told about gold answers."""
     methods = (config.build("method", each.config) for each in configurations)
     return any(isinstance(each, UsesGold) and each.uses_gold for each in methods) or any(
-        served["label"] == "oracle" for served in saved["served"]
+        replies_from_gold(served["label"]) for served in saved["served"]
     )
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.retrievers import departures_label, retriever_lines
+from pipeline.evaluation.simulated import simulated_lines
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.evaluation.unreadable import much_unreadable
@@ -274,10 +275,7 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
 def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]:
     coverage = " / ".join(sorted({f"{100 * summary.confidence:g} %" for summary in summaries}))
     lines = [f"percent, {coverage} intervals {where}; failed questions count as wrong"]
-    labels = sorted({summary.label for summary in summaries if summary.label})
-    if labels:
-        lines.append(f"not the answers of a language model: {', '.join(labels)}")
-    return [*lines, *retriever_lines(summaries)]
+    return [*lines, *simulated_lines(summaries), *retriever_lines(summaries)]
 
 
 def _reflection(summary: ConfigurationSummary, overrides: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import polars as pl
 from rich.table import Table
 
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import plain_table
@@ -191,7 +192,7 @@ def circumstances(
         for overrides in each.configurations[:1]:
             number = number_of[overrides]
             summary, served = summaries[number], run["served"][number]
-            label = f"{served['label']}: no language model" if served["label"] else "a language model"
+            label = not_a_model(served["label"]) if served["label"] else "a language model"
             dataset = f"{summary.dataset}{' (another dataset)' if each.substituted else ''}"
             description = (
                 f"run on {dataset}, {counted(summary.questions, 'question')}, graph {served['graph']}, "

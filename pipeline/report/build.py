@@ -10,6 +10,7 @@ from pipeline import config
 from pipeline.analysis.unreadable_roles import role_text
 from pipeline.errors import UserError
 from pipeline.evaluation.limits import much_limited
+from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -60,6 +61,7 @@ def _block_view(block: Block) -> BlockView:
     return BlockView(
         dataset=inline(block.most_complete.summary.dataset),
         facts=_facts(block),
+        gold_notes=gold_lines([each.summary for each in configurations]),
         simulators=list(dict.fromkeys(inline(each.summary.label) for each in configurations if each.summary.label)),
         warnings=_warnings(block),
         shares_sources=block.shares_sources,

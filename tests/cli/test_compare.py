@@ -123,10 +123,11 @@ def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.M
     assert max(map(len, table)) <= 80
     assert sentence.startswith("not all configurations answered the same questions: each is compared with the base on")
     text = " ".join(shown.out.split())
+    oracle = "oracle: no language model, replies from the gold answers"
     for part in (
         "1 configuration compared with good:0, srp (oracle), on 40 common questions of synthetic",
-        "good: 1 configuration, 60 answered questions, synthetic (test), answered by oracle (no language model)",
-        "bad: 1 configuration, 40 answered questions, synthetic (test), answered by oracle (no language model)",
+        f"good: 1 configuration, 60 answered questions, synthetic (test), answered by {oracle}",
+        f"bad: 1 configuration, 40 answered questions, synthetic (test), answered by {oracle}",
         "by p, McNemar's exact test",
         "worse",
     ):

@@ -67,6 +67,24 @@ def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
     assert "not the answers" not in printed(score_table([summary()]))
 
 
+def test_a_table_says_that_the_oracle_knows_the_gold_answers_and_what_that_means_without_a_graph() -> None:
+    cot = summary("cot", label="oracle", counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 0})
+    srp = summary(label="oracle", number=1, counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 7})
+    known = "the oracle replies from the gold answers: a score shows what a method can reach"
+    alone = "cot: looked up nothing in the graph, so the score is the oracle's alone"
+    for table, closed in ((score_table([cot]), True), (sweep_table([cot, srp]), True), (score_table([srp]), False)):
+        text = " ".join(printed(table).split())
+        assert known in text
+        assert (alone in text) is closed
+    other = summary("cot", label="similarity", counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 0})
+    assert "gold answers" not in printed(score_table([other]))
+    assert [cot.to_dict()["closed_book"], srp.to_dict()["closed_book"], srp.to_dict()["from_gold"]] == [
+        True,
+        False,
+        True,
+    ]
+
+
 def test_the_effect_of_reflection_is_below_the_table() -> None:
     corrected, damaged = Estimate(0.7123, 0.7, 0.72, 310), Estimate(0.031, 0.02, 0.04, 690)
     parog = summary("parog", scores={"hits_at_1": HALF, "corrected": corrected, "damaged": damaged})
