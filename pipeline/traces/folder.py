@@ -47,6 +47,7 @@ class _Summary(BaseModel):
     points: list[_Configuration]
     rejected: int
     physical_llm_calls: int
+    reused_llm_calls: int | None = None
     max_failed: float = 1
 
 

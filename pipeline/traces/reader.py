@@ -106,11 +106,18 @@ def read_completions(folder: RunFolder, configuration: int, *, questions: Collec
     return pl.concat(each.select("question_id", *columns).drop_nulls() for each in calls)
 
 
-def count_distinct_calls(folder: RunFolder) -> int:
-    """Count distinct model calls. A key includes the ordinal of equal calls, so it is one call of its question."""
-    keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
-    shards = (rows.select("question_id", keys) for rows in read_shards(folder, ["question_id", "steps"]))
-    return sum(shard.explode("steps").drop_nulls().unique().height for shard in shards)
+def count_distinct_calls(folder: RunFolder) -> tuple[int, int]:
+    """Count distinct model calls, and those among them that no question of the run made: earlier runs made them.
+
+    A key includes the ordinal of equal calls, so it is one call of its question.
+    """
+    fields = {name: pl.col("steps").list.eval(pl.element().struct.field(name)) for name in ("key", "shared")}
+    counts = [0, 0]
+    for rows in read_shards(folder, ["question_id", "steps"]):
+        steps = rows.select("question_id", **fields).explode(*fields).drop_nulls("key")
+        calls = steps.group_by("question_id", "key").agg(reused=pl.col("shared").all())
+        counts = [counts[0] + calls.height, counts[1] + int(calls["reused"].sum())]
+    return counts[0], counts[1]
 
 
 def failed_shards(folder: RunFolder) -> set[int]:
