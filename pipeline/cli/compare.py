@@ -48,6 +48,7 @@ class Plan:
     """The keys of `conf/compare.yaml`."""
 
     base: str | int | None
+    configuration: str | int | tuple[str | int, ...] | None
     score: str
     top: PositiveInt
     correction: Correction
@@ -64,6 +65,7 @@ def run(arguments: Arguments) -> Output:
     if plan.score not in SCORES:
         raise UserError(f"there is no score={plan.score}.{nearest(plan.score, SCORES)} Known: {', '.join(SCORES)}")
     configurations = read_configurations([storage_path(word) for word in arguments.words], plan.score)
+    configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
     base = selection.base
     clusters = question_clusters(read_rows(base.folder, ["meta"])[base.number], plan.cluster)
@@ -101,6 +103,19 @@ def run(arguments: Arguments) -> Output:
     if changed and flips:
         tables += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=plan.top)]
     return Output(figures, tables, _notes(plan, selection, comparisons, variance))
+
+
+def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfiguration]:
+    """Return the configurations that `configuration` names, in this order, and the base. Raises UserError."""
+    if plan.configuration is None:
+        return configurations
+    names = plan.configuration if isinstance(plan.configuration, tuple) else (plan.configuration,)
+    found = [find(configurations, "configuration", str(name)) for name in names]
+    base = [] if plan.base in (None, BEST) else [find(configurations, "base", str(plan.base))]
+    chosen = list(dict.fromkeys([*found, *base]))
+    if len(chosen) < 2:
+        raise UserError(f"configuration={names[0]} is a single one: name two, as in configuration=[0,3], or a base")
+    return chosen
 
 
 def _comparison(selection: Selection, comparisons: Sequence[Comparison], name: str) -> Comparison:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 import polars as pl
 
@@ -30,7 +29,7 @@ def run(arguments: Arguments) -> Output:
     """Write the report of the run folders. Print its path, what the runs show, and what to do next."""
     output = _take_output(arguments)
     runs = list(dict.fromkeys(map(storage_path, arguments.words)))
-    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else Path()) / _NAME
+    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else runs[0].parent) / _NAME
     blocks = read_blocks(runs)
     page = render(build_page(blocks))
     try:

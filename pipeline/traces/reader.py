@@ -141,6 +141,10 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
 
 
+HAS_REPLY = pl.col("prompt_tokens").is_not_null()
+"""Whether the model replied to a call. A call that failed has an error, too, but no tokens, and no reply."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleReplies:
     """The model calls of one role in one configuration, and how many replies no parser could read."""
@@ -164,8 +168,7 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
     for rows in read_shards(folder, ["point", "question_id", "steps"]):
         steps = rows.filter(pl.col("point").is_in(configurations)).explode("steps").drop_nulls("steps")
         named = steps.select("point", "question_id", *(pl.col("steps").struct.field(name) for name in fields))
-        # a call that failed has an error, too, but no tokens
-        calls = named.filter((pl.col("kind") == "llm") & pl.col("prompt_tokens").is_not_null())
+        calls = named.filter((pl.col("kind") == "llm") & HAS_REPLY)
         bad = pl.col("error").is_not_null()
         first = pl.col("question_id").filter(bad).first()
         parts.append(calls.group_by("point", "role", maintain_order=True).agg(pl.len(), bad.sum().alias("bad"), first))

@@ -115,6 +115,17 @@ def test_a_narrow_terminal_shows_fewer_columns(runs: Path, kgqa: Kgqa, monkeypat
     assert note.rstrip() == "too wide for this terminal: tokens, calls, flips"
 
 
+def test_two_configurations_of_a_sweep_are_compared_by_their_numbers(sweep: Path, kgqa: Kgqa) -> None:
+    found = figures(kgqa, sweep, "configuration=[2,1]")
+    assert (found["base"]["point"], [each["point"] for each in found["points"]]) == (2, [1])
+    assert found["points"][0]["corrected_p"] == found["points"][0]["p_value"], "nothing else was compared"
+    against = figures(kgqa, sweep, "configuration=1", "base=2")
+    assert (against["base"]["point"], [each["point"] for each in against["points"]]) == (2, [1])
+    shown = kgqa("compare", sweep, "configuration=1")
+    assert shown.err.strip().endswith("configuration=1 is a single one: name two, as in configuration=[0,3], or a base")
+    assert "configuration=99 is not in these runs." in kgqa("compare", sweep, "configuration=[0,99]").err
+
+
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = kgqa("compare", runs / "good", runs / "bad", "flips=bad", "top=2")

@@ -59,10 +59,18 @@ def test_what_a_sweep_shows_is_said_in_two_sentences(kgqa: Kgqa) -> None:
     assert best == "In configuration 0, one of the best, srp answered 10 of 10 questions of synthetic correctly."
 
 
-def test_the_report_of_several_runs_is_written_here(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_the_report_of_several_runs_is_written_beside_the_first(
+    run: Path, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(run, tmp_path / "again=run")
     assert kgqa("report", "run", "again=run").out.splitlines()[0] == "report.html"
     assert "again=run" in (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert kgqa("report", tmp_path / "run", tmp_path / "again=run").code == 0
+    assert (tmp_path / "report.html").is_file()
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_output_names_the_file(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:
