@@ -76,6 +76,15 @@ class Configuration:
     """The overrides as the user gave them."""
     config: Mapping[str, Any]
     """The resolved configuration."""
+    file: StoragePath | None = None
+    """The file that it was read from, for messages; None if it was composed."""
+
+    def check(self) -> None:
+        """Raise UserError if a value is wrong, naming the file that holds it."""
+        try:
+            config.check(self.config)
+        except UserError as error:
+            raise (UserError(f"{self.file}: {error}") if self.file else error) from None
 
 
 def compose_configurations(overrides: Sequence[Sequence[str]], console: Console) -> list[Configuration]:
@@ -95,9 +104,10 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
 
     Raises UserError for a wrong value, and if the folder holds a run of other configurations.
     """
-    distinct = list({config.canonical(each.config): each.config for each in configurations}.values())
-    for resolved in _with_progress(distinct, "checking the configurations", console):
-        config.check(resolved)
+    checked = list({config.canonical(each.config): each for each in configurations}.values())
+    for each in _with_progress(checked, "checking the configurations", console):
+        each.check()
+    distinct = [each.config for each in checked]
     _check_roles(distinct)
     _check_common(configurations)
     for remark in dict.fromkeys(chain.from_iterable(map(_remarks, distinct))):

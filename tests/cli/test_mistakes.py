@@ -316,3 +316,15 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal(capsys: pytest
 
     assert guard(job, []) == 2
     assert capsys.readouterr().err == "kgqa: http://127.0.0.1 answered 500: \ufffd]0;mine\ufffd [red]no[/red]\n"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "doctor"])
+def test_a_wrong_value_in_a_run_yaml_is_named_with_its_file(
+    command: str, finished: Path, kgqa: Kgqa, tmp_path: Path
+) -> None:
+    file = tmp_path / "copy/run.yaml"
+    shutil.copytree(finished, file.parent)
+    file.write_text(re.sub(r"max_edits: \d+", "max_edits: many", file.read_text()))
+    said = kgqa(command, file).sentence
+    assert said.startswith(f"{file}: method.max_edits='many' is wrong")
+    assert said.count(str(file)) == 1
