@@ -38,7 +38,7 @@ def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[s
     """Return one row per group: the share of its questions that was lost at each stage."""
     lost = {(*row[: len(columns)], row[len(columns)]): row[-1] for row in shares.iter_rows()}
     stages = [stage for stage in STAGES if any(key[-1] == stage for key in lost)]
-    first = 1 if groups["configuration"].n_unique() == 1 and len(columns) > 1 else 0
+    first = 1 if groups["configuration"].n_unique() == 1 else 0
     table = plain_table("questions by what became of their answers, in percent")
     for heading in columns[first:]:
         table.add_column("#" if heading == "configuration" else heading, overflow="fold")

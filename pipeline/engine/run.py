@@ -237,7 +237,8 @@ async def _run_shards(
     with rejections:
         has_work = unfinished.find_first()
         if not unfinished.questions:
-            raise UserError("the dataset has no question to answer: see what its keys select, and rejected.jsonl")
+            unreadable = f". {rejections.first}" if rejections.count else ""
+            raise UserError(f"the dataset has no question to answer: see what its keys select{unreadable}")
         if has_work:
             async with model_servers([each.config for each in configurations], folder.path, console) as configs:
                 with progress:
