@@ -24,6 +24,7 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
+from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
@@ -164,7 +165,7 @@ def _notes(
     plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
     base = selection.base
-    notes = []
+    notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
         notes.append(
             f"{base.name} has the highest score on the questions that all configurations answered; part of its lead "

@@ -11,6 +11,7 @@ import polars as pl
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import StorageError, UserError
+from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.summary import Group
 from pipeline.evaluation.table import percent, sweep_table
 from pipeline.evaluation.unreadable import much_unreadable
@@ -48,6 +49,7 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
     scored = [each for each in configurations if _SCORE in each.summary.scores]
     if scored:
         yield from _results(path, scored)
+        yield from gold_lines([each.summary for each in scored])
     yield from _unsound(path, configurations)
 
 

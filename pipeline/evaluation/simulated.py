@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.llm.interface import replies_from_gold
 
-_ALL_OF = 3
+_MOST_METHODS = 3
 """The most methods that are named."""
 
 
@@ -22,12 +22,18 @@ def gold_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say that a simulated model replies from the gold answers, and for which methods the score is its own alone."""
     if not any(summary.from_gold for summary in summaries):
         return []
-    alone = list(dict.fromkeys(summary.method for summary in summaries if summary.closed_book))
-    named = ", ".join(alone[:_ALL_OF]) + (f" and {len(alone) - _ALL_OF:,} more" if len(alone) > _ALL_OF else "")
     return [
         "the oracle replies from the gold answers: a score shows what a method can reach, not what a model answers",
-        *([f"{named}: looked up nothing in the graph, so the score is the oracle's alone"] if alone else []),
+        *closed_book_lines([summary.method for summary in summaries if summary.closed_book]),
     ]
+
+
+def closed_book_lines(methods: Sequence[str]) -> list[str]:
+    """Say that the scores of methods without a lookup are the oracle's; nothing without such methods."""
+    alone = list(dict.fromkeys(methods))
+    named = ", ".join(alone[:_MOST_METHODS])
+    named += f" and {len(alone) - _MOST_METHODS:,} more" if len(alone) > _MOST_METHODS else ""
+    return [f"{named}: looked up nothing in the graph, so the score is the oracle's alone"] if alone else []
 
 
 def not_a_model(label: str) -> str:

@@ -126,6 +126,14 @@ def test_two_configurations_of_a_sweep_are_compared_by_their_numbers(sweep: Path
     assert "configuration=99 is not in these runs." in kgqa("compare", sweep, "configuration=[0,99]").err
 
 
+def test_a_method_without_lookups_is_named_where_the_oracle_answers(kgqa: Kgqa) -> None:
+    assert kgqa("sweep", *WORLD, "method=cot,srp", "llm=oracle,similarity", "run.limit=5", "run.dir=run").code == 0
+    alone = "cot: looked up nothing in the graph, so the score is the oracle's alone"
+    assert alone in kgqa("compare", "run").out
+    assert "looked up nothing" not in kgqa("compare", "run", "configuration=[1,3]").out, "the similarity policy"
+    assert alone in kgqa("report", "run").out
+
+
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = kgqa("compare", runs / "good", runs / "bad", "flips=bad", "top=2")
