@@ -184,7 +184,7 @@ class Scores:
     faithfulness: float | None = None
     """Share of the answers, correct or not, among the nodes of the evidence; None without answers."""
     relation_recall: float | None = None
-    """Share of the relations of the gold query that the method followed; None without a gold query."""
+    """Relation recall (specification §9.5); None without a gold query, or for a method without a graph."""
     initial_hits_at_1: float | None = None
     """The first of the initial answers is a gold answer; None, like the next two, without initial answers."""
     corrected: float | None = None

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from pipeline.report.labels import SCORES
+
 ROOT = Path(__file__).parents[1]
 SPECIFICATION = ROOT / "docs" / "specification.md"
 CITING = ("pipeline", "conf", "jobs", "tests", "docs", "hydra_plugins", "notebooks", "README.md", "CONTRIBUTING.md")
@@ -271,3 +273,14 @@ def test_a_section_without_its_anchor_is_found() -> None:
 def test_a_complaint_names_file_and_line() -> None:
     found = complaints([SPECIFICATION], lambda path: unknown_sections("\n§77", {"1"}))
     assert found == "docs/specification.md:2: the specification has no section 77"
+
+
+def test_relation_recall_is_defined_once() -> None:
+    definition = "share of the relations of the gold query whose nodes the method looked up"
+    (row,) = re.findall(r"^\| relation recall \|.*$", (ROOT / "docs/specification.md").read_text(), re.MULTILINE)
+    assert definition in row
+    assert SCORES["relation_recall"][1] == definition
+    tutorial = " ".join((ROOT / "docs/tutorials/first-run.md").read_text().split())
+    assert f"the {definition}" in tutorial
+    for page in ("docs/tutorials/first-run.md", "docs/reference/traces.md"):
+        assert "specification.md#9.5" in (ROOT / page).read_text()

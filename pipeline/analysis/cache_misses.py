@@ -10,6 +10,9 @@ import polars as pl
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss, read_shards
 
+NEW_QUESTION = "a question that no earlier run has finished"
+"""The reason for all calls of such a question."""
+
 
 def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
     """Count a finished run's new calls by how they differ from the most similar call of the earlier runs."""
@@ -28,7 +31,9 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
         for call in recorded.values():
             by_role.setdefault(call.role, []).append(call)
         for key, call in run.calls(question_id).items():
-            if key not in recorded:
+            if not recorded:
+                reasons[NEW_QUESTION] += 1
+            elif key not in recorded:
                 reasons[explain_miss(call, by_role.get(call.role, []), otherwise=otherwise)] += 1
     return reasons
 

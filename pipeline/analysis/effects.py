@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from pipeline.traces.reader import HAS_REPLY
+
 _REPEATED = {"edited": "edits", "refined": "refinements", "reflected": "retries"}
 """The decisions that a method may repeat, and what they are called."""
 _KEYS = ["configuration", "question_id"]
@@ -12,7 +14,8 @@ _KEYS = ["configuration", "question_id"]
 def role_costs(steps: pl.LazyFrame) -> pl.LazyFrame:
     """Return calls, tokens, seconds and parse failures of each configuration and role, the most tokens first.
 
-    `seconds` is the sum of the model's own time (`own_s`), `parse_failures` the share of calls that could not be read.
+    `seconds` is the sum of the model's own time (`own_s`), `parse_failures` the share of the replies that could
+    not be used.
     """
     calls = steps.filter(pl.col("kind") == "llm").group_by("configuration", "role")
     return calls.agg(
@@ -21,7 +24,7 @@ def role_costs(steps: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("prompt_tokens").sum(),
         pl.col("completion_tokens").sum(),
         pl.col("own_s").sum().alias("seconds"),
-        pl.col("error").is_not_null().mean().alias("parse_failures"),
+        pl.col("error").is_not_null().filter(HAS_REPLY).mean().fill_null(0.0).alias("parse_failures"),
     ).sort("configuration", "prompt_tokens", "role", descending=[False, True, False])
 
 

@@ -14,15 +14,17 @@ import polars as pl
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.kg.fingerprint import may_be_same_graph
+from pipeline.llm.interface import replies_from_gold
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import StoragePath
 
 _COLUMNS = (
     *("question", "dataset", "split", "method", "status"),
-    *("llm_calls", "prompt_tokens", "completion_tokens", "wall_s"),
+    *("llm_calls", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s"),
 )
 _SCORING_KEYS = ("strip_accents", "empty_gold")
 """Keys of `evaluation` that change scores; the others change only the intervals."""
@@ -87,6 +89,11 @@ class RunConfiguration:
         return label
 
     @property
+    def closed_book(self) -> bool:
+        """Whether a simulated model replied from the gold answers, and nothing was looked up in the graph."""
+        return replies_from_gold(self.label) and not self.rows["kg_lookups"].sum()
+
+    @property
     def failed(self) -> int:
         """The number of its finished questions that failed. They count as wrong."""
         return int((self.rows["status"] == "failed").sum())
@@ -104,7 +111,7 @@ class RunConfiguration:
     @property
     def answered_by(self) -> str:
         """The model, or what answered in its place."""
-        return f"{self.label} (no language model)" if self.label else str(self.served["model"])
+        return not_a_model(self.label) if self.label else str(self.served["model"])
 
     @property
     def parameters(self) -> dict[str, Any]:

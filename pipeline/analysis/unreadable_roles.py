@@ -10,6 +10,7 @@ from pipeline.evaluation.unreadable import MUCH, much_unreadable, share_text, un
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, count_unreadable
+from pipeline.traces.storage import StoragePath
 
 _NAMED = 3
 
@@ -26,12 +27,18 @@ def often_unreadable(folder: RunFolder, summaries: Sequence[ConfigurationSummary
 
 def unreadable_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say which share of the replies could not be used; where it is high, of which roles, and how to see one."""
+    return unreadable_lines(folder.path, summaries, often_unreadable(folder, summaries))
+
+
+def unreadable_lines(
+    path: StoragePath, summaries: Sequence[ConfigurationSummary], roles: Sequence[RoleReplies]
+) -> list[str]:
+    """Return the sentences of `unreadable_notes` for the roles that `often_unreadable` found."""
     line = unreadable_line(summaries)
-    roles = often_unreadable(folder, summaries)
     totals = _over_configurations(roles)
     together = " in these configurations together" if len({each.point for each in roles}) > 1 else ""
     shown = [
-        f"  {role_text(each)}{together} (kgqa show {folder.path} {each.question_id}{_chosen(each, summaries)})"
+        f"  {role_text(each)}{together} (kgqa show {path} {each.question_id}{_chosen(each, summaries)})"
         for each in totals[:_NAMED]
     ]
     more = [f"  and {counted(len(totals) - _NAMED, 'other role')}"] if len(totals) > _NAMED else []

@@ -13,7 +13,7 @@ import orjson
 from rich.console import RenderableType
 
 from pipeline import config
-from pipeline.analysis.cache_misses import explain_misses
+from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
@@ -147,13 +147,18 @@ def _limit_notes(summaries: Sequence[ConfigurationSummary]) -> list[str]:
     limits = {
         (summary.dataset, summary.questions, int(limit))
         for summary in summaries
-        for word in summary.overrides
-        if (limit := word.removeprefix("run.limit=")).isdecimal() and int(limit) > summary.questions
+        if (limit := _last_limit(summary)).isdecimal() and int(limit) > summary.questions
     }
     return [
         f"run.limit={limit} is more than {dataset} has: all {counted(questions, 'question')} were asked"
         for dataset, questions, limit in sorted(limits)
     ]
+
+
+def _last_limit(summary: ConfigurationSummary) -> str:
+    """Return the value of the last `run.limit`, which takes precedence; empty without one."""
+    words = (word.partition("=") for word in summary.overrides)
+    return next((limit for key, _, limit in reversed(list(words)) if key == "run.limit"), "")
 
 
 def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
@@ -175,14 +180,23 @@ def _failed_share(folder: RunFolder) -> float:
 
 
 def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
-    """Say why a run with `run.reuse` made calls, the most frequent reasons first."""
+    """Say how many calls a run with `run.reuse` took from the earlier runs, and why it made others."""
     earlier = folder.require_run()["points"][0]["config"]["run"]["reuse"]
-    if not earlier or not summary["physical_llm_calls"]:
+    if not earlier or not summary:
         return []
-    reasons = explain_misses(folder, earlier).most_common()
+    made, reused = summary["physical_llm_calls"], summary.get("reused_llm_calls")
+    found = [] if reused is None else [f"run.reuse: {counted(reused, 'call')} taken from {', '.join(earlier)}"]
+    return [*found, f"run.reuse: {_made_text(folder, earlier, made)}" if made else "run.reuse: no call had to be made"]
+
+
+def _made_text(folder: RunFolder, earlier: Sequence[str], made: int) -> str:
+    """Say why calls were made in spite of `run.reuse`, the most frequent reasons first."""
+    misses = explain_misses(folder, earlier)
+    new = misses.pop(NEW_QUESTION, 0)
+    reasons = misses.most_common()
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
-    return [
-        f"run.reuse: {counted(summary['physical_llm_calls'], 'call')} had to be made, because they differ from those "
-        f"of the earlier runs: {shown}{more}"
-    ]
+    why = [f"{new:,} for questions that were not asked there"] if new else []
+    why += [f"the others differ from the most similar ones there: {shown}{more}"] if reasons and new else []
+    why += [f"they differ from the most similar ones there: {shown}{more}"] if reasons and not new else []
+    return f"{counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"

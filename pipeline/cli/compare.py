@@ -24,6 +24,7 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
+from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
@@ -48,6 +49,7 @@ class Plan:
     """The keys of `conf/compare.yaml`."""
 
     base: str | int | None
+    configuration: str | int | tuple[str | int, ...] | None
     score: str
     top: PositiveInt
     correction: Correction
@@ -64,6 +66,7 @@ def run(arguments: Arguments) -> Output:
     if plan.score not in SCORES:
         raise UserError(f"there is no score={plan.score}.{nearest(plan.score, SCORES)} Known: {', '.join(SCORES)}")
     configurations = read_configurations([storage_path(word) for word in arguments.words], plan.score)
+    configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
     base = selection.base
     clusters = question_clusters(read_rows(base.folder, ["meta"])[base.number], plan.cluster)
@@ -101,6 +104,19 @@ def run(arguments: Arguments) -> Output:
     if changed and flips:
         tables += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=plan.top)]
     return Output(figures, tables, _notes(plan, selection, comparisons, variance))
+
+
+def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfiguration]:
+    """Return the configurations that `configuration` names, in this order, and the base. Raises UserError."""
+    if plan.configuration is None:
+        return configurations
+    names = plan.configuration if isinstance(plan.configuration, tuple) else (plan.configuration,)
+    found = [find(configurations, "configuration", str(name)) for name in names]
+    base = [] if plan.base in (None, BEST) else [find(configurations, "base", str(plan.base))]
+    chosen = list(dict.fromkeys([*found, *base]))
+    if len(chosen) < 2:
+        raise UserError(f"configuration={names[0]} is a single one: name two, as in configuration=[0,3], or a base")
+    return chosen
 
 
 def _comparison(selection: Selection, comparisons: Sequence[Comparison], name: str) -> Comparison:
@@ -149,7 +165,7 @@ def _notes(
     plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
     base = selection.base
-    notes = []
+    notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
         notes.append(
             f"{base.name} has the highest score on the questions that all configurations answered; part of its lead "

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.cli.evaluate import configurations_of
 from pipeline.console import Console
@@ -33,7 +32,7 @@ def run(arguments: Arguments) -> Output:
         raise UserError(
             f"{arguments.words[0]} holds {counted(len(others) + 1, 'configuration')}: give the overrides of one of them"
         )
-    config.check(first.config)
+    first.check()
     logging.disable(logging.WARNING)  # the findings say what components would warn of
     try:
         findings = asyncio.run(_examine(first, Console(stderr=True)))

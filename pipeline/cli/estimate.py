@@ -131,8 +131,8 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     waiting = total["busy_s"].times(1 / in_flight)
     gpu_hours = serving.times(plan.gpus / 3600) if serving else None
     price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
-    counted = "4 characters each" if simulated else "measured"
-    known = ("assumed rate" if plan.tokens_per_s_per_gpu else "measured rate") if rate else "rate is missing"
+    counted = "4 characters a token" if simulated else "measured"
+    known = ("assumed rate" if plan.tokens_per_s_per_gpu else "measured rate") if rate else "not known: no rate"
     lines = [
         Line("calls, each configuration alone", total["logical_calls"], "measured"),
         Line("calls that are made", total["physical_calls"], "measured"),
@@ -217,7 +217,7 @@ def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
     table.add_column("of the whole run", no_wrap=True)
     table.add_column("estimate", justify="right", no_wrap=True)
     table.add_column(f"{100 * confidence:g} % interval", justify="right", no_wrap=True)
-    table.add_column("source", overflow="fold")
+    table.add_column("how it is known", overflow="fold")
     for line in lines:
         if (one := line.projection) is None:
             table.add_row(line.what, "–", "", Text(line.known))

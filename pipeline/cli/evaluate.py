@@ -60,12 +60,10 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Seq
         if not run["trust"]:
             config.refuse_untrusted([saved["config"] for saved in points], path, search)
         configs = [config.complete(_with_run(saved["config"], run)) for saved in points]
-        for each in configs:
-            config.check(each)  # once more at the start of the run, where the name of the file is not known
     except UserError as error:
         named = str(error) if str(path) in str(error) else f"{path}: {error}"
         raise UserError(named) from None
-    return [Configuration(tuple(saved["overrides"]), each) for saved, each in zip(points, configs, strict=True)]
+    return [Configuration(tuple(saved["overrides"]), each, path) for saved, each in zip(points, configs, strict=True)]
 
 
 def _with_run(resolved: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pipeline.analysis.losses import NOT_PASSED, STAGES, clusters, loss_shares
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
+from pipeline.evaluation.table import plain_table
 
 
 def run(arguments: Arguments) -> Output:
@@ -37,10 +38,10 @@ def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[s
     """Return one row per group: the share of its questions that was lost at each stage."""
     lost = {(*row[: len(columns)], row[len(columns)]): row[-1] for row in shares.iter_rows()}
     stages = [stage for stage in STAGES if any(key[-1] == stage for key in lost)]
-    first = 1 if groups["configuration"].n_unique() == 1 and len(columns) > 1 else 0
-    table = Table(title="Questions by what became of their answers (%)", title_justify="left")
+    first = 1 if groups["configuration"].n_unique() == 1 else 0
+    table = plain_table("questions by what became of their answers, in percent")
     for heading in columns[first:]:
-        table.add_column(heading, overflow="fold")
+        table.add_column("#" if heading == "configuration" else heading, overflow="fold")
     for heading in ("questions", "right", *(NOT_PASSED[stage] for stage in stages)):
         table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
     for row in groups.iter_rows():
@@ -56,7 +57,7 @@ def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[s
 
 def _group_table(largest: pl.DataFrame) -> Table:
     several = largest["configuration"].n_unique() > 1
-    table = Table(title="Wrong questions lost in the same way", title_justify="left")
+    table = plain_table("wrong questions lost in the same way")
     table.add_column("questions", justify="right")
     table.add_column("lost at", overflow="fold")
     table.add_column("example", overflow="fold")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 import polars as pl
 
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import StorageError, UserError
+from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.summary import Group
 from pipeline.evaluation.table import percent, sweep_table
 from pipeline.evaluation.unreadable import much_unreadable
@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> Output:
     """Write the report of the run folders. Print its path, what the runs show, and what to do next."""
     output = _take_output(arguments)
     runs = list(dict.fromkeys(map(storage_path, arguments.words)))
-    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else Path()) / _NAME
+    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else runs[0].parent) / _NAME
     blocks = read_blocks(runs)
     page = render(build_page(blocks))
     try:
@@ -49,6 +49,7 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
     scored = [each for each in configurations if _SCORE in each.summary.scores]
     if scored:
         yield from _results(path, scored)
+        yield from gold_lines([each.summary for each in scored])
     yield from _unsound(path, configurations)
 
 

@@ -26,6 +26,7 @@ from pipeline.papers.reproduction import (
     circumstances,
     count_line,
     full_table,
+    interval_text,
     labels_of,
     plan_figures,
     reproduce,
@@ -119,7 +120,12 @@ def _write(
     """Write `reproduction.md` for readers and `reproduction.json` for scripts."""
     text = ["# The papers' tables, reproduced\n", *(f"- {line}" for line in figures["circumstances"]), ""]
     for title, lines in sections:
-        text += [f"## {title}\n", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
+        text += [
+            f"## {title}\n",
+            f"Percent, {interval_text(lines)}.\n",
+            _line(HEADINGS),
+            _line(["---"] * len(HEADINGS)),
+        ]
         text += [*(_line(cells(line)) for line in lines), ""]
     if costs:
         text += ["## R3-Cycle: efficiency and recovery, per question\n", _line(COST_HEADINGS)]

@@ -66,7 +66,7 @@ def _score_predictions(composed: dict[str, Any]) -> Output:
     file = Path(composed["predictions"])
     dataset: Dataset = config.build("dataset", composed)
     evaluation = config.build("evaluation", composed)
-    with Rejections(file.with_name(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
+    with Rejections(Path(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
         predictions = read_predictions(file, rejections.add, read_published_line)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, scoring=evaluation)

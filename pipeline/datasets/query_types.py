@@ -39,7 +39,7 @@ def query_type(sparql: str) -> QueryType | None:
     compared = [node for node in nodes if node.name == "RelationalExpression"]
     if any(node.op in _ORDERS for node in compared):
         return "comparative"
-    patterns = [pattern for pattern in graph.patterns if not _is_of_class(pattern)]
+    patterns = [pattern for pattern in graph.patterns if not is_of_class(pattern)]
     ends = [term for pattern in patterns for term in (pattern.subject, pattern.object)]
     equal = [node for node in compared if node.op == "=" and isinstance(node.other, rdflib.Literal)]
     equal = [node for node in equal if getattr(node.expr, "name", None) != "Builtin_LANG"]
@@ -78,5 +78,6 @@ def _nodes(node: Any) -> Iterator[Any]:
             yield from _nodes(item)
 
 
-def _is_of_class(pattern: Pattern) -> bool:
+def is_of_class(pattern: Pattern) -> bool:
+    """Whether a pattern restricts a variable to a class."""
     return pattern.relation in CLASS_RELATIONS and not isinstance(pattern.object, Variable)

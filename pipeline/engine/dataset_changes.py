@@ -19,7 +19,9 @@ class DatasetChanges:
     """How a dataset differs from the finished shards of a run."""
 
     edited: list[str] = field(default_factory=list)
-    """Ids of answered questions that have changed, have moved, or are gone."""
+    """Ids of answered questions that have changed or have moved."""
+    gone: list[str] = field(default_factory=list)
+    """Ids of answered questions that the dataset has no more."""
     added: int = 0
     """Number of questions that a complete run has not asked."""
     grown: set[int] = field(default_factory=set)
@@ -29,12 +31,9 @@ class DatasetChanges:
 
     def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool) -> None:
         """Raise UserError if the results of the run are not those of the dataset. `extend` allows added questions."""
-        if self.edited:
-            first, count = self.edited[0], len(self.edited)
-            raise UserError(
-                f"{folder.path} holds answers to other questions: {count:,} have changed since, {first} first. "
-                f"{ways_out}"
-            )
+        differing = {"changed or moved": self.edited, "no longer in the dataset": self.gone}
+        if named := [f"{what}: {len(ids):,}, {ids[0]} first" for what, ids in differing.items() if ids]:
+            raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
         if (self.added or self.grown) and not extend:
             raise UserError(
                 f"the dataset has more questions than {folder.path} has answered: run.extend=true answers them, too. "
@@ -61,14 +60,18 @@ def find_changes(
     `asked` is the number of questions of each configuration when the run was complete; None if it never was.
     """
     changes = DatasetChanges()
-    gone = dict(origins)
+    left = dict(origins)
+    asked_now: set[str] = set()
     total: Counter[int] = Counter()
     for shard in shards:
         total[shard.configurations[0]] += len(shard.examples)
-        origin = gone.pop(shard.index, None)
+        asked_now |= {example.question.id for example in shard.examples}
+        origin = left.pop(shard.index, None)
         if origin is not None:
             _compare(origin, shard, changes)
-    changes.edited += [question.id for origin in gone.values() for question in origin.questions]
+    changes.edited += [question.id for origin in left.values() for question in origin.questions]
+    changes.gone = [id for id in changes.edited if id not in asked_now]
+    changes.edited = [id for id in changes.edited if id in asked_now]
     if asked is not None:
         changes.added = sum(max(0, count - asked[configuration]) for configuration, count in total.items())
     return changes

@@ -27,6 +27,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.shard import Progress
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import wilson
+from pipeline.evaluation.table import percent
 from pipeline.text import counted, printable
 
 _LEADING = 8
@@ -49,8 +50,9 @@ class _Bar(Bar):
 
 
 class RunProgress:
-    """Shows rate, time left and running Hits@1, and the leading configurations of a sweep.
+    """Shows rate, time left and the Hits@1 of the finished questions, and the leading configurations of a sweep.
 
+    The score is named `Hits@1 of 40 finished`: short questions finish first, so it is that of the run only at its end.
     A bar on a terminal; otherwise, as in the log of a cluster's job, a plain line from time to time.
     """
 
@@ -78,7 +80,6 @@ class RunProgress:
         self._check = on_opened
         self._names = names
         self._done = done
-        self._score = "Hits@1 of the new" if done else "Hits@1"
         self.sum = Progress()
         self._bar = _Bar(
             TextColumn("{task.description}"),
@@ -87,12 +88,12 @@ class RunProgress:
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn(f"{self._score} {{task.fields[hits]}}"),
+            TextColumn("{task.fields[hits]}"),
             console=console,
         )
         self._ranked_at = self._printed_at = -inf
         self._unit = "questions × configurations" if names else "questions"
-        self._task = self._bar.add_task(self._unit, total=total, completed=done, rate="", hits="–", start=False)
+        self._task = self._bar.add_task(self._unit, total=total, completed=done, rate="", hits="", start=False)
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
@@ -121,10 +122,9 @@ class RunProgress:
         """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
         self.sum = self.sum + progress
         self._stop_hopeless_run()
-        hits = f"{self.sum.hits / self.sum.scored:.3f}" if self.sum.scored else "–"
         elapsed = self._bar.tasks[0].elapsed or 0.0
         rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
-        self._bar.update(self._task, completed=self._rows, hits=hits, rate=rate)
+        self._bar.update(self._task, completed=self._rows, hits=self._hits, rate=rate)
         if not self._draws:
             self._print_periodically()
         elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
@@ -147,6 +147,14 @@ class RunProgress:
         return self._done + self.sum.questions
 
     @property
+    def _hits(self) -> str:
+        """The Hits@1 of what has finished, with its number; empty if nothing was scored."""
+        if not self.sum.scored:
+            return ""
+        new = " new" if self._done else ""
+        return f"Hits@1 of {self.sum.scored:,}{new} finished {percent(self.sum.hits / self.sum.scored)}"
+
+    @property
     def _draws(self) -> bool:
         return self._bar.console.is_terminal
 
@@ -159,8 +167,7 @@ class RunProgress:
         task = self._bar.tasks[0]
         left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
-        hits = f"{self._score} {task.fields['hits']}"
-        parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", task.fields["rate"], left, hits, failed)
+        parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", task.fields["rate"], left, self._hits, failed)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:

@@ -27,6 +27,12 @@ class Rejections:
         """The number of rows so far."""
         return len(self._rows)
 
+    @property
+    def first(self) -> str:
+        """A sentence about the first of the rows."""
+        row = self._rows[0]
+        return f"{counted(self.count, 'row')} could not be read; {row.file}, line {row.line}: {row.reason}"
+
     def add(self, row: Rejected) -> None:
         """Add one row. Raises UserError if the run is strict."""
         if self._strict:

@@ -43,6 +43,7 @@ from pipeline.engine.sources import project_sources, user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
+from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import uses_gold
 from pipeline.text import counted
@@ -75,6 +76,15 @@ class Configuration:
     """The overrides as the user gave them."""
     config: Mapping[str, Any]
     """The resolved configuration."""
+    file: StoragePath | None = None
+    """The file that it was read from, for messages; None if it was composed."""
+
+    def check(self) -> None:
+        """Raise UserError if a value is wrong, naming the file that holds it."""
+        try:
+            config.check(self.config)
+        except UserError as error:
+            raise (UserError(f"{self.file}: {error}") if self.file else error) from None
 
 
 def compose_configurations(overrides: Sequence[Sequence[str]], console: Console) -> list[Configuration]:
@@ -94,9 +104,10 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
 
     Raises UserError for a wrong value, and if the folder holds a run of other configurations.
     """
-    distinct = list({config.canonical(each.config): each.config for each in configurations}.values())
-    for resolved in _with_progress(distinct, "checking the configurations", console):
-        config.check(resolved)
+    checked = list({config.canonical(each.config): each for each in configurations}.values())
+    for each in _with_progress(checked, "checking the configurations", console):
+        each.check()
+    distinct = [each.config for each in checked]
     _check_roles(distinct)
     _check_common(configurations)
     for remark in dict.fromkeys(chain.from_iterable(map(_remarks, distinct))):
@@ -226,7 +237,8 @@ async def _run_shards(
     with rejections:
         has_work = unfinished.find_first()
         if not unfinished.questions:
-            raise UserError("the dataset has no question to answer: see what its keys select, and rejected.jsonl")
+            unreadable = f". {rejections.first}" if rejections.count else ""
+            raise UserError(f"the dataset has no question to answer: see what its keys select{unreadable}")
         if has_work:
             async with model_servers([each.config for each in configurations], folder.path, console) as configs:
                 with progress:
@@ -275,7 +287,9 @@ async def _compare_dataset(
 def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
     """Whether a method of the run, or its simulated model, is told about gold answers."""
     methods = (config.build("method", each.config) for each in configurations)
-    return any(uses_gold(each) for each in methods) or any(served["label"] == "oracle" for served in saved["served"])
+    return any(uses_gold(each) for each in methods) or any(
+        replies_from_gold(served["label"]) for served in saved["served"]
+    )
 
 
 def _names(configurations: Sequence[Configuration]) -> list[str]:

@@ -89,6 +89,7 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         return int(sum(summary.counters[counter] for summary in summaries))
 
     logical = total("llm_calls")
+    distinct, reused = count_distinct_calls(folder)
     return {
         "points": [summary.to_dict() for summary in summaries],
         "questions": max(totals.questions),
@@ -96,7 +97,8 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         "max_failed": totals.max_failed,
         "logical_llm_calls": logical,
         "physical_llm_calls": logical - total("llm_calls_shared"),
-        "distinct_call_keys": count_distinct_calls(folder),
+        "distinct_call_keys": distinct,
+        "reused_llm_calls": reused,
         "physical_kg_queries": total("kg_queries"),
         **{name: getattr(totals, name) for name in TIMES},
         "complete": not any(summary.not_run for summary in summaries),

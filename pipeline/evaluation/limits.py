@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.unreadable import share_text
 
 _MUCH = 0.01
 """A share above which a difference between configurations may come from the limit."""
@@ -18,8 +19,8 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
         return "older traces do not say how many questions met a limit of budget"
     high = much_limited(summaries)
     if len(summaries) == 1 or not high:
-        return f"{_percent(max(shares))} of the questions{_each(summaries)} met a limit of budget"
-    named = ", ".join(f"{_percent(share)} in {each.number}" for share, each in high[:_NAMED])
+        return f"{share_text(max(shares))} of the questions{_each(summaries)} met a limit of budget"
+    named = ", ".join(f"{share_text(share)} in {each.number}" for share, each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"configurations whose questions met a limit of budget, which may decide their scores: {named}{more}"
 
@@ -31,7 +32,7 @@ def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
     if not shares:
         return ""
     shares.sort(key=lambda pair: (-pair[0], pair[1]))
-    texts = [_percent(share) + (f" in {number}" if len(summaries) > 1 else "") for share, number in shares]
+    texts = [share_text(share) + (f" in {number}" if len(summaries) > 1 else "") for share, number in shares]
     more = f" and in {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     named = ", ".join(texts[:_NAMED])
     return f"questions without a readable plan, so that the question itself was the plan: {named}{more}"
@@ -52,7 +53,3 @@ def much_limited(summaries: Sequence[ConfigurationSummary]) -> list[tuple[float,
 
 def _each(summaries: Sequence[ConfigurationSummary]) -> str:
     return "" if len(summaries) == 1 else " of each configuration, or fewer,"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

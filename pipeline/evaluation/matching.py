@@ -1,4 +1,7 @@
-"""Matches predictions with gold answers (specification §9.2)."""
+"""Matches predictions with gold answers (specification §9.2).
+
+When two names are equal is decided in `pipeline/normalisation.py`: not only scores need it.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def score_question(
     """Score one question. A failed question is wrong, even if it has partial answers.
 
     A question without gold answers has no scores, unless `scoring.empty_gold` is `strict_empty`. The GRBench scores
-    are computed only if `dataset` starts with `grbench`. `followed` and `gold_relations` are the relations that the
-    method followed and those of the gold query, as far as they are known.
+    are computed only if `dataset` starts with `grbench`. `followed` are the relations whose nodes
+    the method looked up, `gold_relations` those of the gold query, as far as they are known.
     """
     if answer.status == "failed":
         answer, followed = Answer(status="failed"), None if followed is None else ()
@@ -108,6 +108,7 @@ def _evidence(
 
 
 def _recall(followed: Collection[str] | None, gold_relations: Collection[str] | None) -> float | None:
+    """Return the relation recall (specification §9.5)."""
     if followed is None or not gold_relations:
         return None
     return len(set(followed).intersection(gold_relations)) / len(set(gold_relations))

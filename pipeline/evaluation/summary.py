@@ -17,6 +17,7 @@ from pipeline.errors import UserError, nearest
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
+from pipeline.llm.interface import replies_from_gold
 
 _MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
@@ -106,6 +107,16 @@ class ConfigurationSummary:
         return self.scores[name].mean
 
     @property
+    def from_gold(self) -> bool:
+        """Whether a simulated model replied from the gold answers, to all prompts or to those of some roles."""
+        return replies_from_gold(self.label)
+
+    @property
+    def closed_book(self) -> bool:
+        """Whether it did so without a lookup in the graph: the score then tells nothing of the method."""
+        return self.from_gold and self.counters.get("kg_lookups") == 0
+
+    @property
     def unreadable_share(self) -> float | None:
         """The share of the model calls with a reply that no parser could read; None if that is not known."""
         calls, unreadable = self.counters.get("llm_calls"), self.counters.get("parse_failures")
@@ -119,6 +130,8 @@ class ConfigurationSummary:
             "dataset": self.dataset,
             "overrides": list(self.overrides),
             "label": self.label,
+            "from_gold": self.from_gold,
+            "closed_book": self.closed_book,
             "retriever": self.retriever,
             "departures": list(self.departures),
             "questions": self.questions,

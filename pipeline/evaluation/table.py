@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.retrievers import departures_label, retriever_lines
+from pipeline.evaluation.simulated import simulated_lines
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.evaluation.unreadable import much_unreadable
@@ -37,6 +38,8 @@ _MOST_KEY_COLUMNS = 4
 _SHARED_COLUMN = "differs by"
 _SWEEP_OPTIONAL = ("relation recall", "interval of F1", "tokens", "F1", "interval of Hits@1", "calls")
 """What a narrow terminal leaves out of the table of a sweep, the first one first."""
+_MOST_KINDS = 8
+"""The most values of a property whose scores are printed: MetaQA has tens of kinds of question."""
 _METHOD_WIDTH = len("srp (similarity)")
 
 
@@ -165,17 +168,30 @@ def _without_interval(cell: Text) -> Text:
 
 
 def breakdown_table(summary: ConfigurationSummary) -> Table:
-    """Build a table of scores by kind of question, with one row per field of `meta` and value."""
-    table = plain_table(f"{summary.method} on {summary.dataset}, by kind of question")
+    """Build a table of scores by kind of question, with one row per field of `meta` and value.
+
+    Of a field with more than `_MOST_KINDS` values, those with the most questions are shown, and the rest is counted.
+    """
+    shown = {field: _largest(groups) for field, groups in summary.breakdown.items()}
+    left = {field: len(groups) - len(shown[field]) for field, groups in summary.breakdown.items()}
+    rest = " and ".join(f"{count:,} more of {field}" for field, count in left.items() if count)
+    caption = f"the kinds with the most questions; {rest}: json=true and the report have all"
+    table = plain_table(f"{summary.method} on {summary.dataset}, by kind of question", caption if rest else None)
     for heading in ("field", "value"):
         table.add_column(heading)
     for heading in ("questions", "Hits@1", "F1"):
         table.add_column(heading, justify="right")
-    for field, groups in summary.breakdown.items():
+    for field, groups in shown.items():
         for group in groups:
             table.add_row(*_group_cells(field, group))
         table.add_section()
     return table
+
+
+def _largest(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups with the most questions, in their own order."""
+    largest = sorted(groups, key=lambda group: -group.questions)[:_MOST_KINDS]
+    return [group for group in groups if group in largest]
 
 
 def key_columns(values: Sequence[Mapping[str, str]], *, most: int = _MOST_KEY_COLUMNS) -> dict[str, list[str]]:
@@ -274,10 +290,7 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
 def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]:
     coverage = " / ".join(sorted({f"{100 * summary.confidence:g} %" for summary in summaries}))
     lines = [f"percent, {coverage} intervals {where}; failed questions count as wrong"]
-    labels = sorted({summary.label for summary in summaries if summary.label})
-    if labels:
-        lines.append(f"not the answers of a language model: {', '.join(labels)}")
-    return [*lines, *retriever_lines(summaries)]
+    return [*lines, *simulated_lines(summaries), *retriever_lines(summaries)]
 
 
 def _reflection(summary: ConfigurationSummary, overrides: Sequence[str]) -> str:

@@ -1,10 +1,9 @@
-"""What a service that tracks experiments is told of a configuration: one hook, which each client fills in."""
+"""What a service that tracks experiments is told of a configuration; each client stores it in its own way."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from pipeline.config import canonical
 from pipeline.export.source import Source
@@ -28,14 +27,6 @@ class TrackedRun:
     """Method, dataset, model, graph, and the tags of the run."""
     started_ms: int
     """When the run began, in milliseconds since 1970."""
-
-
-class Tracker(Protocol):
-    """The hook: stores a run in a service with the client of that service, and returns where it is."""
-
-    def __call__(self, run: TrackedRun, output: str) -> str:
-        """Store a run. `output` is the address or the project that the user named."""
-        ...
 
 
 def tracked_run(source: Source) -> TrackedRun:

@@ -24,7 +24,7 @@ from pipeline.datasets.interface import Dataset
 from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import UserError
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest, vocabulary_marks
-from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each, batch
+from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.kg.inverses import without_inverses
 from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in, is_true
 from pipeline.kg.node_order import NodeCandidate, keep_first
@@ -96,9 +96,7 @@ class EmbeddedGraph:
         return self._inverses
 
     async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
-        if self.vocabulary.redirects is None:
-            return batch({id: id for id in ids})
-        return await current_ids(ids, self._redirects)
+        return await current_ids(ids, self._redirects if self.vocabulary.redirects else None)
 
     @property
     def terms(self) -> Terms:

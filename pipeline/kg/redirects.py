@@ -15,9 +15,14 @@ _MOST_STEPS = 5
 """Redirects that are followed from one id: a chain is rare, and a circle is an error of the graph."""
 
 
-async def current_ids(ids: Sequence[EntityId], look_up: Redirects) -> Batch[EntityId, EntityId]:
-    """Return the id of today for each id. A chain of redirects is followed to its end."""
+async def current_ids(ids: Sequence[EntityId], look_up: Redirects | None) -> Batch[EntityId, EntityId]:
+    """Return the id of today for each id. A chain of redirects is followed to its end.
+
+    `look_up` is None for a graph that redirects no id.
+    """
     current: dict[EntityId, EntityId] = {id: id for id in ids}
+    if look_up is None:
+        return batch(current)
     queries, endpoint, ahead = 0, None, set(current)
     for _ in range(_MOST_STEPS):
         if not ahead:

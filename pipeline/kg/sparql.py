@@ -139,9 +139,7 @@ class SparqlGraph:
         return self._inverses
 
     async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
-        if self.vocabulary.redirects is None:
-            return batch({id: id for id in ids})
-        return await current_ids(ids, self._redirects)
+        return await current_ids(ids, self._redirects if self.vocabulary.redirects else None)
 
     @property
     def terms(self) -> Terms:

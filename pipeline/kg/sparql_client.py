@@ -27,6 +27,8 @@ _PROBE_INTERVAL_S = 0.5
 _BACKOFF_S = (0.25, 12.0)
 """The first and the longest pause between two rounds. In a round, a query is sent to each healthy server in turn."""
 _MAX_FAILURES = 3
+"""Failures in a row after which a server is unhealthy. Like the pauses above, it changes no result and was never tuned:
+`conf/kg/sparql.yaml` explains it at `retries`, and has no key for it."""
 _COMPARE_EVERY = 100
 """Of so many queries, one is sent to a second server as well, and the results are compared."""
 

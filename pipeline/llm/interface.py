@@ -10,6 +10,13 @@ from pipeline.llm.prompt import Call, Completion, Prompt, Sampling
 from pipeline.types import Example
 
 T = TypeVar("T")
+FROM_GOLD = "oracle"
+"""The label of a simulated model that replies from the gold answers."""
+
+
+def replies_from_gold(label: str | None) -> bool:
+    """Whether a model of this label, or one that answers some of its roles, replies from the gold answers."""
+    return FROM_GOLD in (label or "").split(", ")
 
 
 class Model(Protocol):

@@ -12,9 +12,10 @@ import polars as pl
 from rich.table import Table
 
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
 from pipeline.evaluation.summary import ConfigurationSummary
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.table import percent, plain_table
 from pipeline.papers.comparison_systems import why_not_run
 from pipeline.papers.published import Figure, published_figures
 from pipeline.text import counted
@@ -25,6 +26,8 @@ STRICT = "hits_at_1"
 """The score that is printed next to the paper's own."""
 HEADINGS = ("row", "dataset", "metric", "paper", "Hits@1", "as its paper counts", "gap")
 _ABSENT = "–"
+_OVER_SEEDS = "*"
+"""Behind an interval over seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class ReproducedFigure:
     """The retriever of this run; None if there is no run."""
     departures: tuple[str, ...] = ()
     """Where this run is not as published."""
+    seeds: int = 0
+    """The runs with different seeds. The intervals of several are over seeds, those of a single one over questions."""
 
     @property
     def gap(self) -> float | None:
@@ -70,7 +75,13 @@ class ReproducedFigure:
             name: None if value is None else {"mean": value.mean, "low": value.low, "high": value.high}
             for name, value in (("measured", self.measured), ("strict", self.strict))
         }
-        run = {"retriever": self.retriever, "departures": list(self.departures), "stood_in": self.substituted}
+        run = {
+            "retriever": self.retriever,
+            "departures": list(self.departures),
+            "stood_in": self.substituted,
+            "seeds": self.seeds,
+            "interval_over": "seeds" if self.seeds > 1 else "questions",
+        }
         return {**paper, **scores, "gap": self.gap, "because": self.reason, **run}
 
 
@@ -126,7 +137,7 @@ def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple
 
 def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
     """Build a published table with every row that was run or cannot be run, as `reproduction.md` has it."""
-    table = plain_table(title, "percent, with intervals; gap: ours minus the paper's, in percentage points")
+    table = plain_table(title, f"percent, {interval_text(figures)}; gap: ours minus the paper's, in percentage points")
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
     for each in figures:
@@ -136,7 +147,8 @@ def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
 
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
-    caption = "percent, with intervals; 70.0–80.0 under `paper`: its weakest to its best model"
+    shown = [each for group in _main_results(figures) for each in group]
+    caption = f"percent, {interval_text(shown)}; under `paper`: weakest to best model"
     caption = "\n".join([caption, *_retriever_lines(figures)])
     table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
     for number, heading in enumerate(("method", *HEADINGS[1:-1])):
@@ -149,8 +161,19 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
         # `R3 oracle` and not `R3-Cycle oracle`: a line fits in 80 columns
         method = f"{figure.paper.partition('-')[0]} {figure.reading}" if figure.reading else figure.paper
         texts = (method, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
-        table.add_row(*texts, _estimate(first.strict), _estimate(first.measured) if first.measured else first.reason)
+        table.add_row(*texts, _estimate(first, first.strict), _estimate(first, first.measured) or first.reason)
     return table
+
+
+def interval_text(figures: Sequence[ReproducedFigure]) -> str:
+    """Say what the intervals of the figures are over: two kinds of interval must not be compared."""
+    seeds = sorted({each.seeds for each in figures if each.strict})
+    several = [count for count in seeds if count > 1]
+    if not several:
+        return "with intervals over questions"
+    others = "; all others are over questions" if len(several) < len(seeds) else ""
+    counts = " or ".join(map(str, several))
+    return f"with intervals; {_OVER_SEEDS} over the means of {counts} seeds, the same questions in each{others}"
 
 
 def count_line(figures: Sequence[ReproducedFigure]) -> str:
@@ -173,9 +196,9 @@ def cells(line: ReproducedFigure) -> tuple[str, ...]:
     dataset = " ".join(part for part in (figure.dataset, figure.subset) if part) or _ABSENT
     dataset += " (run on another dataset)" if line.substituted else ""
     gap = _ABSENT if line.gap is None else f"{line.gap:+.1f}"
-    measured = _estimate(line.measured) if line.measured else line.reason
+    measured = _estimate(line, line.measured) or line.reason
     row = f"{figure.row} [{', '.join(line.departures)}]" if line.departures else figure.row
-    return (row, dataset, figure.metric, str(figure), _estimate(line.strict), measured, gap)
+    return (row, dataset, figure.metric, str(figure), _estimate(line, line.strict) or _ABSENT, measured, gap)
 
 
 def circumstances(
@@ -191,7 +214,7 @@ def circumstances(
         for overrides in each.configurations[:1]:
             number = number_of[overrides]
             summary, served = summaries[number], run["served"][number]
-            label = f"{served['label']}: no language model" if served["label"] else "a language model"
+            label = not_a_model(served["label"]) if served["label"] else "a language model"
             dataset = f"{summary.dataset}{' (another dataset)' if each.substituted else ''}"
             description = (
                 f"run on {dataset}, {counted(summary.questions, 'question')}, graph {served['graph']}, "
@@ -275,16 +298,14 @@ def _reproduce(
             return ReproducedFigure(figure, None, None, f"no question of the kind {figure.subset}")
     assert figure.score is not None
     mean, strict = (_mean_score(rows_by_seed, score, scoring) for score in (figure.score, STRICT))
-    return ReproducedFigure(
-        figure, mean, strict, "" if mean else f"no question has {figure.score}", planned.substituted
-    )
+    return ReproducedFigure(figure, mean, strict, "" if mean else f"no {figure.score}", planned.substituted)
 
 
 def _with_run(reproduced: ReproducedFigure, runs: Sequence[ConfigurationSummary]) -> ReproducedFigure:
     """Add with which retriever a figure was run, and where that is not as published; all seeds agree in both."""
     if not runs:
         return reproduced
-    return replace(reproduced, retriever=runs[0].retriever, departures=runs[0].departures)
+    return replace(reproduced, retriever=runs[0].retriever, departures=runs[0].departures, seeds=len(runs))
 
 
 def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: ScoringConfig) -> Estimate | None:
@@ -299,5 +320,9 @@ def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: Scori
     return Estimate(100 * share.mean, 100 * share.low, 100 * share.high, share.questions)
 
 
-def _estimate(estimate: Estimate | None) -> str:
-    return _ABSENT if estimate is None else f"{estimate.mean:.1f} {estimate.low:.1f}–{estimate.high:.1f}"
+def _estimate(figure: ReproducedFigure, score: Estimate | None) -> str:
+    """Return a score of the figure with its interval; empty without a score."""
+    if score is None:
+        return ""
+    mean, low, high = (percent(value / 100) for value in (score.mean, score.low, score.high))
+    return f"{mean} {low}–{high}{_OVER_SEEDS if figure.seeds > 1 else ''}"

@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any
 
 from pipeline import config
-from pipeline.analysis.unreadable_roles import role_text
+from pipeline.analysis.unreadable_roles import unreadable_lines
 from pipeline.errors import UserError
 from pipeline.evaluation.limits import much_limited
+from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -28,8 +29,6 @@ from pipeline.text import counted
 
 _COPIED = "kg.dataset."
 """The keys of the dataset that the synthetic graph repeats."""
-_ROLES = 3
-"""How many roles with unreadable replies a warning names."""
 _BREAKDOWN_SCORES = ("hits_at_1", "f1")
 
 
@@ -60,6 +59,7 @@ def _block_view(block: Block) -> BlockView:
     return BlockView(
         dataset=inline(block.most_complete.summary.dataset),
         facts=_facts(block),
+        gold_notes=gold_lines([each.summary for each in configurations]),
         simulators=list(dict.fromkeys(inline(each.summary.label) for each in configurations if each.summary.label)),
         warnings=_warnings(block),
         shares_sources=block.shares_sources,
@@ -213,20 +213,13 @@ def _warnings(block: Block) -> list[str]:
 
 
 def _unreadable(block: Block) -> Iterator[str]:
-    """Say in which runs many replies could not be used, of which roles, and which command shows one."""
+    """Say of each run in which many replies could not be used what the terminal says of it."""
     for run in {id(each.run): each.run for each in block.configurations}.values():
-        high = much_unreadable([each.summary for each in block.configurations if each.run is run])
-        if not high:
-            continue
-        roles = [each for each in run.unreadable if each.point == high[0].number]
-        named = "".join(f"; {role_text(each)}" for each in roles[:_ROLES])
-        share = share_text(high[0].unreadable_share or 0)
-        yield (
-            f"{inline(run.name)}: up to {share} of the model's replies could not be used, which may decide the scores "
-            f"of {counted(len(high), 'configuration')}{named}."
-        )
-        if roles:
-            yield f"kgqa show {run.path} {roles[0].question_id} configuration={high[0].number} prints such a reply."
+        summaries = [each.summary for each in block.configurations if each.run is run]
+        if much_unreadable(summaries):
+            numbers = {summary.number for summary in summaries}
+            roles = [each for each in run.unreadable if each.point in numbers]
+            yield f"{inline(run.name)}: {' '.join(map(str.strip, unreadable_lines(run.path, summaries, roles)))}"
 
 
 def _breakdown(summaries: Sequence[ConfigurationSummary], *, shown: int) -> Breakdown:
@@ -259,6 +252,7 @@ def _run_view(run: RunInfo) -> RunView:
         ),
         "complete": "yes" if totals.get("complete") else "no",
         "model calls made": _count(totals.get("physical_llm_calls")),
+        "model calls reused from earlier runs": _count(totals.get("reused_llm_calls") or None),
         "model calls if each configuration had run alone": _count(totals.get("logical_llm_calls")),
         "seconds of the run": _count(totals.get("wall_s")),
         "input rows that could not be read": _count(totals.get("rejected")),

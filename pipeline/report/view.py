@@ -142,6 +142,8 @@ class BlockView:
     facts: Sequence[tuple[str, Sequence[str]]]
     simulators: Sequence[str]
     """Labels of simulated models that answered instead of a language model."""
+    gold_notes: Sequence[str]
+    """What it means that one of them replies from the gold answers; empty if none does."""
     warnings: Sequence[str]
     shares_sources: bool
     """Whether comparisons draw questions with the same source together."""

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, NonNegativeFloat
 from pydantic.dataclasses import dataclass
 
 from pipeline.kg.interface import KnowledgeGraph
-from pipeline.llm.interface import OneModel
+from pipeline.llm.interface import FROM_GOLD, OneModel
 from pipeline.llm.prompt import Call, Completion
 from pipeline.simulation.completions import simulated_completion
 from pipeline.simulation.gold_context import GoldContext, find_gold_context
@@ -44,7 +44,7 @@ class Oracle:
     def __post_init__(self) -> None:
         load_simulators(self.simulators)
         self.identity = f"oracle(error_rate={self.error_rate:g},malformed_rate={self.malformed_rate:g})"
-        self.label: str | None = "oracle"
+        self.label: str | None = FROM_GOLD
 
     async def __aenter__(self) -> Self:
         return self

@@ -47,6 +47,7 @@ class _Summary(BaseModel):
     points: list[_Configuration]
     rejected: int
     physical_llm_calls: int
+    reused_llm_calls: int | None = None
     max_failed: float = 1
 
 
@@ -67,10 +68,9 @@ class RunFolder:
             raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
 
     def remove_if_empty(self) -> None:
-        """Remove the folder if nothing was stored in it."""
-        if isinstance(self.path, Path) and not any(
-            file.is_file() and file.name != "lock" for file in self.path.rglob("*")
-        ):
+        """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first."""
+        left = {self.path / "lock", self.rejected}
+        if isinstance(self.path, Path) and not any(file.is_file() for file in self.path.rglob("*") if file not in left):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def clear(self) -> None:

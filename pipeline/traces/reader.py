@@ -111,11 +111,18 @@ def read_completions(folder: RunFolder, configuration: int, *, questions: Collec
     return pl.concat(each.select("question_id", *columns).drop_nulls() for each in calls)
 
 
-def count_distinct_calls(folder: RunFolder) -> int:
-    """Count distinct model calls. A key includes the ordinal of equal calls, so it is one call of its question."""
-    keys = pl.col("steps").list.eval(pl.element().struct.field("key"))
-    shards = (rows.select("question_id", keys) for rows in read_shards(folder, ["question_id", "steps"]))
-    return sum(shard.explode("steps").drop_nulls().unique().height for shard in shards)
+def count_distinct_calls(folder: RunFolder) -> tuple[int, int]:
+    """Count distinct model calls, and those among them that no question of the run made: earlier runs made them.
+
+    A key includes the ordinal of equal calls, so it is one call of its question.
+    """
+    fields = {name: pl.col("steps").list.eval(pl.element().struct.field(name)) for name in ("key", "shared")}
+    counts = [0, 0]
+    for rows in read_shards(folder, ["question_id", "steps"]):
+        steps = rows.select("question_id", **fields).explode(*fields).drop_nulls("key")
+        calls = steps.group_by("question_id", "key").agg(reused=pl.col("shared").all())
+        counts = [counts[0] + calls.height, counts[1] + int(calls["reused"].sum())]
+    return counts[0], counts[1]
 
 
 def failed_shards(folder: RunFolder) -> set[int]:
@@ -137,6 +144,10 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     kinds = rows.with_columns(first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "…").alias("kind"))
     groups = kinds.group_by("kind", maintain_order=True).agg(pl.first("error"), pl.len(), pl.first("question_id"))
     return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
+
+
+HAS_REPLY = pl.col("prompt_tokens").is_not_null()
+"""Whether the model replied to a call. A call that failed has an error, too, but no tokens, and no reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +173,7 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
     for rows in read_shards(folder, ["point", "question_id", "steps"]):
         steps = rows.filter(pl.col("point").is_in(configurations)).explode("steps").drop_nulls("steps")
         named = steps.select("point", "question_id", *(pl.col("steps").struct.field(name) for name in fields))
-        # a call that failed has an error, too, but no tokens
-        calls = named.filter((pl.col("kind") == "llm") & pl.col("prompt_tokens").is_not_null())
+        calls = named.filter((pl.col("kind") == "llm") & HAS_REPLY)
         bad = pl.col("error").is_not_null()
         first = pl.col("question_id").filter(bad).first()
         parts.append(calls.group_by("point", "role", maintain_order=True).agg(pl.len(), bad.sum().alias("bad"), first))

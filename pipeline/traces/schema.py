@@ -112,7 +112,7 @@ class TraceRow:
     error: str | None = None
     """Type and text of the exception that ended a failed question."""
     followed: Sequence[str] | None = None
-    """The relations that the method followed, and their inverses; None for a method that uses no graph."""
+    """The relations whose nodes the method looked up, and their inverses; None for a method that uses no graph."""
     trail: Sequence[TrailEvent] = ()
     """What happened to the gold answers and gold paths, in order."""
 

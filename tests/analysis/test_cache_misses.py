@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.analysis.cache_misses import explain_misses
+from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.engine.run import Configuration, execute
 from pipeline.llm.prompt import Completion
 from pipeline.traces.folder import RunFolder
@@ -49,7 +49,7 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
             "llm.error_rate=0.001",
             "the model (oracle(error_rate=0,malformed_rate=0), now oracle(error_rate=0.001,malformed_rate=0))",
         ),
-        ("run.limit=9", "the role: srp.relation_check was never asked of the question"),
+        ("run.limit=9", NEW_QUESTION),
     ],
 )
 def test_the_differing_field_is_named(words: str, reason: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from pipeline import evaluate
+from pipeline.analysis.effects import role_costs
 from pipeline.analysis.losses import LOSS_COLUMNS, STAGES, Loss, clusters, find_loss, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
@@ -332,3 +333,14 @@ def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:
     cut = {"step": 2, "event": "cut", "number": 1, "by": "cap"}
     trail = [LISTED, FOLLOWED, REACHED, FOUND, cut, ANSWER]
     assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("node kept", "cap", 2)
+
+
+def test_a_call_that_failed_is_no_unreadable_reply() -> None:
+    call = {"configuration": 0, "kind": "llm", "role": "r", "shared": False, "completion_tokens": 1, "own_s": 0.1}
+    steps = [
+        {**call, "prompt_tokens": 9, "error": None},
+        {**call, "prompt_tokens": 9, "error": "no braces"},
+        {**call, "prompt_tokens": None, "error": "no server is up"},
+    ]
+    (costs,) = role_costs(pl.LazyFrame(steps)).collect().to_dicts()
+    assert costs["parse_failures"] == 0.5

@@ -115,6 +115,25 @@ def test_a_narrow_terminal_shows_fewer_columns(runs: Path, kgqa: Kgqa, monkeypat
     assert note.rstrip() == "too wide for this terminal: tokens, calls, flips"
 
 
+def test_two_configurations_of_a_sweep_are_compared_by_their_numbers(sweep: Path, kgqa: Kgqa) -> None:
+    found = figures(kgqa, sweep, "configuration=[2,1]")
+    assert (found["base"]["point"], [each["point"] for each in found["points"]]) == (2, [1])
+    assert found["points"][0]["corrected_p"] == found["points"][0]["p_value"], "nothing else was compared"
+    against = figures(kgqa, sweep, "configuration=1", "base=2")
+    assert (against["base"]["point"], [each["point"] for each in against["points"]]) == (2, [1])
+    shown = kgqa("compare", sweep, "configuration=1")
+    assert shown.err.strip().endswith("configuration=1 is a single one: name two, as in configuration=[0,3], or a base")
+    assert "configuration=99 is not in these runs." in kgqa("compare", sweep, "configuration=[0,99]").err
+
+
+def test_a_method_without_lookups_is_named_where_the_oracle_answers(kgqa: Kgqa) -> None:
+    assert kgqa("sweep", *WORLD, "method=cot,srp", "llm=oracle,similarity", "run.limit=5", "run.dir=run").code == 0
+    alone = "cot: looked up nothing in the graph, so the score is the oracle's alone"
+    assert alone in kgqa("compare", "run").out
+    assert "looked up nothing" not in kgqa("compare", "run", "configuration=[1,3]").out, "the similarity policy"
+    assert alone in kgqa("report", "run").out
+
+
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = kgqa("compare", runs / "good", runs / "bad", "flips=bad", "top=2")
@@ -123,10 +142,11 @@ def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.M
     assert max(map(len, table)) <= 80
     assert sentence.startswith("not all configurations answered the same questions: each is compared with the base on")
     text = " ".join(shown.out.split())
+    oracle = "oracle: no language model, replies from the gold answers"
     for part in (
         "1 configuration compared with good:0, srp (oracle), on 40 common questions of synthetic",
-        "good: 1 configuration, 60 answered questions, synthetic (test), answered by oracle (no language model)",
-        "bad: 1 configuration, 40 answered questions, synthetic (test), answered by oracle (no language model)",
+        f"good: 1 configuration, 60 answered questions, synthetic (test), answered by {oracle}",
+        f"bad: 1 configuration, 40 answered questions, synthetic (test), answered by {oracle}",
         "by p, McNemar's exact test",
         "worse",
     ):

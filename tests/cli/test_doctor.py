@@ -28,6 +28,14 @@ def test_a_problem_is_exit_code_1_and_a_warning_is_not(kgqa: Kgqa) -> None:
     assert (some.code, some.out.splitlines()[-1]) == (0, "1 warning")
 
 
+def test_one_cause_is_printed_once(kgqa: Kgqa) -> None:
+    words = ["llm=endpoint" if word.startswith("llm=") else word for word in WORDS]
+    shown = kgqa(*words, "llm.base_urls=[http://127.0.0.1:9/v1]", "llm.model=x", "llm.max_retries=0")
+    text = " ".join(shown.out.split())
+    assert text.count("no model server is up") == 1
+    assert "it prevents a run → Fix the problem of model http://127.0.0.1:9/v1 above." in text
+
+
 def test_a_wrong_argument_is_exit_code_2(kgqa: Kgqa) -> None:
     assert kgqa(*WORDS, "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"
     assert kgqa(*WORDS, "method.depth=0").sentence.startswith("method.depth=0 is wrong")

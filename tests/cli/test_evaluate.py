@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -126,6 +127,21 @@ def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
     assert "run.limit" not in questions
     notes = evaluate("run.dir=more", "run.limit=100000").out.splitlines()
     assert any(note.startswith("run.limit=100000 is more than synthetic has: all ") for note in notes)
+
+
+def test_a_run_says_how_many_calls_it_reused_and_why_it_made_others(evaluate: Kgqa) -> None:
+    first = evaluate("run.dir=first", "run.limit=3").out
+    assert "run.reuse" not in first
+    again = evaluate("run.dir=again", "run.limit=3", "run.reuse=[first]").out.splitlines()
+    taken = next(line for line in again if line.startswith("run.reuse: "))
+    assert re.fullmatch(r"run.reuse: \d+ calls taken from first", taken)
+    assert "run.reuse: no call had to be made" in again
+    longer = evaluate("run.dir=longer", "run.limit=5", "run.reuse=[first]").out
+    assert taken in longer
+    made = (
+        r"run.reuse: (\d+) calls had to be made, because no earlier run has them: \1 for questions that were not asked"
+    )
+    assert re.search(made, longer)
 
 
 def test_an_incomplete_run_does_not_say_that_the_dataset_is_small(evaluate: Kgqa, kgqa: Kgqa, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_two_commands_lead_to_the_cause_of_a_wrong_answer(
     monkeypatch.setenv("COLUMNS", "200")
     losses = kgqa("losses", finished)
     assert (losses.code, losses.err) == (0, "")
-    assert "Questions by what became of their answers" in losses.out
+    assert "questions by what became of their answers, in percent" in losses.out
     assert "relation not" in losses.out
     command = re.search(r"kgqa (show \S+ \S+) shows a question of the largest group", losses.out)
     assert command is not None

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from pipeline.cli.main import guard
 from pipeline.errors import ServiceError
 from pipeline.simulation.world import SyntheticWorld
+from pipeline.types import Example, Rejected
 from tests.cli.support import Kgqa
 from tests.support import KGQA
 
@@ -195,6 +197,15 @@ def test_a_dataset_without_a_question(monkeypatch: pytest.MonkeyPatch, evaluate:
     monkeypatch.setattr(SyntheticWorld, "examples", lambda dataset, reject: iter(()))
     assert evaluate("run.dir=run").sentence.startswith("the dataset has no question to answer")
 
+    def unreadable(dataset: SyntheticWorld, reject: Callable[[Rejected], None]) -> Iterator[Example]:
+        reject(Rejected("q.jsonl", 7, "it has no id"))
+        return iter(())
+
+    monkeypatch.setattr(SyntheticWorld, "examples", unreadable)
+    said = evaluate("run.dir=run").sentence
+    assert said.endswith(". 1 row could not be read; q.jsonl, line 7: it has no id"), said
+    assert not Path("run").exists()
+
 
 @pytest.mark.parametrize(
     "content",
@@ -316,3 +327,23 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal(capsys: pytest
 
     assert guard(job, []) == 2
     assert capsys.readouterr().err == "kgqa: http://127.0.0.1 answered 500: \ufffd]0;mine\ufffd [red]no[/red]\n"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "doctor"])
+def test_a_wrong_value_in_a_run_yaml_is_named_with_its_file(
+    command: str, finished: Path, kgqa: Kgqa, tmp_path: Path
+) -> None:
+    file = tmp_path / "copy/run.yaml"
+    shutil.copytree(finished, file.parent)
+    file.write_text(re.sub(r"max_edits: \d+", "max_edits: many", file.read_text()))
+    said = kgqa(command, file).sentence
+    assert said.startswith(f"{file}: method.max_edits='many' is wrong")
+    assert said.count(str(file)) == 1
+
+
+def test_questions_that_cannot_be_read_leave_no_run_folder(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("Berlin\tcapital_of\tGermany\n")
+    (tmp_path / "q.jsonl").write_text('{"id": "q", "question": "?", "topic_entities": "Berlin", "answers": ["x"]}\n')
+    words = ("dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=q.jsonl", "llm=oracle", "run.dir=run")
+    assert "topic_entities" in kgqa("evaluate", *words).sentence
+    assert not (tmp_path / "run").exists()

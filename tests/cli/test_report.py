@@ -37,7 +37,7 @@ def test_the_report_of_one_run_is_written_into_it(run: Path, kgqa: Kgqa) -> None
 
 
 def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> None:
-    _, correct, hops, show, *_, opening = kgqa("report", "run").out.splitlines()
+    _, correct, hops, show, known, opening = kgqa("report", "run").out.splitlines()
     rows = pl.read_parquet(run / "traces" / "*.parquet")
     hits = rows["hits_at_1"].sum()
     score = f"{100 * hits / rows.height:.1f}"
@@ -47,6 +47,7 @@ def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> Non
     assert re.fullmatch(r"By hops, it did best at \d \([\d.]+ %\) and worst at \d \([\d.]+ %\)\.", hops)
     command, _, purpose = show.partition(" prints ")
     assert purpose == "every step of a wrong answer."
+    assert known.startswith("the oracle replies from the gold answers: ")
     assert kgqa(*command.split()[1:]).code == 0
     assert opening == f"Open it in a browser: {(run / 'report.html').as_uri()}"
 
@@ -54,15 +55,23 @@ def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> Non
 def test_what_a_sweep_shows_is_said_in_two_sentences(kgqa: Kgqa) -> None:
     world = ["dataset.triples=2000", "run.limit=10", "evaluation.bootstrap_resamples=100"]
     assert kgqa("sweep", *world, "llm=oracle", "llm.error_rate=0,0.9,0", "run.dir=two").code == 0
-    _, configurations, best, _ = kgqa("report", "two").out.splitlines()
+    _, configurations, best, *_ = kgqa("report", "two").out.splitlines()
     assert configurations.startswith("two: 3 configurations, with strict Hits@1 from ")
     assert best == "In configuration 0, one of the best, srp answered 10 of 10 questions of synthetic correctly."
 
 
-def test_the_report_of_several_runs_is_written_here(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+def test_the_report_of_several_runs_is_written_beside_the_first(
+    run: Path, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(run, tmp_path / "again=run")
     assert kgqa("report", "run", "again=run").out.splitlines()[0] == "report.html"
     assert "again=run" in (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert kgqa("report", tmp_path / "run", tmp_path / "again=run").code == 0
+    assert (tmp_path / "report.html").is_file()
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_output_names_the_file(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:

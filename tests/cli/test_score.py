@@ -111,6 +111,11 @@ def test_predictions_that_do_not_match_are_reported_below_the_table(
     assert rejected == "1 row of mine.jsonl could not be read: mine.jsonl.rejected.jsonl lists them with reasons"
     (row,) = map(json.loads, (tmp_path / "mine.jsonl.rejected.jsonl").read_text().splitlines())
     assert (row["file"], row["line"]) == ("mine.jsonl", 6)
+    (tmp_path / "theirs").mkdir()
+    shutil.copy(tmp_path / "mine.jsonl", tmp_path / "theirs/theirs.jsonl")
+    kgqa("score", "predictions=theirs/theirs.jsonl", *DATASET)
+    assert [file.name for file in (tmp_path / "theirs").iterdir()] == ["theirs.jsonl"], "nothing beside the input"
+    assert (tmp_path / "theirs.jsonl.rejected.jsonl").is_file()
     assert "50.0" in scored.out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_the_report_warns_and_names_the_roles(unreadable: Kgqa) -> None:
     said = unreadable("report", "run").out
     assert "could not be used, which may decide the score" in said
     page = Path("run/report.html").read_text()
-    assert "of the model&#39;s replies could not be used, which may decide the scores of 1 configuration" in page
+    assert "of the model&#39;s replies could not be used, which may decide the score:" in page
     assert "replies to srp." in page
     assert "% unreadable</span>" in page
 
@@ -57,6 +58,11 @@ def test_a_sweep_names_the_configurations(kgqa: Kgqa, model_server: Server) -> N
     out = kgqa(*sweep).out
     assert "replies that could not be used, which may decide the score of the configuration: " in out
     assert "configuration=" in out
+    kgqa("report", "run")
+    page = html.unescape(Path("run/report.html").read_text())
+    lines = [line.strip().partition(" (kgqa show")[0] for line in out.splitlines() if "replies to srp." in line]
+    assert lines, "of both configurations together"
+    assert all(line in page for line in lines), "the page and the terminal count alike"
 
 
 def test_readable_replies_are_said_in_one_line(evaluate: Kgqa) -> None:

@@ -49,7 +49,7 @@ def shown(total: int, *progress: Progress, terminal: bool = True) -> str:
 def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
     text = shown(8, Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1))
     assert "4/8" in text
-    assert "Hits@1 0.667" in text
+    assert "Hits@1 of 3 finished 66.7" in text
 
 
 def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
@@ -71,13 +71,13 @@ def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
         run_progress.on_progress(Progress(questions=1, hits=0.0, scored=1))
         run_progress.on_complete()
     assert text.getvalue().startswith("questions 8/8 · ")
-    assert "Hits@1 of the new 0.333" in text.getvalue()
+    assert "Hits@1 of 3 new finished 33.3" in text.getvalue()
 
 
 def test_a_run_without_gold() -> None:
     text = shown(8, Progress(questions=3))
     assert "3/8" in text
-    assert "Hits@1 –" in text
+    assert "Hits@1" not in text
 
 
 def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +86,8 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
     first, second, last = shown(2000, *parts, terminal=False).splitlines()
     assert first.startswith("questions 2/2,000 · ")
-    assert first.endswith(("/s · Hits@1 1.000", " s left · Hits@1 1.000"))
-    assert second.endswith(" · Hits@1 0.667 · 1 failed")
+    assert first.endswith(("/s · Hits@1 of 2 finished 100", " s left · Hits@1 of 2 finished 100"))
+    assert second.endswith(" · Hits@1 of 3 finished 66.7 · 1 failed")
     assert last.startswith("questions 4/2,000 · ")
 
 

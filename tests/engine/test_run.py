@@ -250,6 +250,7 @@ def test_a_run_that_reuses_another_makes_none_of_its_calls(tmp_path: Path) -> No
     again = run(resolve(tmp_path / "again", f"run.reuse=[{tmp_path / 'first'}]"))
     assert again["physical_llm_calls"] == 0
     assert again["logical_llm_calls"] == first["logical_llm_calls"]
+    assert (first["reused_llm_calls"], again["reused_llm_calls"]) == (0, first["physical_llm_calls"])
     ignored = ["llm_calls_shared"]
     assert rows(tmp_path / "again").drop(ignored).equals(rows(tmp_path / "first").drop(ignored))
 
@@ -263,6 +264,7 @@ def test_reusing_a_shallower_run_makes_only_the_new_calls(tmp_path: Path) -> Non
     needed = set(steps(tmp_path / "alone").drop_nulls("key").select("question_id", "key").iter_rows())
     assert 0 < extended["physical_llm_calls"] == len(needed - known) < alone["physical_llm_calls"]
     assert first["physical_llm_calls"] > 0
+    assert extended["reused_llm_calls"] == len(needed & known)
 
 
 def test_replay_answers_a_run_without_its_model(tmp_path: Path) -> None:

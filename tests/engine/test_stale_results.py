@@ -105,13 +105,25 @@ def test_changed_questions_are_refused_until_the_run_is_restarted(
         (project.folder / "runs/r/traces/shard-00002.parquet").unlink()
     change(project)
     said = project.run(code=2)
-    assert "holds answers to other questions" in said
+    assert "holds answers to other questions (" in said
     assert "run.restart=true" in said
     project.run("run.restart=true")
     assert "nothing to run" in project.run(), "run.yaml does not restart it once more"
     project.run(folder="runs/new")
     columns = ["question_id", "question", "answers", "hits_at_1"]
     assert project.rows().select(columns).equals(project.rows("runs/new").select(columns))
+
+
+def test_deleted_questions_are_not_called_changed(project: Project) -> None:
+    project.run()
+    project.write_questions(dict(list(CITIES.items())[:-1]))
+    said = project.run(code=2)
+    assert "holds answers to other questions (no longer in the dataset: 1, " in said
+    assert "changed" not in said
+    project.write_questions(CITIES, "Name the capital of {}.")
+    said = project.run(code=2)
+    assert f"(changed or moved: {len(CITIES)}, " in said
+    assert "no longer" not in said
 
 
 def test_added_questions_are_asked_with_run_extend(project: Project) -> None:

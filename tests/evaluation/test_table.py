@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from rich.console import Console
 from rich.table import Table
@@ -65,6 +67,24 @@ def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
     assert "srp (oracle)" in text
     assert "not the answers of a language model: oracle" in text
     assert "not the answers" not in printed(score_table([summary()]))
+
+
+def test_a_table_says_that_the_oracle_knows_the_gold_answers_and_what_that_means_without_a_graph() -> None:
+    cot = summary("cot", label="oracle", counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 0})
+    srp = summary(label="oracle", number=1, counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 7})
+    known = "the oracle replies from the gold answers: a score shows what a method can reach"
+    alone = "cot: looked up nothing in the graph, so the score is the oracle's alone"
+    for table, closed in ((score_table([cot]), True), (sweep_table([cot, srp]), True), (score_table([srp]), False)):
+        text = " ".join(printed(table).split())
+        assert known in text
+        assert (alone in text) is closed
+    other = summary("cot", label="similarity", counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 0})
+    assert "gold answers" not in printed(score_table([other]))
+    assert [cot.to_dict()["closed_book"], srp.to_dict()["closed_book"], srp.to_dict()["from_gold"]] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_the_effect_of_reflection_is_below_the_table() -> None:
@@ -144,6 +164,19 @@ def test_a_grbench_row_names_its_metrics(width: int) -> None:
     assert all(words in text for words in ("r3 (similarity)", "grbench, ", "100", "questions", "3 failed", "tokens"))
     assert all(f"{10 * mean - 5:.1f}–{10 * mean + 5:.1f}" in text for mean in range(1, 8))
     assert all(heading in text for heading in ("rouge_l", "Hits@1", "EM", "item F1"))
+
+
+def test_of_many_kinds_of_question_those_with_the_most_questions_are_printed_and_the_rest_is_named() -> None:
+    kinds = [Group(f"kind {number}", 10 + number % 7, {"hits_at_1": HALF}) for number in range(20)]
+    hops = [Group(str(hop), 5, {"hits_at_1": HALF}) for hop in (1, 2)]
+    text = printed(breakdown_table(summary(breakdown={"type": kinds, "hops": hops})))
+    printed_kinds = [int(number) for number in re.findall(r"kind (\d+)", text)]
+    assert len(printed_kinds) == 8
+    assert printed_kinds == sorted(printed_kinds), "in the order of the values"
+    counts = [10 + number % 7 for number in range(20)]
+    assert sorted(counts[number] for number in printed_kinds) == sorted(counts)[-8:]
+    assert "12 more of type: json=true and the report have all" in " ".join(text.split())
+    assert "json=true" not in printed(breakdown_table(summary(breakdown={"hops": hops})))
 
 
 def test_markup_in_names_is_text() -> None:

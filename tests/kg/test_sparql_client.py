@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
+from pipeline.config import conf_dir
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
 from pipeline.kg.results import MEDIA_TYPE, Select
@@ -429,3 +430,11 @@ async def test_a_server_that_asks_for_a_pause_gets_no_queries_and_the_other_one_
         replies = [await both.ask(QUERY) for _ in range(20)]
     assert {reply.endpoint for reply in replies} == {other.url}
     assert resting.asked <= 1
+
+
+def test_the_comment_on_retries_states_the_thresholds_of_the_client() -> None:
+    text = " ".join((conf_dir() / "kg/sparql.yaml").read_text().replace("\n# ", " ").split())
+    first, longest = sparql_client._BACKOFF_S
+    assert f"The pauses between rounds double from {first} to {longest:g} seconds" in text
+    assert (sparql_client._MAX_FAILURES, sparql_client._PROBE_INTERVAL_S) == (3, 0.5)
+    assert "unhealthy after three failures in a row, and is probed every half second" in text

@@ -17,6 +17,7 @@ from pipeline.papers.reproduction import (
     by_table,
     cells,
     count_line,
+    interval_text,
     plan_figures,
     summary_table,
 )
@@ -105,6 +106,22 @@ def test_the_summary_has_a_line_for_each_papers_method_and_whole_dataset() -> No
     assert srp[0][2:] == ["Hits@1", "78.6–83.6", *("80.0", "75.0–84.0") * 2]
     assert text.count(" R3 self-judged ") == 3
     assert text.count(" R3 oracle ") == 3
+
+
+def test_an_interval_over_seeds_is_marked_and_the_table_says_what_the_others_are_over() -> None:
+    estimate = Estimate(50.0, 40.0, 60.0, 3)
+    single = ReproducedFigure(figure(), estimate, estimate, "", seeds=1)
+    seeds = dataclasses.replace(single, seeds=3)
+    assert cells(seeds)[-3:-1] == ("50.0 40.0–60.0*", "50.0 40.0–60.0*")
+    assert cells(single)[-3:-1] == ("50.0 40.0–60.0", "50.0 40.0–60.0")
+    assert (seeds.to_dict()["interval_over"], single.to_dict()["interval_over"]) == ("seeds", "questions")
+    over_seeds = "with intervals; * over the means of 3 seeds, the same questions in each"
+    assert interval_text([single, seeds]) == f"{over_seeds}; all others are over questions"
+    assert interval_text([seeds]) == over_seeds
+    assert interval_text([single]) == "with intervals over questions"
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(summary_table([seeds], "oracle"))
+    assert over_seeds in " ".join(stream.getvalue().split())
 
 
 def test_figures_that_were_not_measured_are_counted_by_reason() -> None:

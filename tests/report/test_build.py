@@ -208,6 +208,14 @@ def test_simulated_and_language_models_are_not_compared() -> None:
     assert {str(on.name).split(" ·")[0] for on in score.fronts[0].entries} == {"srp (oracle)", "srp"}
 
 
+def test_the_page_says_that_the_oracle_knows_the_gold_answers() -> None:
+    told = view(make(hits(3), label="oracle")).gold_notes
+    assert told == [
+        "the oracle replies from the gold answers: a score shows what a method can reach, not what a model answers"
+    ]
+    assert view(make(hits(3), label="similarity")).gold_notes == []
+
+
 def test_every_name_has_its_label() -> None:
     block = view(*GRID)
     names = [*block.names, *(name for name, _ in block.legend), *(row.name for row in rows(block))]

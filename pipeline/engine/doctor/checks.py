@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 from pipeline.engine.doctor import graphs, machine, models, questions
 from pipeline.engine.doctor.finding import Check, Finding, problem
@@ -26,8 +27,21 @@ CHECKS = (
 
 async def examine(configuration: Configuration) -> AsyncIterator[tuple[str, list[Finding]]]:
     """Yield the subject and the findings of each check."""
+    named: dict[str, str] = {}
     for check in CHECKS:
-        yield check.subject, await _run(check, configuration)
+        findings = [_without_repetition(each, named) for each in await _run(check, configuration)]
+        named |= {text: each.subject for each in findings for text in (each.found, each.fix) if each.level == "problem"}
+        yield check.subject, findings
+
+
+def _without_repetition(finding: Finding, named: Mapping[str, str]) -> Finding:
+    """Refer to the earlier finding that has the same cause: one fault stops several checks.
+
+    `named` is the subject of each sentence that was printed as a problem.
+    """
+    if finding.level != "problem" or finding.fix not in named:
+        return finding
+    return replace(finding, fix=f"Fix the problem of {named[finding.fix]} above.")
 
 
 async def _run(check: Check, configuration: Configuration) -> list[Finding]:

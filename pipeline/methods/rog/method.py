@@ -19,7 +19,7 @@ from pipeline.methods.rendering import Printer, node_name
 from pipeline.methods.rog.instances import Instances, fit, instantiate, most_frequent_ends, tokens_of, walked
 from pipeline.methods.rog.plan import ListPaths, PlanPath, most_frequent, read_candidates
 from pipeline.methods.rog.read import AnswerAlone, ReadPaths
-from pipeline.methods.rog.wording import OWN, Wording, read_wording
+from pipeline.methods.rog.wording import Wording, read_wording
 from pipeline.types import Answer, EntityId, Prediction, Question
 
 Planner: TypeAlias = Literal["finetuned", "sampled", "listed", "random", "none", "gold"]
@@ -222,7 +222,7 @@ class RoG:
 
     @property
     def _wording(self) -> Wording:
-        return OWN if self.templates is None else read_wording(self.templates)
+        return read_wording(self.templates)
 
 
 async def _bound(plans: Sequence[Path], tools: Tools) -> list[Path]:

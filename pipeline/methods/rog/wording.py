@@ -33,11 +33,13 @@ OWN = Wording(
 
 
 @cache
-def read_wording(file: str) -> Wording:
+def read_wording(file: str | None) -> Wording:
     """Read the texts of a YAML file with the entries `plan`, `read` and `alone`, each with `user` and maybe `system`.
 
-    Raises UserError if there is no such file, or it has another form.
+    None gives the project's own. Raises UserError if there is no such file, or it has another form.
     """
+    if file is None:
+        return OWN
     try:
         entries = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8"))
         templates = {each.name: Template(**{"system": "", **entries[each.name]}) for each in fields(Wording)}

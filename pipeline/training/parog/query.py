@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import rdflib
 
-from pipeline.datasets.gold_paths import CLASS_RELATIONS, Pattern, Variable, algebra, relation_name, term_of
+from pipeline.datasets.gold_paths import Pattern, Variable, algebra, relation_name, term_of
+from pipeline.datasets.query_types import is_of_class
 from pipeline.errors import ParseError
 from pipeline.methods.parog.plan import Keep
 
@@ -114,7 +115,7 @@ class _Reader:
         patterns = list(dict.fromkeys(self._patterns()))
         if not isinstance(answer, Variable):
             raise Rejected("the query computes its answer")
-        boilerplate = [one for one in patterns if _is_of_class(one)]
+        boilerplate = [one for one in patterns if is_of_class(one)]
         conditions = [*self._conditions, *(_looked_up(*pair, patterns) for pair in self._compared)]
         bounds = {condition.bound_of for condition in conditions}
         return ParsedQuery(
@@ -122,7 +123,7 @@ class _Reader:
             patterns=tuple(one for one in patterns if one not in boilerplate and one not in bounds),
             classes=_classes(boilerplate),
             unions=tuple(
-                tuple(tuple(one for one in branch._patterns() if not _is_of_class(one)) for branch in union)
+                tuple(tuple(one for one in branch._patterns() if not is_of_class(one)) for branch in union)
                 for union in self._unions
             ),
             conditions=tuple(dict.fromkeys(conditions)),
@@ -358,11 +359,6 @@ def _nodes(expression: Any) -> Iterator[Any]:
 def _variables(expression: Any) -> Iterator[Variable]:
     if isinstance(expression, rdflib.Variable):
         yield Variable(str(expression))
-
-
-def _is_of_class(pattern: Pattern) -> bool:
-    """Whether a pattern restricts a variable to a class."""
-    return pattern.relation in CLASS_RELATIONS and not isinstance(pattern.object, Variable)
 
 
 def _classes(patterns: list[Pattern]) -> dict[Variable, str]:

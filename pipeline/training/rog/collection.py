@@ -21,7 +21,7 @@ from pipeline.methods.interface import Tools
 from pipeline.methods.rendering import Printer
 from pipeline.methods.rog import instances
 from pipeline.methods.rog.read import ReadPaths
-from pipeline.methods.rog.wording import OWN, Wording, read_wording
+from pipeline.methods.rog.wording import Wording, read_wording
 from pipeline.training.labelled import LabelledQuestion
 from pipeline.types import Answer, EntityId, GoldAnswer, Prediction, Question
 
@@ -109,7 +109,7 @@ class RoGCollection:
     @property
     def wording(self) -> Wording:
         """The texts of the prompts."""
-        return OWN if self.templates is None else read_wording(self.templates)
+        return read_wording(self.templates)
 
 
 def _unusable(question: LabelledQuestion) -> str | None:

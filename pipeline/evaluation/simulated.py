@@ -1,0 +1,41 @@
+"""What a table says where a simulated model answered in place of a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.llm.interface import replies_from_gold
+
+_MOST_METHODS = 3
+"""The most methods that are named."""
+
+
+def simulated_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say which simulated models answered, whether they know the gold answers, and for which methods that is all."""
+    labels = sorted({summary.label for summary in summaries if summary.label})
+    lines = [f"not the answers of a language model: {', '.join(labels)}"] if labels else []
+    return [*lines, *gold_lines(summaries)]
+
+
+def gold_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say that a simulated model replies from the gold answers, and for which methods the score is its own alone."""
+    if not any(summary.from_gold for summary in summaries):
+        return []
+    return [
+        "the oracle replies from the gold answers: a score shows what a method can reach, not what a model answers",
+        *closed_book_lines([summary.method for summary in summaries if summary.closed_book]),
+    ]
+
+
+def closed_book_lines(methods: Sequence[str]) -> list[str]:
+    """Say that the scores of methods without a lookup are the oracle's; nothing without such methods."""
+    alone = list(dict.fromkeys(methods))
+    named = ", ".join(alone[:_MOST_METHODS])
+    named += f" and {len(alone) - _MOST_METHODS:,} more" if len(alone) > _MOST_METHODS else ""
+    return [f"{named}: looked up nothing in the graph, so the score is the oracle's alone"] if alone else []
+
+
+def not_a_model(label: str) -> str:
+    """Say what answered in place of a language model: `oracle: no language model, replies from the gold answers`."""
+    return f"{label}: no language model{', replies from the gold answers' if replies_from_gold(label) else ''}"
