@@ -177,10 +177,10 @@ class _Question:
             if not listed:
                 continue
             next_hop = self._next_hop_after(listed[0].step)
-            if all(event.step != next_hop for event in self._of("followed", edge)):
-                calls = [call for call in self._calls() if listed[0].step < call < next_hop]
-                if calls:
-                    return self._loss_at("relation chosen", self._model_reason(calls[-1]), calls[-1], path, number)
+            followed = min((event.step for event in self._of("followed", edge)), default=math.inf)
+            if any(next_hop < call < followed for call in self._calls()):
+                call = max((call for call in self._calls() if call < next_hop), default=None)
+                return self._loss_at("relation chosen", self._model_reason(call), call, path, number)
         return None
 
     def _loss_before(self, path: _Path, hop: int) -> Loss:
