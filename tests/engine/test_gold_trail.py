@@ -122,5 +122,5 @@ async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
     trail.reach(Step(1, "kg", "neighbours", 0.0), {("m", second): Neighbours(("ann", "bob"))})
     trail.keep(1, nodes=["ann"])
     assert ("kept", 2, 1, 2, None) in events(trail)
-    await trail.look_ahead(cast(GraphLookups, Marriages()))
+    await trail.look_ahead(cast("GraphLookups", Marriages()))
     assert ("kept", 2, 0, 1, None) in events(trail)

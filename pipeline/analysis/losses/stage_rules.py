@@ -192,7 +192,7 @@ class _Question:
         cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
         if cut and cut[-1].by == "depth":
             at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
-            return self._detour(path, hop) or at_depth
+            return self._detour(path, hop) or self._chance(path, hop) or at_depth
         if cut and cut[-1].by == "plan":
             call = self._call_after(-1)
             return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
@@ -279,6 +279,7 @@ class _Question:
             return Loss(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
         if kept and not any(event.number for event in kept):
             call = self._call_in(found[0].step, kept[0].step)
+            call = self._call_before(found[0].step) if call is None else call  # a plan decided before the lookup
             return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
         if not shown:
             return Loss("node kept", "cap", found[-1].step)
