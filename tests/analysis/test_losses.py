@@ -376,3 +376,27 @@ def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:
     cut = {"step": 2, "event": "cut", "number": 1, "by": "cap"}
     trail = [LISTED, FOLLOWED, REACHED, FOUND, cut, ANSWER]
     assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("node kept", "cap", 2)
+
+
+def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> None:
+    cut = row([LISTED, {"step": 2, "event": "cut", "edge": 0, "by": "beam"}, ANSWER], STEPS)
+    assert find_loss(cut) == Loss("relation chosen", "beam", 2, 1, "topic ✗ capital")
+    cut["steps"][1]["error"] = "no list"
+    assert find_loss(cut) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
+    trail = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, {"step": 5, "event": "answered"}]
+    agent = row(trail, "relations act neighbours act act act")
+    assert find_loss(agent) == Loss("answered", "model", 3)
+    retried = row(trail, "relations choose neighbours look answer answer")
+    retried["steps"][5]["parent"] = 4
+    assert find_loss(retried) == Loss("node kept", "model", 3), "a second try does not make an agent"
+
+
+def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}]
+    trail = [LISTED, {"step": 1, "event": "shown", "edge": 0}, FOLLOWED, {**REACHED, "number": 1}, ANSWER]
+    unread = row(trail, "relations choose neighbours judge answer", gold_paths=paths)
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == Loss("relation offered", "model", 3, 2, "topic → king ✗ seat")
