@@ -12,7 +12,7 @@ import pytest
 
 import pipeline.methods
 from pipeline import evaluate
-from pipeline.analysis.losses import LOSS_COLUMNS, STAGES, Loss, clusters, find_loss, loss_shares
+from pipeline.analysis.losses import LOSS_COLUMNS, STAGE_TEXTS, STAGES, Loss, clusters, find_loss, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
 
@@ -356,6 +356,13 @@ def test_the_attempt_that_came_furthest_counts() -> None:
 def test_a_trail_with_impossible_numbers_is_read() -> None:
     trail = [{**LISTED, "step": 999}, {**ANSWER, "step": 888}, {"step": 5, "event": "cut", "edge": 77}]
     assert find_loss(row(trail, STEPS)) is not None
+
+
+def test_the_documents_word_the_stages_as_the_code_does() -> None:
+    page = Path("docs/how-to/find-out-why.md").read_text()
+    table = "".join(f"| {stage} | {text.passed} |\n" for stage, text in STAGE_TEXTS.items())
+    assert table in page
+    assert tuple(STAGE_TEXTS) == STAGES
 
 
 def test_stages_are_in_order() -> None:
