@@ -100,6 +100,7 @@ def test_examples_hold_the_transcript_and_the_command(run: Path, view: BlockView
 
 def test_the_page_of_an_example_in_the_viewer_is_there(run: Path, view: BlockView, tmp_path: Path) -> None:
     (index,) = open_indexes([run], tmp_path)
+    index.update()
     for example in view.examples:
         assert example.viewer == f"kgqa view {run}"
         _, name, configuration, id = map(unquote, example.page.split("/"))
