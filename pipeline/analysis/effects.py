@@ -6,7 +6,7 @@ import polars as pl
 
 from pipeline.traces.reader import HAS_REPLY
 
-_REPEATED = {"edited": "edits", "refined": "refinements", "reflected": "retries"}
+REPEATED = {"edited": "edits", "refined": "refinements", "reflected": "retries"}
 """The decisions that a method may repeat, and what they are called."""
 _KEYS = ["configuration", "question_id"]
 
@@ -40,13 +40,13 @@ def repetition_effects(questions: pl.LazyFrame, steps: pl.LazyFrame) -> pl.LazyF
     `corrected` and `damaged` are the means of the columns of the same names: rates at which an answer before the
     reflection that was wrong became right, and the reverse; null where the method has no such answer.
     """
-    decisions = steps.filter(pl.col("role").is_in(list(_REPEATED)), pl.col("kind") == "decision")
+    decisions = steps.filter(pl.col("role").is_in(list(REPEATED)), pl.col("kind") == "decision")
     counted = decisions.group_by(*_KEYS, "role").agg(pl.len().alias("times"))
     used = counted.select("configuration", "role").unique()
     scored = questions.select(*_KEYS, "hits_at_1", "corrected", "damaged").join(used, on="configuration")
     all_times = scored.join(counted, on=[*_KEYS, "role"], how="left").with_columns(pl.col("times").fill_null(0))
     means = pl.col("hits_at_1", "corrected", "damaged").mean()
-    grouped = all_times.group_by("configuration", pl.col("role").replace(_REPEATED).alias("of"), "times")
+    grouped = all_times.group_by("configuration", pl.col("role").replace(REPEATED).alias("of"), "times")
     return grouped.agg(pl.len().alias("questions"), means).sort("configuration", "of", "times")
 
 

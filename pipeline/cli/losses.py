@@ -9,7 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.losses import NOT_PASSED, STAGES, clusters, loss_shares
+from pipeline.analysis.losses import STAGE_TEXTS, STAGES, clusters, loss_shares
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
@@ -42,7 +42,7 @@ def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[s
     table = plain_table("questions by what became of their answers, in percent")
     for heading in columns[first:]:
         table.add_column("#" if heading == "configuration" else heading, overflow="fold")
-    for heading in ("questions", "right", *(NOT_PASSED[stage] for stage in stages)):
+    for heading in ("questions", "right", *(STAGE_TEXTS[stage].heading for stage in stages)):
         table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
     for row in groups.iter_rows():
         *group, questions, wrong = row

@@ -6,10 +6,10 @@ A method neither sees it nor does anything for it, except that it records what i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, TypeAlias
 
 from pipeline.datasets.inverses import Inverses
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
@@ -24,6 +24,8 @@ _MOST_NAMES = 64
 _MOST_AHEAD = 4
 """Gold paths of which the nodes that lead to a gold answer are looked up."""
 _OPPOSITE: Mapping[str, Any] = {"out": "in", "in": "out"}
+_Layer: TypeAlias = Mapping[Node, Set[Node]]
+"""Node → the nodes to which one hop of a path leads from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,15 @@ class GoldTrail:
         """Note which edges within reach, and how many gold answers, a completion names."""
         self._mention(step, "written", completion)
 
+    def understand(self, step: Step, value: object) -> None:
+        """Note which edges within reach the value read from a completion holds: a reply may give mere numbers."""
+        if not self._edges:
+            return
+        noted = {mark.edge for mark in self._marks if mark.step == step.index and mark.event == "written"}
+        read = {edge for relation in set(_relations_in(value)) for edge in self._by_relation.get(relation, ())}
+        for edge in sorted((read & self._starts.keys()) - noted):
+            self._mark(step.index, "written", edge)
+
     def _mention(self, step: Step, event: TrailEventName, text: str) -> None:
         for edge in sorted(self._starts):
             if any(_stands_in(name, text) for name in self._names_of(edge)):
@@ -226,24 +237,20 @@ class GoldTrail:
 
     async def _leading_nodes(self, graph: GraphLookups, path: GoldPath) -> list[Set[Node]]:
         """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""
-        layers: list[dict[Node, tuple[Node, ...]]] = []
+        layers: list[_Layer] = []
         nodes: set[Node] = {path.topic}
         for relation in path.relations:
             sources = sorted(node for node in nodes if isinstance(node, str))[:MAX_FRONTIER]
             reached = await graph.neighbours(
                 [(id, same) for id in sources for same in self._equal(relation)], MAX_NEIGHBOURS
             )
-            layer: dict[Node, tuple[Node, ...]] = {}
+            layer: dict[Node, set[Node]] = {}
             for (id, _), found in reached.items():
-                layer[id] = (*layer.get(id, ()), *found.nodes)
+                layer.setdefault(id, set()).update(node for node in found.nodes if node != path.topic)
             layers.append(layer)
             nodes = {node for ends in layer.values() for node in ends}
-        leading: list[Set[Node]] = []
-        ends: Set[Node] = nodes if self._is_count else {node for node in nodes if self._is_gold(node)}
-        for layer in reversed(layers):
-            ends = {source for source, onward in layer.items() if not ends.isdisjoint(onward)}
-            leading.append(ends)
-        return leading[::-1] if ends else []
+        ends = nodes if self._is_count else {node for node in nodes if self._is_gold(node)}
+        return _leading(layers, ends) if ends else []
 
     @property
     def events(self) -> list[TrailEvent]:
@@ -313,8 +320,40 @@ class GoldTrail:
         self._marks.append(_Mark(step, event, edge, nodes, of, by=by))
 
 
+def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[Set[Node]]:
+    """Return the nodes of each layer from which walks lead to an end; empty if none does.
+
+    A walk that goes back to the node from which it came, as from a person through a marriage to the same person, is
+    not what a path means.
+    """
+    onward: list[_Layer] = []
+    for layer in reversed(layers):
+        behind = onward[-1] if onward else dict.fromkeys(ends, ends)
+        onward.append(
+            {
+                node: {after for after in found if behind.get(after, frozenset()) - ({node} if onward else set())}
+                for node, found in layer.items()
+            }
+        )
+    onward.reverse()
+    first = {node for node, found in onward[0].items() if found}
+    return [first, *({after for found in layer.values() for after in found} for layer in onward[:-1])] if first else []
+
+
 _NOT_OF_THE_SEARCH = frozenset({"references", "question"})
 """Inputs of prompts that hold solved questions, and the question itself: what they name, the search has not found."""
+
+
+def _relations_in(value: object) -> Iterator[Relation]:
+    """Yield the relations that a value holds, in collections and in the fields of dataclasses."""
+    if isinstance(value, Relation):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(_relations_in(part) for pair in value.items() for part in pair)
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from chain.from_iterable(map(_relations_in, value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from chain.from_iterable(_relations_in(getattr(value, field.name)) for field in fields(value))
 
 
 def _stands_in(name: str, text: str) -> bool:

@@ -76,11 +76,14 @@ class QuestionModel:
         for _ in range(retries + 1):
             completion, step = await self._call(prompt, sampling, complaint=complaint, parent=parent, last=last)
             try:
-                return prompt.parse(completion.text), completion
+                value = prompt.parse(completion.text)
             except ParseError as error:
                 complaint, parent = str(error), step.index
                 step.error = complaint
                 self._record.counters.parse_failures += 1
+            else:
+                self._record.trail.understand(step, value)
+                return value, completion
         self._record.add_decision("parse_failed", role=prompt.role, complaint=complaint)
         return prompt.fallback(completion.text), completion
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pipeline.analysis.losses import STAGES
+from pipeline.analysis.losses import STAGE_TEXTS, STAGES
 from pipeline.evaluation.statistics import Estimate
 from pipeline.report.data import SECONDS, Block, Configuration
 from pipeline.report.details import RoleCost
@@ -14,19 +14,11 @@ from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, pe
 
 _RIGHT = "right"
 _SCORE = "hits_at_1"
-_STAGE_TEXTS = {
+_MEANINGS: Mapping[str, str] = {
     _RIGHT: "the first answer is right",
-    "topic known": "the question names no entity of the graph to start from",
-    "relation offered": "the next relation of a gold path was not among those to choose from",
-    "relation chosen": "it was offered, and not followed",
-    "node reached": "it was followed, and did not lead to the next node",
-    "node kept": "the node was found, and dropped",
-    "shown": "a gold answer was found, and the call that answers did not read it",
-    "answered": "the call that answers read it, and answered something else",
-    "matched": "the answer is nearly right, and the rule that compares answers did not recognise it",
-    "unknown": "the trace is of an older version and cannot tell",
+    **{stage: text.lost for stage, text in STAGE_TEXTS.items()},
 }
-"""What the stages mean for a wrong question, in the order of the bars."""
+"""What the parts of a bar mean, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +80,7 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
     if not any(each.details.scored for each in known.values()):
         return None
     found = [stage for stage in STAGES if any(stage in (each.details.lost or ()) for each in known.values())]
-    colours = {stage: number for number, stage in enumerate(_STAGE_TEXTS)}
+    colours = {stage: number for number, stage in enumerate(_MEANINGS)}
 
     def bar(index: int) -> Bar:
         details = known[index].details
@@ -107,7 +99,7 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
         return _bar(labels, known, index, texts, parts=parts)
 
     shown = (_RIGHT, *found)
-    legend = [LegendEntry(colours[stage], stage, _STAGE_TEXTS[stage]) for stage in shown]
+    legend = [LegendEntry(colours[stage], stage, _MEANINGS[stage]) for stage in shown]
     return BarChart(None, legend, shown, [bar(i) for i in _best_first(known)], ("0", "100 %"))
 
 

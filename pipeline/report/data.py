@@ -22,7 +22,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.evaluation.summary import ConfigurationSummary
-from pipeline.report.details import Details, read_details
+from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, read_shards
 from pipeline.traces.storage import StoragePath
@@ -222,7 +222,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
         unreadable=often_unreadable(folder, summaries),
     )
-    rows, details = _read_rows(folder), read_details(folder.path)
+    rows, details = _read_traces(folder, len(run["points"]))
     if missing := [each.number for each in summaries if each.number not in rows]:
         raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question")
     return [
@@ -241,17 +241,23 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
     ]
 
 
-def _read_rows(folder: RunFolder) -> dict[int, pl.DataFrame]:
-    """Read the questions and scores of each configuration, in an order that does not depend on the run."""
+def _read_traces(folder: RunFolder, configurations: int) -> tuple[dict[int, pl.DataFrame], dict[int, Details]]:
+    """Read the traces once: the questions and scores of each configuration, and its details.
+
+    The questions are in an order that does not depend on the run.
+    """
     keys = {
         "question_id": pl.col("question_id"),
         "question": pl.concat_str("question_id", "question", separator="\0").hash(),
         "source": pl.coalesce(pl.col("meta").str.json_path_match("$.source"), "question_id"),
     }
-    shards = read_shards(folder, ["point", "question_id", "question", "meta", *CHARTED])
-    rows = pl.concat(shard.select("point", *CHARTED, **keys) for shard in shards)
-    parts = rows.sort("question").partition_by("point", as_dict=True, include_key=False)
-    return {int(number): part for (number,), part in parts.items()}
+    columns = list(dict.fromkeys(("point", "question_id", "question", "meta", *CHARTED, *TRACE_COLUMNS)))
+    tally, parts = Tally(), []
+    for shard in read_shards(folder, columns):
+        tally.add(shard)
+        parts.append(shard.select("point", *CHARTED, **keys))
+    of_points = pl.concat(parts).sort("question").partition_by("point", as_dict=True, include_key=False)
+    return {int(number): part for (number,), part in of_points.items()}, tally.details(configurations)
 
 
 def _parameters(resolved: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pipeline.analysis.runs import open_run
 from pipeline.report.data import Block, Configuration, Group
 from pipeline.report.labels import BlockLabels, Name, inline
 from pipeline.text import printable
+from pipeline.viewer.queries import question_url
 
 _MOST_METHODS = 6
 _LONGEST_TEXT = 3_000
@@ -46,6 +47,10 @@ class Example:
     """The number of questions of its configuration that were lost in the same way, itself included."""
     command: str
     """Shows it in the terminal."""
+    viewer: str
+    """Serves the run to a browser."""
+    page: str
+    """The path of its page there."""
     steps: tuple[ExampleStep, ...]
 
 
@@ -85,6 +90,8 @@ def _examples(block: Block, labels: BlockLabels, index: int) -> Iterator[Example
             lost=_cut(str(trace.loss)),
             alike=group.questions,
             command=shlex.join(["kgqa", "show", str(run.folder.path), trace.id, *chosen]),
+            viewer=shlex.join(["kgqa", "view", str(run.folder.path)]),
+            page=question_url(configuration.run.name, number, trace.id),
             steps=tuple(_steps(trace)),
         )
 

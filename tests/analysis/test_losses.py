@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import polars as pl
 import pytest
 
+import pipeline.methods
 from pipeline import evaluate
 from pipeline.analysis.effects import role_costs
-from pipeline.analysis.losses import LOSS_COLUMNS, STAGES, Loss, clusters, find_loss, loss_shares
+from pipeline.analysis.losses import LOSS_COLUMNS, STAGE_TEXTS, STAGES, Loss, clusters, find_loss, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
 
@@ -18,69 +21,88 @@ OFFERED, CHOSEN, KEPT, SHOWN, ANSWERED = "relation offered", "relation chosen", 
 STAGES_OF: dict[str, tuple[str, ...]] = {
     "srp.relation_check": (CHOSEN,),
     "srp.path_generation": (CHOSEN,),
-    "srp.judge": (KEPT, SHOWN),
+    "srp.judge": (OFFERED, CHOSEN),  # accepts what a wrong plan found, so that it is not edited
     "srp.edit": (CHOSEN,),
     "srp.answer": (ANSWERED, "matched"),
-    "srp.answer_cot": (ANSWERED, "matched"),
-    "arg.retrieval": (OFFERED,),
     "arg.hypo": (OFFERED,),
     "arg.relations": (CHOSEN,),
     "arg.entities": (KEPT, ANSWERED),  # one segment selects nodes and answers
-    "arg.answer": (ANSWERED, "matched"),
-    "arg.token": (CHOSEN, KEPT, ANSWERED),  # chooses any token of the other segments
     "parog.plan": (OFFERED, CHOSEN),  # a plan without its last sub-goal ends early, another goal leads elsewhere
     "parog.relations": (CHOSEN,),
-    "parog.entities": (KEPT, SHOWN),
-    "parog.tentative": (ANSWERED,),
+    "parog.entities": (KEPT,),
     "parog.refine": (OFFERED, CHOSEN, SHOWN, ANSWERED),  # may withhold a fact, from the next sub-goal too
+    "parog.align": (SHOWN,),
     "parog.aggregate": (ANSWERED, "matched"),
-    "r3.thought": (CHOSEN,),
     "r3.action": (OFFERED, CHOSEN, KEPT, ANSWERED),  # one call decides everything
-    "r3.verify": (KEPT, ANSWERED),
+    "r3.step": (OFFERED, CHOSEN, KEPT, ANSWERED),
+    "r3.verify": (OFFERED, CHOSEN, KEPT, ANSWERED),  # accepts any wrong end of an attempt
     "r3.reflect": (OFFERED, CHOSEN, KEPT, ANSWERED),
     "r3.guess": (ANSWERED, "matched"),
     "tog.relations": (CHOSEN,),
     "tog.entities": (KEPT,),
     "tog.reason": (OFFERED,),  # ends the search
     "tog.answer": (ANSWERED, "matched"),
-    "tog.answer_cot": (ANSWERED, "matched"),
     "pog.relations": (CHOSEN,),
     "pog.entities": (KEPT,),
+    "pog.evaluate": (OFFERED,),  # ends the search
     "dog.relations": (CHOSEN, OFFERED),  # a wrong relation may lead where the way on is against its direction
     "dog.enough": (OFFERED, SHOWN),  # ends the search, or misses an answer that it was shown
+    "rog.plan": (OFFERED, CHOSEN, KEPT),  # a plan may be too short, lead elsewhere, or lead past the answer
+    "rog.list": (OFFERED, CHOSEN, KEPT),
+    "rog.read": (ANSWERED, "matched"),
     "rag.read_facts": (ANSWERED, "matched"),
     "cot.answer": (ANSWERED, "matched"),
 }
 """The stages at which an answer is lost when the calls of a role err."""
-SHARES = {"parog.entities": 0.85, "srp.edit": 0.95, "dog.enough": 0.4}
-"""The share of the losses at these stages that is demanded, where it is not 0.99: a gold answer that PARoG meets on a
-wrong way is passed by or withheld later, SRP's last edit may come too late for the hops after it, and a search that DoG
-ends too early has often lost its way already."""
 WORDS: dict[str, str] = {
     **dict.fromkeys(("srp.relation_check", "srp.path_generation"), "method.retries=0"),
     "srp.edit": "method.bind_top_k=1 method.retries=2",
     "arg.hypo": "method.naive_retriever=false",
     "arg.retrieval": "method.naive_retriever=false",
-    "parog.plan": "method.refine=false",
+    "arg.answer": "method.depth=2",
+    "arg.token": "method.probabilities=exact",
+    **dict.fromkeys(("parog.plan", "parog.read"), "method.refine=false"),
+    **dict.fromkeys(("parog.align", "parog.correct", "parog.suffice"), "method.split_refine=true"),
     "parog.aggregate": "method.stop_on_question_answered=false",
     "r3.action": "method.retries=0",
+    "r3.step": "method.retries=0 method.calls_per_step=1",
     "r3.guess": "method.retries=0 method.depth=2 method.on_halt_guess=true",
-    "tog.answer_cot": "method.depth=1",
+    "rog.list": "method.planner=listed",
 }
 """What keeps a method from repairing the errors of a role, or lets it ask the role at all."""
 OTHERS: dict[str, dict[str, float]] = {
     "srp.edit": {"srp.path_generation": 1.0, "srp.relation_check": 1.0},
+    "srp.judge": {"srp.path_generation": 1.0, "srp.relation_check": 1.0},
     "r3.reflect": {"r3.action": 0.3},
+    "r3.verify": {"r3.action": 0.3},
     "tog.answer": {"tog.reason": 1.0},
 }
-"""Roles that err as well, because the role is asked only after such errors: they err in both runs."""
-HARMLESS = frozenset(
-    {
-        *("srp.judge", "srp.answer_cot", "arg.retrieval", "arg.answer", "arg.token", "parog.tentative"),
-        *("r3.thought", "r3.verify", "tog.answer_cot"),
-    }
-)
-"""Roles whose errors alone lose no answer: other calls repair them, or the role is asked where no answer is left."""
+"""Roles that err as well, because the role is asked, or can do harm, only after such errors: they err in both runs."""
+HARMLESS: dict[str, str] = {
+    "arg.retrieval": "no training text declines to retrieve, so the oracle does not err here",
+    "arg.answer": "it is asked where the search found no answer, and the oracle then finds none either",
+    "arg.token": "it only ranks the branches, and what the segments drop, they drop by their own tokens",
+    "parog.tentative": "the refinement replaces it by what the facts show; without facts, the oracle has no answer",
+    "parog.correct": "the third question of the refinement gives the answers again, from the same facts",
+    "parog.suffice": "after the last round, the answers are read off the facts of all sub-goals",
+    "parog.read": "the last call reads the answers off the facts of all sub-goals again",
+    "r3.thought": "the oracle acts without reading its thoughts",
+    "pog.plan": "the oracle follows gold paths whatever the sub-objectives are",
+    "pog.memory": "the oracle reads the facts, not the notes on them",
+    "pog.reflect": "it is asked after the facts did not suffice, and the search goes on either way",
+    **dict.fromkeys(
+        ("dog.simplify", "dog.criticise", "dog.rewrite"), "the oracle knows which question is meant, however it is put"
+    ),
+    "dog.alone": "it is asked where the search found nothing, when the oracle does not know the answer either",
+}
+"""Roles whose errors alone lose no answer, and why."""
+NOT_ASKED: dict[str, str] = {
+    **dict.fromkeys(("srp.answer_cot", "tog.answer_cot"), "the oracle always finds something to answer from"),
+    **dict.fromkeys(("pog.answer", "pog.alone", "pog.backtrack"), "the oracle's search never comes to a dead end"),
+    "rog.alone": "it is asked instead of a search, and the oracle knows nothing without facts",
+    "rag.read": "it reads the documents of a graph with attributes",
+}
+"""Roles that a run of the oracle on this graph does not ask, and why."""
 QUICK = ("tog.relations", "srp.answer")
 TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 """Types whose gold paths say everything: the others also compare values, which no gold path holds."""
@@ -94,19 +116,41 @@ def run(folder: Path, role: str, error_rate: float, questions: int) -> Run:
     return evaluate([*overrides, *WORDS.get(role, "").split(), f"llm.roles={{{roles}}}"])
 
 
+def lost_by(role: str, folder: Path, questions: int) -> pl.DataFrame:
+    """Return the questions that are answered right while the role does not err, and wrong while it always errs."""
+    perfect, erring = (run(folder / str(rate), role, rate, questions) for rate in (0.0, 1.0))
+    for each in (perfect, erring):
+        assert each.calls.filter(pl.col("role") == role).head(1).collect().height, f"{role} is not asked"
+    right = perfect.losses().filter(pl.col("right")).select("question_id")
+    assert right.collect().height >= questions / 4
+    return erring.losses().filter(~pl.col("right")).join(right, on="question_id", how="semi").collect()
+
+
 @pytest.mark.parametrize(
     "role", [pytest.param(role, marks=() if role in QUICK else pytest.mark.exhaustive) for role in STAGES_OF]
 )
 def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(role: str, tmp_path: Path) -> None:
-    questions = 30 if role in QUICK else 80
-    perfect = run(tmp_path / "perfect", role, 0.0, questions).losses().filter(pl.col("right")).select("question_id")
-    losses = run(tmp_path / "erring", role, 1.0, questions).losses().join(perfect, on="question_id", how="semi")
-    lost = losses.filter(~pl.col("right")).collect()
+    lost = lost_by(role, tmp_path, 30 if role in QUICK else 80)
     table = lost.group_by("stage", "reason", "role").len().sort("len", descending=True)
     at_stage = lost.filter(pl.col("stage").cast(pl.String).is_in(STAGES_OF[role])).height
     print(f"\n{role}: {at_stage} of {lost.height} lost", *table.iter_rows(), sep="\n  ")
-    assert (lost.height == 0) if role in HARMLESS else (lost.height > 5)
-    assert at_stage >= SHARES.get(role, 0.99) * lost.height
+    assert lost.height > 5
+    assert at_stage >= 0.99 * lost.height
+
+
+def test_every_role_of_every_method_is_made_to_err() -> None:
+    modules = (f"pipeline.methods.{module.name}" for module in iter_modules(pipeline.methods.__path__))
+    loaded = [vars(import_module(name)).values() for name in modules]
+    methods = [each for values in loaded for each in values if isinstance(each, type) and "prompts" in vars(each)]
+    roles = {prompt.role for method in methods for prompt in vars(method)["prompts"]}
+    assert len(roles) > 40
+    assert roles == STAGES_OF.keys() | HARMLESS.keys() | NOT_ASKED.keys()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("role", HARMLESS)
+def test_errors_that_another_call_repairs_lose_no_answer(role: str, tmp_path: Path) -> None:
+    assert lost_by(role, tmp_path, 80).is_empty(), f"unlike before: {HARMLESS[role]}"
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +359,13 @@ def test_a_trail_with_impossible_numbers_is_read() -> None:
     assert find_loss(row(trail, STEPS)) is not None
 
 
+def test_the_documents_word_the_stages_as_the_code_does() -> None:
+    page = Path("docs/how-to/find-out-why.md").read_text()
+    table = "".join(f"| {stage} | {text.passed} |\n" for stage, text in STAGE_TEXTS.items())
+    assert table in page
+    assert tuple(STAGE_TEXTS) == STAGES
+
+
 def test_stages_are_in_order() -> None:
     assert STAGES[:3] == ("topic known", "relation offered", "relation chosen")
 
@@ -344,3 +395,27 @@ def test_a_call_that_failed_is_no_unreadable_reply() -> None:
     ]
     (costs,) = role_costs(pl.LazyFrame(steps)).collect().to_dicts()
     assert costs["parse_failures"] == 0.5
+
+
+def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> None:
+    cut = row([LISTED, {"step": 2, "event": "cut", "edge": 0, "by": "beam"}, ANSWER], STEPS)
+    assert find_loss(cut) == Loss("relation chosen", "beam", 2, 1, "topic ✗ capital")
+    cut["steps"][1]["error"] = "no list"
+    assert find_loss(cut) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
+    trail = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, {"step": 5, "event": "answered"}]
+    agent = row(trail, "relations act neighbours act act act")
+    assert find_loss(agent) == Loss("answered", "model", 3)
+    retried = row(trail, "relations choose neighbours look answer answer")
+    retried["steps"][5]["parent"] = 4
+    assert find_loss(retried) == Loss("node kept", "model", 3), "a second try does not make an agent"
+
+
+def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}]
+    trail = [LISTED, {"step": 1, "event": "shown", "edge": 0}, FOLLOWED, {**REACHED, "number": 1}, ANSWER]
+    unread = row(trail, "relations choose neighbours judge answer", gold_paths=paths)
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == Loss("relation offered", "model", 3, 2, "topic → king ✗ seat")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
 from pipeline.engine.gold_trail import GoldTrail
-from pipeline.kg.interface import Neighbours
+from pipeline.kg.interface import Batch, GraphLookups, Hop, Neighbours
 from pipeline.traces.schema import Step
 from pipeline.traces.trail import gold_paths_of, number_edges
 from pipeline.types import Gold, GoldAnswer, LiteralNode, Relation
@@ -89,3 +92,35 @@ def test_without_gold_paths_and_answers_nothing_is_noted() -> None:
     trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("bob",))})
     trail.show(Step(1, "llm", "x", 0.0), {"facts": "Oslo"})
     assert events(trail) == []
+
+
+def test_a_reply_that_gives_numbers_writes_the_relations_that_are_read_from_it() -> None:
+    trail = GoldTrail(GOLD)
+    step = Step(0, "llm", "x", 0.0)
+    trail.write(step, "relation_1")
+    trail.understand(step, {"picked": [("ann", SPOUSE)], "others": Neighbours(("bob",))})
+    assert events(trail) == [("written", 0, None, None, None)]
+    trail.write(step, "spouse")
+    trail.understand(step, SPOUSE)
+    assert len(trail.events) == 2, "what the text names is noted once"
+
+
+class Marriages:
+    """A graph in which ann and bob are married, and both were born in Oslo."""
+
+    married = Relation("marriage", "out"), Relation("partner", "out")
+    hops: ClassVar = {"ann": ["m"], "m": ["ann", "bob"], "bob": ["m.1"]}
+
+    async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+        return Batch({hop: Neighbours(tuple(self.hops.get(hop[0], ()))) for hop in hops})
+
+
+async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
+    trail = GoldTrail(Gold(GOLD.answers, {"ann": ((*Marriages.married, BORN),)}))
+    first, second = Marriages.married
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", first): Neighbours(("m",))})
+    trail.reach(Step(1, "kg", "neighbours", 0.0), {("m", second): Neighbours(("ann", "bob"))})
+    trail.keep(1, nodes=["ann"])
+    assert ("kept", 2, 1, 2, None) in events(trail)
+    await trail.look_ahead(cast("GraphLookups", Marriages()))
+    assert ("kept", 2, 0, 1, None) in events(trail)

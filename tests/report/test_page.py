@@ -108,7 +108,7 @@ def example(text: str) -> Example:
     )
     name = Name.of("srp", "oracle", [inline(text)])
     texts = (f"question {text}", f"gold {text}", f"answers {text}", f"lost {text}")
-    return Example(0, name, *texts, 2, f"kgqa show {text}", (step,))
+    return Example(0, name, *texts, 2, f"kgqa show {text}", f"kgqa view {text}", f"/{text}/0/1", (step,))
 
 
 @pytest.mark.parametrize("name", HOSTILE)

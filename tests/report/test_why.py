@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 import pytest
@@ -20,6 +21,7 @@ from pipeline.report.examples import _LONGEST_TEXT, _cut
 from pipeline.report.page import render
 from pipeline.report.papers import paper_tables
 from pipeline.report.view import BlockView
+from pipeline.viewer.server import open_indexes
 from tests.report.configurations import RUN, make
 from tests.report.conftest import Sweep
 
@@ -91,7 +93,19 @@ def test_examples_hold_the_transcript_and_the_command(run: Path, view: BlockView
         assert lost == ([trace.loss.step] if trace.loss and trace.loss.step is not None else [])
         replies = [text for step in example.steps for term, text in step.texts if term == "reply"]
         assert replies == [step.completion for step in trace.steps if step.completion is not None]
-    assert "lost here" in render(build_page(read_blocks([run])))
+    page = render(build_page(read_blocks([run])))
+    assert "lost here" in page
+    assert view.examples[0].page in page
+
+
+def test_the_page_of_an_example_in_the_viewer_is_there(run: Path, view: BlockView, tmp_path: Path) -> None:
+    (index,) = open_indexes([run], tmp_path)
+    index.update()
+    for example in view.examples:
+        assert example.viewer == f"kgqa view {run}"
+        _, name, configuration, id = map(unquote, example.page.split("/"))
+        assert name == index.name
+        assert index.question(id, int(configuration)).text == example.question
 
 
 def test_a_megabyte_of_text_is_cut() -> None:

@@ -1,23 +1,34 @@
 """Where answers are lost: the stage, the step and the reason of every wrong question (`find`), and tables of them."""
 
-from pipeline.analysis.losses.frames import ROW_COLUMNS, clusters, flips, loss_shares, scan_losses
-from pipeline.analysis.losses.stage_names import NOT_PASSED, REASONS, STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.frames import (
+    ROW_COLUMNS,
+    TRACE_COLUMNS,
+    clusters,
+    flips,
+    loss_rows,
+    loss_shares,
+    scan_losses,
+)
+from pipeline.analysis.losses.stage_names import REASONS, STAGE_TEXTS, STAGES, Loss, Reason, Stage, StageText
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.analysis.losses.waiting import critical_path
 
 __all__ = [
     "LOSS_COLUMNS",
-    "NOT_PASSED",
     "REASONS",
     "ROW_COLUMNS",
     "STAGES",
+    "STAGE_TEXTS",
+    "TRACE_COLUMNS",
     "Loss",
     "Reason",
     "Stage",
+    "StageText",
     "clusters",
     "critical_path",
     "find_loss",
     "flips",
+    "loss_rows",
     "loss_shares",
     "scan_losses",
 ]

@@ -32,6 +32,8 @@ _SCHEMA: Mapping[str, Any] = {
     "role": pl.String,
     "departure": pl.String,
 }
+TRACE_COLUMNS = tuple(dict.fromkeys((*_KEYS, *LOSS_COLUMNS)))
+"""The columns of the traces that `loss_rows` reads."""
 ROW_COLUMNS = tuple(_SCHEMA)
 """The columns of `scan_losses`."""
 GROUPS = ("configuration", "method", "dataset", "type", "level", "hops", "query_type")
@@ -44,14 +46,12 @@ def scan_losses(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     The shards are read one after the other, so a run may be larger than memory. Prompts and completions are not read.
     Collecting it raises UserError like `read_shards`.
     """
-    columns = list(dict.fromkeys([*_KEYS, *LOSS_COLUMNS]))
 
     def read(
         wanted: list[str] | None, predicate: pl.Expr | None, limit: int | None, _batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        for rows in read_shards(folder, columns, indices=indices):
-            scored = rows.filter(pl.col("hits_at_1").is_not_null())
-            frame = pl.DataFrame(list(map(_loss_row, scored.iter_rows(named=True))), dict(_SCHEMA), orient="row")
+        for rows in read_shards(folder, TRACE_COLUMNS, indices=indices):
+            frame = loss_rows(rows)
             kept = frame if predicate is None else frame.filter(predicate)
             kept = kept if wanted is None else kept.select(wanted)
             yield kept if limit is None else kept.head(limit)
@@ -59,6 +59,12 @@ def scan_losses(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
                 return
 
     return register_io_source(read, schema=dict(_SCHEMA))
+
+
+def loss_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `scan_losses` for some rows of the traces, which have the `TRACE_COLUMNS`."""
+    scored = rows.filter(pl.col("hits_at_1").is_not_null()).select(TRACE_COLUMNS)
+    return pl.DataFrame(list(map(_loss_row, scored.iter_rows(named=True))), dict(_SCHEMA), orient="row")
 
 
 def _loss_row(row: Mapping[str, Any]) -> tuple[Any, ...]:

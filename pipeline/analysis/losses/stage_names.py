@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 Stage: TypeAlias = Literal[
     "topic known",
@@ -17,17 +17,7 @@ Stage: TypeAlias = Literal[
     "matched",
     "unknown",
 ]
-"""
-- `topic known`: the question names an entity of the graph to start from;
-- `relation offered`: the next relation of a gold path is among those from which the method chooses;
-- `relation chosen`: it is followed;
-- `node reached`: following it leads to the next node, at the last hop to a gold answer;
-- `node kept`: the node survives the selections;
-- `shown`: a gold answer stands in the prompt of the call that answers;
-- `answered`: it is the first answer that the method gives;
-- `matched`: the rule that compares answers recognises it;
-- `unknown`: the trace is too old to tell.
-"""
+"""A stage that an answer has to pass; `STAGE_TEXTS` says what each means."""
 
 Reason: TypeAlias = Literal[
     "beam", "cap", "model", "parse failure", "graph", "match rule", "error", "no gold path", "old trace"
@@ -41,18 +31,66 @@ relation was missing.
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 """In the order in which an answer passes them."""
-NOT_PASSED: Mapping[Stage, str] = {
-    "topic known": "topic unknown",
-    "relation offered": "relation not offered",
-    "relation chosen": "relation not chosen",
-    "node reached": "node not reached",
-    "node kept": "node not kept",
-    "shown": "not shown",
-    "answered": "not answered",
-    "matched": "not matched",
-    "unknown": "unknown",
+
+
+class StageText(NamedTuple):
+    """The wording of a stage, for all tables, pages and documents."""
+
+    passed: str
+    """When an answer passes it."""
+    lost: str
+    """What it means that an answer was lost at it."""
+    heading: str
+    """Of the questions that were lost at it."""
+
+
+STAGE_TEXTS: Mapping[Stage, StageText] = {
+    "topic known": StageText(
+        "the question names an entity of the graph to start from",
+        "the question names no entity of the graph to start from",
+        "topic unknown",
+    ),
+    "relation offered": StageText(
+        "the next relation of a gold path is among those from which the method chooses",
+        "the next relation of a gold path was not among those to choose from",
+        "relation not offered",
+    ),
+    "relation chosen": StageText(
+        "the method follows it",
+        "it was offered, and not followed",
+        "relation not chosen",
+    ),
+    "node reached": StageText(
+        "it leads to the next node, at the last hop to a gold answer",
+        "it was followed, and did not lead to the next node",
+        "node not reached",
+    ),
+    "node kept": StageText(
+        "the node survives the selections",
+        "the node was found, and dropped",
+        "node not kept",
+    ),
+    "shown": StageText(
+        "a gold answer stands in the prompt of the call that answers",
+        "a gold answer was found, and the call that answers did not read it",
+        "not shown",
+    ),
+    "answered": StageText(
+        "it is the first answer that the method gives",
+        "the call that answers read it, and answered something else",
+        "not answered",
+    ),
+    "matched": StageText(
+        "the rule that compares answers recognises it",
+        "the answer is nearly right, and the rule that compares answers did not recognise it",
+        "not matched",
+    ),
+    "unknown": StageText(
+        "the run is of a version that recorded no trail",
+        "the trace is of an older version and cannot tell",
+        "unknown",
+    ),
 }
-"""Headings of the questions that were lost at each stage."""
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 

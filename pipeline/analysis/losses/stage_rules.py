@@ -26,8 +26,6 @@ LOSS_COLUMNS = (
 
 _NOT_EXPLORED = frozenset({"depth", "plan"})
 """What cuts nodes from further exploration only: their facts are still known."""
-_REASONS: Mapping[str | None, Reason] = {"beam": "beam"}
-"""The reason for what cut something; all others are caps."""
 
 
 def find_loss(row: Mapping[str, Any]) -> Loss | None:
@@ -151,7 +149,8 @@ class _Question:
         if cut and (all(cut[-1].step >= call for call in shown) or (is_final and cut[-1].by != "beam")):
             # what a later prompt names, and no lookup has listed since, is an equal relation of another node
             stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
-            return self._loss_at(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop)
+            listed = max((event.step for event in within_reach if event.at < cut[-1].at), default=-1)
+            return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
         call = max(shown or calls, default=None)
         call = self._call_before(within_reach[-1].step) if call is None else call
         return self._loss_at("relation chosen", self._model_reason(call), call, path, hop)
@@ -177,10 +176,10 @@ class _Question:
             if not listed:
                 continue
             next_hop = self._next_hop_after(listed[0].step)
-            if all(event.step != next_hop for event in self._of("followed", edge)):
-                calls = [call for call in self._calls() if listed[0].step < call < next_hop]
-                if calls:
-                    return self._loss_at("relation chosen", self._model_reason(calls[-1]), calls[-1], path, number)
+            followed = min((event.step for event in self._of("followed", edge)), default=math.inf)
+            if any(next_hop < call < followed for call in self._calls()):
+                call = max((call for call in self._calls() if call < next_hop), default=None)
+                return self._loss_at("relation chosen", self._model_reason(call), call, path, number)
         return None
 
     def _loss_before(self, path: _Path, hop: int) -> Loss:
@@ -192,7 +191,7 @@ class _Question:
         cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
         if cut and cut[-1].by == "depth":
             at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
-            return self._detour(path, hop) or at_depth
+            return self._detour(path, hop) or self._chance(path, hop) or at_depth
         if cut and cut[-1].by == "plan":
             call = self._call_after(-1)
             return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
@@ -202,13 +201,13 @@ class _Question:
         if survivors and sum(event.number or 0 for event in cut) < survivors:
             return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
         if cut:
-            return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
+            return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
         call = self._call_in(reached.step, kept[0].step if kept else None)
         return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
 
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
-        call = self._ending_call(-1)
+        call = max(self._acting & self._answering, default=self._ending_call(-1))
         left_out = any(event.number for event in self._of("cut", path.edges[0]))
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
         return self._loss_at("relation offered", reason, call, path, 0)
@@ -221,16 +220,17 @@ class _Question:
         return self._chance(path, hop) or ended
 
     def _chance(self, path: _Path, hop: int) -> Loss | None:
-        """Return the loss of the first edge up to a hop that was followed although each call that read it left it out.
+        """Return the loss of the first edge up to a hop that was followed although each readable reply left it out.
 
         Code may follow what no call chose, such as the relations most similar to the chosen one. A search that ends
         after such a step was lost where the edge was left out.
         """
         for number, edge in enumerate(path.edges[:hop]):
             followed = min((event.step for event in self._of("followed", edge)), default=0)
-            read, named = (
+            shown, named = (
                 {event.step for event in self._of(name, edge) if event.step < followed} for name in ("shown", "written")
             )
+            read = {step for step in shown if not self._step(step).get("error")}
             if read and not named:
                 call = max(read)
                 return self._loss_at("relation chosen", self._model_reason(call), call, path, number)
@@ -244,7 +244,7 @@ class _Question:
                 reached = self._of("reached", path.edges[hop - 1])[-1]
                 cut = [event for event in self._of("cut", path.edges[hop]) if event.number]
                 if cut:
-                    return self._loss_at("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step, path, hop - 1)
+                    return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
                 call = self._call_in(reached.step, followed[-1].step)
                 reason = self._model_reason(call)
                 return self._loss_at("node kept", reason, reached.step if call is None else call, path, hop - 1)
@@ -276,14 +276,17 @@ class _Question:
         kept = [event for event in self._of("kept") if event.at > found[0].at]
         if cut and (not shown or cut[-1].at > shown[-1].at):
             stage: Stage = "shown" if cut[-1].by == "evidence" else "node kept"
-            return Loss(stage, _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
+            return Loss(stage, *self._cause_of(cut[-1], max(event.step for event in found if event.at < cut[-1].at)))
         if kept and not any(event.number for event in kept):
             call = self._call_in(found[0].step, kept[0].step)
+            call = self._call_before(found[0].step) if call is None else call  # a plan decided before the lookup
             return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
         if not shown:
             return Loss("node kept", "cap", found[-1].step)
         acting = [event for event in shown if event.step in self._acting]
-        call = (acting or shown)[-1].step
+        if acting and not kept:  # each call of an agent may answer, and nothing selects what it sees
+            return Loss("answered", self._model_reason(acting[0].step), acting[0].step)
+        call = shown[-1].step
         return Loss("shown" if kept else "node kept", self._model_reason(call), call)
 
     def _side_loss(self, found: Sequence[_Event]) -> Loss | None:
@@ -299,7 +302,7 @@ class _Question:
         kept = [event for event in self._of("kept") if event.at > found.at]
         cut = [event for event in self._of("cut") if event.at > found.at and event.number]
         if not kept and cut:
-            return Loss("node kept", _REASONS.get(cut[-1].by, "cap"), cut[-1].step)
+            return Loss("node kept", *self._cause_of(cut[-1], found.step))
         if not kept or max(event.number or 0 for event in kept) >= int(self._row["gold"][0]):
             return None
         call = self._call_in(found.step, kept[0].step)
@@ -365,6 +368,14 @@ class _Question:
             return "cap" if self._at_limit else "model"
         return "parse failure" if self._step(call).get("error") else "model"
 
+    def _cause_of(self, cut: _Event, offered: int) -> tuple[Reason, int]:
+        """Return what cut something that was offered at a step, and the step: a beam only of replies that were read."""
+        reason: Reason = "beam" if cut.by == "beam" else "cap"
+        call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
+        if reason == "beam" and call is not None and self._step(call).get("error"):
+            return "parse failure", call
+        return reason, cut.step
+
     def _next_hop_after(self, step: int) -> float:
         """Return the number of the next lookup of neighbours; infinity if there is none."""
         hops = (each["index"] for each in self._steps_of("kg") if each["role"] == "neighbours")
@@ -391,8 +402,9 @@ class _Question:
     def _acting(self) -> Set[int]:
         """The calls of an agent that decide, if the answering call is one of several such calls: not its thoughts."""
         roles = {step["role"] for step in self._steps if step["index"] in self._answering}
-        calls = {step["index"] for step in self._steps_of("llm") if step["role"] in roles}
-        return calls if len(calls) > 1 else set()
+        calls = [step for step in self._steps_of("llm") if step["role"] in roles]
+        is_agent = sum(step.get("parent") is None for step in calls) > 1  # a retry is no further call
+        return {step["index"] for step in calls} if is_agent else set()
 
     def _ending_call(self, after: int) -> int | None:
         """Return the call after a step that ended the search: the next one of an agent that decides, else the next."""

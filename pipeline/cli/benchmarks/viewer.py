@@ -47,8 +47,7 @@ def viewer(shards: int = _SHARDS) -> dict[str, float]:
         generate(folder / "small", folder / "run", shards)
         began = time.perf_counter()
         with _served(folder) as (address, _):
-            while _get_json(f"{address}state")["growing"]:
-                time.sleep(0.5)
+            _wait_for_the_table(address, 10 * _QUESTIONS * shards)
             index_s = time.perf_counter() - began
         began = time.perf_counter()
         with _served(folder) as (address, server):
@@ -70,7 +69,10 @@ def generate(small: Path, run: Path, shards: int) -> None:
     ((_, shard),) = open_shards(RunFolder(small))
     rows = shard.frame(SCHEMA.names)
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(lambda index: _write_copy(RunFolder(run), shard, rows, index), range(shards)))
+        written = pool.map(lambda index: _write_copy(RunFolder(run), shard, rows, index), range(shards))
+        tenths = _Tenths("shards written", shards)
+        for number, _ in enumerate(written, start=1):
+            tenths.show(number)
 
 
 def _write_copy(run: RunFolder, shard: ShardFile, rows: pl.DataFrame, index: int) -> None:
@@ -80,6 +82,29 @@ def _write_copy(run: RunFolder, shard: ShardFile, rows: pl.DataFrame, index: int
     )
     assert shard.origin is not None
     write_table(run.shard(index), copied.to_arrow().cast(SCHEMA), replace(shard.origin, index=index))
+
+
+def _wait_for_the_table(address: str, questions: int) -> None:
+    """Wait until the server has read all questions."""
+    tenths = _Tenths("questions in the viewer's table", questions)
+    while (state := _get_json(f"{address}state"))["growing"]:
+        tenths.show(state["rows"])
+        time.sleep(0.5)
+    tenths.show(state["rows"])
+
+
+class _Tenths:
+    """Says on stderr how far a long part of the benchmark is, after each tenth."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._shown = what, total, 0
+        self._began = time.perf_counter()
+
+    def show(self, done: int) -> None:
+        if 10 * done // self._total > self._shown:
+            self._shown = 10 * done // self._total
+            seconds = time.perf_counter() - self._began
+            print(f"{self._what}: {done:,} of {self._total:,} after {seconds:,.0f} s", file=sys.stderr, flush=True)
 
 
 def measure(address: str, rows: int) -> dict[str, float]:

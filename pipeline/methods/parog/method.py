@@ -92,8 +92,9 @@ class PARoG:
                 return await self._answer_early(state, final)
             if any(result.exhausted for result in results):
                 return await self._aggregate(state, exhausted=True)
-        found = [fact.end for result in state.results.values() for fact in result.facts]
-        state.tools.record("cut", by="plan", nodes=found)
+        if state.plan != whole_question(state.question):  # else the search ended, not a plan
+            found = [fact.end for result in state.results.values() for fact in result.facts]
+            state.tools.record("cut", by="plan", nodes=found)
         return await self._aggregate(state)
 
     async def _make_plan(self, state: QuestionState) -> Plan:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeVar
 
+from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parsing import first_line, truncate
 from pipeline.methods.r3.actions import MAX_CHARACTERS, ActionLine, read_actions
@@ -64,7 +65,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class AgentPrompt(Prompt[T]):
-    """A call of the agent. It is never retried: a reply without an action leads to an observation that says so."""
+    """A call of the agent. It is never retried: a reply without an action leads to an observation that says so.
+
+    Such a reply counts as one that could not be read.
+    """
 
     part: ClassVar[str]
 
@@ -86,9 +90,6 @@ class AgentPrompt(Prompt[T]):
             "number": str(turn.number),
         }
 
-    def fallback(self, text: str) -> T:
-        return self.parse(text)
-
 
 @dataclass(frozen=True)
 class Thought(AgentPrompt[str]):
@@ -98,6 +99,9 @@ class Thought(AgentPrompt[str]):
     part: ClassVar[str] = "thought"
 
     def parse(self, text: str) -> str:
+        return _read_thought(text)
+
+    def fallback(self, text: str) -> str:
         return _read_thought(text)
 
 
@@ -114,6 +118,9 @@ class NextAction(AgentPrompt[ActionLine]):
         return {**super().inputs(), "thought": self.thought}
 
     def parse(self, text: str) -> ActionLine:
+        return _require_action(self.fallback(text))
+
+    def fallback(self, text: str) -> ActionLine:
         return _read_action(text)
 
 
@@ -125,6 +132,10 @@ class ThoughtAndAction(AgentPrompt[tuple[str, ActionLine]]):
     part: ClassVar[str] = "step"
 
     def parse(self, text: str) -> tuple[str, ActionLine]:
+        thought, line = self.fallback(text)
+        return thought, _require_action(line)
+
+    def fallback(self, text: str) -> tuple[str, ActionLine]:
         cue = _ACTION.search(text)
         thought = _read_thought(text[: cue.start()] if cue else text)
         return thought, _read_action(text[cue.start() :] if cue else text)
@@ -145,6 +156,13 @@ def _read_thought(text: str) -> str:
     line = first_line(_THOUGHT.sub("", text))
     cue = _ECHOED_ACTION.search(line)
     return truncate(line[: cue.start()].rstrip() if cue else line, _MAX_THOUGHT)
+
+
+def _require_action(line: ActionLine) -> ActionLine:
+    """Raise ParseError for a line that has no action with a known tool."""
+    if not any(action.tool for action in line.actions):
+        raise ParseError("there is no action")
+    return line
 
 
 def _read_action(text: str) -> ActionLine:

@@ -91,6 +91,9 @@ class RoG:
         )
         for plan, chains in zip(plans, found.by_plan, strict=True):
             tools.record("instantiated", path=plan, complete=len(chains), truncated=found.truncated)
+        ends = [chain.end for chains in found.by_plan for chain in chains]
+        tools.record("kept", nodes=ends)
+        tools.record("cut", by="plan", nodes=ends)
         exhausted |= found.exhausted
         if self.reader == "llm":
             return await self._read(question, tools, found, exhausted=exhausted)
@@ -184,6 +187,8 @@ class RoG:
         room = self.reader_prompt_tokens - tokens_of(message.content for message in empty.messages())
         shown, lines = fit(chains, lambda chain: self._line(chain, printer), room)
         tools.record("context", shown=len(shown), dropped=len(found.in_order) - len(shown))
+        ends = {chain.end for chain in found.in_order} - {chain.end for chain in shown}
+        tools.record("cut", by="evidence", nodes=ends)
         prompt = ReadPaths(question, self.explain, lines, shown, found.names, self._wording.read)
         answers = await self._ask(prompt, tools)
         return answer_from_chains(question, answers, shown, found.names, exhausted=exhausted, record=tools.record)

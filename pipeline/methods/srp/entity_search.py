@@ -10,7 +10,7 @@ from pipeline.methods.rendering import Names
 from pipeline.methods.srp.evidence import Evidence, all_chains, longest_chains, without_beginnings
 from pipeline.methods.srp.instantiation import Instantiation
 from pipeline.methods.srp.judge import Verdict
-from pipeline.types import Entity
+from pipeline.types import Entity, Node
 
 
 @dataclass
@@ -51,6 +51,11 @@ class Round:
     def names(self) -> Names:
         """The names of all entities in the instances."""
         return {id: name for found in self.found for id, name in found.names.items()}
+
+    @property
+    def ends(self) -> list[Node]:
+        """The nodes that were reached."""
+        return [chain.end for found in self.found for chain in all_chains(found)]
 
     @property
     def to_edit(self) -> Instantiation:

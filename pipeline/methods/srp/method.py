@@ -190,6 +190,8 @@ class SRP:
                 edited = None
                 if not current.verdict.have and budget.may_edit:
                     edited = await self._edit(state, search, current)
+                elif not current.verdict.have:
+                    state.tools.record("cut", by="depth", nodes=current.ends)
                 paths = (edited,) if edited is not None and budget.spend() else ()
         except BudgetExhausted:
             search.exhausted = True

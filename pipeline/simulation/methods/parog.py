@@ -110,21 +110,19 @@ class SelectEntitiesSimulator(Simulator[SelectEntities]):
     """Selects the nodes on the gold paths."""
 
     def write_as_oracle(self, prompt: SelectEntities, gold_context: GoldContext, error_rng: Random | None) -> str:
-        """Select the ends of the sub-goal's step; on error, one other candidate per group.
+        """Select the ends of the sub-goal's step; on error, one candidate per group that is right in none.
 
         For a sub-goal that is not in the oracle's plan, select everything.
         """
         steps = steps_for(gold_context, prompt.subgoal)
         right = [
-            [text for text, fact in group.facts if not steps or any(step.is_answer(fact) for step in steps)]
+            [(text, fact.end) for text, fact in group.facts if not steps or any(step.is_answer(fact) for step in steps)]
             for group in prompt.groups
         ]
         if error_rng is None:
-            return _write_groups(right)
-        wrong = [
-            [text for text, _ in group.facts if not steps or text not in kept]
-            for group, kept in zip(prompt.groups, right, strict=True)
-        ]
+            return _write_groups([[text for text, _ in kept] for kept in right])
+        ends = {end for kept in right for _, end in kept} if steps else set()
+        wrong = [[text for text, fact in group.facts if fact.end not in ends] for group in prompt.groups]
         return _write_groups([_sample_one(others, error_rng) for others in wrong])
 
     def write_by_similarity(self, prompt: SelectEntities, encoder: LexicalEncoder) -> str:
