@@ -47,6 +47,9 @@ _PART = re.compile(rf"\s*+(?:({_QUOTED})\s*+(?=[;|}}])|[^{{}};|]+)", re.DOTALL)
 _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _ANSWER_IS = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
+_PATH_PART = re.compile(
+    rf"\s*+({_QUOTED})\s*+(?={_ARROW.pattern}|\Z)|((?:(?!{_ARROW.pattern}).)++)|{_ARROW.pattern}", re.DOTALL
+)
 _QUOTES_AND_SPACE = "\"'` \t"
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(
@@ -123,8 +126,18 @@ def numbered(text: str) -> list[tuple[int, str]]:
 
 
 def split_path(text: str) -> list[str]:
-    """Split a path at its arrows into non-empty parts without surrounding quotes: `a -> r1 -> r2` has three."""
-    return [part for part in map(unquoted, _ARROW.split(text)) if part]
+    """Split a path at its arrows into non-empty parts without surrounding quotes: `a -> r1 -> r2` has three.
+
+    A part in double quotes may contain arrows.
+    """
+    found = _PATH_PART.finditer(text)
+    parts = (read_string(part[1]).strip() if part[1] else unquoted(part[2] or "") for part in found)
+    return [part for part in parts if part]
+
+
+def contains_arrow(text: str) -> bool:
+    """Return whether a text has what parts a path."""
+    return _ARROW.search(text) is not None
 
 
 def split_path_from(start: str, text: str) -> list[str]:

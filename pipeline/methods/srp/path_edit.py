@@ -20,7 +20,7 @@ from pipeline.methods.parsing import (
     truncate,
     unquoted,
 )
-from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_path
+from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_path, print_step
 from pipeline.methods.srp.references import print_references
 from pipeline.methods.templates import load_texts
 from pipeline.retrieval.interface import Reference
@@ -126,7 +126,9 @@ class Edit(LenientPrompt[Path | None]):
         prefixes: dict[tuple[str, ...], list[str]] = {}
         for prefix, relations in self.candidates:
             prefixes.setdefault(relations, []).append(self._print(prefix))
-        yield from (f"{' or '.join(paths)}: {'; '.join(relations)}" for relations, paths in prefixes.items())
+        yield from (
+            f"{' or '.join(paths)}: {'; '.join(map(print_step, relations))}" for relations, paths in prefixes.items()
+        )
         if self.left_out:
             yield f"({self.left_out} less similar relations left out)"
 
