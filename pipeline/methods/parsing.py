@@ -109,6 +109,15 @@ def after_last(text: str, cue: str) -> str:
     return text[ends[-1] :]
 
 
+def after_last_line_cue(text: str, cue: str) -> str:
+    """Return the text after the last `cue` that begins a line, else after the last one, as `after_last` does.
+
+    A name or a relation that contains the cue does not begin a line.
+    """
+    starts = list(re.finditer(rf"^[ \t*_#>]*{re.escape(cue)}", text, re.IGNORECASE | re.MULTILINE))
+    return text[starts[-1].end() :] if starts else after_last(text, cue)
+
+
 def first_line(text: str) -> str:
     """Return the first line that is not blank, or an empty string."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -12,7 +12,7 @@ from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import (
     LenientPrompt,
-    after_last,
+    after_last_line_cue,
     first_line,
     looks_like_relation,
     match_key,
@@ -92,7 +92,7 @@ class Edit(LenientPrompt[Path | None]):
         return None
 
     def read(self, text: str) -> Path | None:
-        line = unquoted(first_line(after_last(text, "Final Path:")))
+        line = unquoted(first_line(after_last_line_cue(text, "Final Path:")))
         if match_key(unquoted(line.rstrip("."))) == NO_PATH:
             return None
         path = self._relations(line)
