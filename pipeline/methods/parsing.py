@@ -175,12 +175,14 @@ def looks_like_relation(part: str, known: Collection[str]) -> bool:
 def brace_answers(text: str) -> tuple[str, ...]:
     """Return the distinct answers in braces after the last answer cue, else in any braces (specification §3.10).
 
-    `;` and `|` separate the answers within braces, except inside double quotes.
+    `;` and `|` separate the answers within braces, except inside double quotes. A cue within braces belongs to an
+    answer.
 
     Raises:
         ParseError: there are no answers in braces.
     """
-    after_cue = max((match.end() for match in _CUE.finditer(text)), default=0)
+    outside = _BRACES.sub(lambda block: " " * len(block[0]), text)
+    after_cue = max((match.end() for match in _CUE.finditer(outside)), default=0)
     for region in (text[after_cue:], text):
         parts = (_answer(part) for block in _BRACES.findall(region) for part in _PART.finditer(block))
         if texts := _distinct(parts):
