@@ -47,6 +47,9 @@ _PART = re.compile(rf"\s*+(?:({_QUOTED})\s*+(?=[;|}}])|[^{{}};|]+)", re.DOTALL)
 _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _ANSWER_IS = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
+_PATH_PART = re.compile(
+    rf"\s*+({_QUOTED})\s*+(?={_ARROW.pattern}|\Z)|((?:(?!{_ARROW.pattern}).)++)|{_ARROW.pattern}", re.DOTALL
+)
 _QUOTES_AND_SPACE = "\"'` \t"
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(
@@ -106,6 +109,15 @@ def after_last(text: str, cue: str) -> str:
     return text[ends[-1] :]
 
 
+def after_last_line_cue(text: str, cue: str) -> str:
+    """Return the text after the last `cue` that begins a line, else after the last one, as `after_last` does.
+
+    A name or a relation that contains the cue does not begin a line.
+    """
+    starts = list(re.finditer(rf"^[ \t*_#>]*{re.escape(cue)}", text, re.IGNORECASE | re.MULTILINE))
+    return text[starts[-1].end() :] if starts else after_last(text, cue)
+
+
 def first_line(text: str) -> str:
     """Return the first line that is not blank, or an empty string."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -123,8 +135,18 @@ def numbered(text: str) -> list[tuple[int, str]]:
 
 
 def split_path(text: str) -> list[str]:
-    """Split a path at its arrows into non-empty parts without surrounding quotes: `a -> r1 -> r2` has three."""
-    return [part for part in map(unquoted, _ARROW.split(text)) if part]
+    """Split a path at its arrows into non-empty parts without surrounding quotes: `a -> r1 -> r2` has three.
+
+    A part in double quotes may contain arrows.
+    """
+    found = _PATH_PART.finditer(text)
+    parts = (read_string(part[1]).strip() if part[1] else unquoted(part[2] or "") for part in found)
+    return [part for part in parts if part]
+
+
+def contains_arrow(text: str) -> bool:
+    """Return whether a text has what parts a path."""
+    return _ARROW.search(text) is not None
 
 
 def split_path_from(start: str, text: str) -> list[str]:
@@ -153,12 +175,14 @@ def looks_like_relation(part: str, known: Collection[str]) -> bool:
 def brace_answers(text: str) -> tuple[str, ...]:
     """Return the distinct answers in braces after the last answer cue, else in any braces (specification §3.10).
 
-    `;` and `|` separate the answers within braces, except inside double quotes.
+    `;` and `|` separate the answers within braces, except inside double quotes. A cue within braces belongs to an
+    answer.
 
     Raises:
         ParseError: there are no answers in braces.
     """
-    after_cue = max((match.end() for match in _CUE.finditer(text)), default=0)
+    outside = _BRACES.sub(lambda block: " " * len(block[0]), text)
+    after_cue = max((match.end() for match in _CUE.finditer(outside)), default=0)
     for region in (text[after_cue:], text):
         parts = (_answer(part) for block in _BRACES.findall(region) for part in _PART.finditer(block))
         if texts := _distinct(parts):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
+from pipeline.methods.parsing import contains_arrow
 from pipeline.normalisation import canonical_literal
 from pipeline.types import EntityId, LiteralNode, Node, Triple
 
@@ -88,8 +89,13 @@ def as_question(text: str) -> str:
 
 
 def print_path(name: str, path: Iterable[str]) -> str:
-    """Return a relation path as `name -> r1 -> r2`."""
-    return " -> ".join((one_line(name), *path))
+    """Return a relation path as `name -> r1 -> r2`. A relation that contains an arrow is in quotes."""
+    return " -> ".join((one_line(name), *map(print_step, path)))
+
+
+def print_step(relation: str) -> str:
+    """Return a relation as a part of a path, in quotes if it contains an arrow or begins with a quote."""
+    return quoted(relation) if contains_arrow(relation) or relation.startswith(('"', "'", "`")) else relation
 
 
 def fit(items: Sequence[T], text: Callable[[T], str], max_tokens: int) -> tuple[T, ...]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from pipeline.methods.r3.environment import print_id
+from pipeline.methods.r3.environment import print_id, print_relation
 from pipeline.methods.r3.memory import Item, Listing, Step
-from pipeline.methods.rendering import one_line
+from pipeline.methods.rendering import one_line, quoted
 from pipeline.normalisation import normalise
 from pipeline.simulation.gold_paths import rank_relations
 from pipeline.simulation.methods.answering import UNKNOWN
@@ -41,7 +41,7 @@ def plan(question: Question, steps: Sequence[Step], gold_context: GoldContext) -
     topics = {
         topic.id: topic for topic in gold_context.topics or question.topic_entities if gold_context.paths.get(topic.id)
     }
-    retrievals = {id: f"RetrieveNode[{one_line(topic.name)}]" for id, topic in topics.items()}
+    retrievals = {id: _retrieve(one_line(topic.name)) for id, topic in topics.items()}
     if missing := [action for action in retrievals.values() if action not in scratchpad.results]:
         return _line(missing)
     starts = [id for id, action in retrievals.items() if any(item.node == id for item in scratchpad.results[action])]
@@ -77,7 +77,7 @@ def plan_wrongly(
     nodes = sorted({item.node for item in scratchpad.items if isinstance(item.node, str)})[:3]
     off_path = [name for name in scratchpad.listed_relations if name not in gold_relations(gold_context)]
     wrong = [f"Relations[{print_id(node)}]" for node in nodes]
-    wrong += [f"NeighbourCheck[{print_id(node)}, {name}]" for node in nodes for name in off_path]
+    wrong += [f"NeighbourCheck[{print_id(node)}, {print_relation(name)}]" for node in nodes for name in off_path]
     wrong += ["RetrieveNode[something else]"] * (not steps)
     wrong += [write_finish([name]) for name in (*sorted(names)[:5], UNKNOWN)]
     excluded = set(avoided)
@@ -96,7 +96,7 @@ def plan_by_similarity(
     scratchpad = _Scratchpad(steps)
     if not scratchpad.searched:
         keywords = [one_line(topic.name) for topic in question.topic_entities] or [one_line(question.text)]
-        return write_finish([UNKNOWN]) if steps else _line(f"RetrieveNode[{keyword}]" for keyword in keywords)
+        return write_finish([UNKNOWN]) if steps else _line(map(_retrieve, keywords))
     start = print_id(scratchpad.searched[0])
     if neighbours := scratchpad.neighbours:
         if types is None or scratchpad.names:
@@ -106,7 +106,7 @@ def plan_by_similarity(
         candidates = [_line(f"NodeFeature[{id}, {feature}]" for id in ids) for feature in ("name", "title")]
     else:
         ranking = rank_relations(scratchpad.listed_relations if types is None else types, question.text, encoder)
-        follow = [f"NeighbourCheck[{start}, {name}]" for name in ranking]
+        follow = [f"NeighbourCheck[{start}, {print_relation(name)}]" for name in ranking]
         candidates = [f"Relations[{start}]", *follow[:1]] if types is None else follow[:_MAX_TYPES]
     used = {step.action for step in steps}
     return next((line for line in candidates if line and line not in used), write_finish([UNKNOWN]))
@@ -139,9 +139,15 @@ def write_finish(answers: Sequence[str], *, joined: bool = False) -> str:
     texts = list(dict.fromkeys(answers))
     if joined:
         return f"Finish[{', '.join(texts)}]"
-    if len(texts) == 1 and not texts[0].startswith(("[", '"')):
+    if len(texts) == 1 and not texts[0].startswith(("[", '"', "'", "`")):
         return f"Finish[{texts[0]}]"
     return f"Finish[{json.dumps(texts, ensure_ascii=False)}]"
+
+
+def _retrieve(keyword: str) -> str:
+    """Write a search. A text with brackets or quotes is quoted, so that its end is known."""
+    needs_quotes = any(character in keyword for character in '[]"')
+    return f"RetrieveNode[{quoted(keyword) if needs_quotes else keyword}]"
 
 
 class _Scratchpad:
@@ -173,7 +179,8 @@ class _Scratchpad:
     @property
     def listed_relations(self) -> list[str]:
         """The names of the relations that `Relations` listed."""
-        return [item.text for listing in self.listings if listing.via == "relations" for item in listing.items]
+        shown = (item.node for listing in self.listings if listing.via == "relations" for item in listing.items)
+        return [node.value for node in shown if isinstance(node, LiteralNode)]
 
     @property
     def neighbours(self) -> list[Item]:
@@ -238,7 +245,7 @@ class _Walk:
         """Return the lookups of a layer. The last hop of a count from a single node tries the degree first."""
         lookups = [self._lookup(node, layer.relation, is_last=layer.is_last) for node in layer.unvisited]
         if self.gold_context.counted and layer.is_last and len(layer.nodes) == 1:
-            degree = f"NodeDegree[{print_id(layer.nodes[0])}, {layer.relation.name}]"
+            degree = f"NodeDegree[{print_id(layer.nodes[0])}, {print_relation(layer.relation.name)}]"
             return lookups if degree in self.scratchpad.results else [degree]
         return lookups
 
@@ -248,7 +255,7 @@ class _Walk:
             tool = "NodeFeature"
         elif is_last and self.gold_context.topics:
             tool = "NodeDegree"  # in GRBench a path that does not end in a feature ends in a number
-        return f"{tool}[{print_id(node)}, {relation.name}]"
+        return f"{tool}[{print_id(node)}, {print_relation(relation.name)}]"
 
 
 def _degree_is_the_count(scratchpad: _Scratchpad, gold_context: GoldContext) -> bool:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from pipeline.methods.arg.answers import AnswerSegment
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
+from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment
 from pipeline.methods.arg.tokens import CLASSES
+from pipeline.methods.arg.transcript import UNKNOWN_ENTITY
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.types import Relation
 from tests.methods.support import question

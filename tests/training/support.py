@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment, TailJudgement
+from pipeline.methods.arg.entities import EntitySegment, TailJudgement
 from pipeline.methods.arg.relations import RelationSegment
 from pipeline.methods.arg.tokens import CLOSE, OPEN, RETRIEVE_RELATION, UNRELEVANT
-from pipeline.methods.arg.transcript import Segment, T, read_labelled
+from pipeline.methods.arg.transcript import UNKNOWN_ENTITY, Segment, T, read_labelled
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.types import Direction, Question, Relation
 

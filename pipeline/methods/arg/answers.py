@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.arg.tokens import CLASSES, NOT_USEFUL, ReflectionToken, find_tokens
-from pipeline.methods.arg.transcript import Segment, without_retrieval
+from pipeline.methods.arg.tokens import CLASSES, NOT_USEFUL, ReflectionToken, escape, find_tokens
+from pipeline.methods.arg.transcript import Segment, printed_node, without_retrieval
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
 from pipeline.methods.rendering import Names, names_of, one_line
@@ -75,7 +75,7 @@ def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> ParsedA
         begin: Where the answers begin: the end of `[No Retrieval]`.
     """
     raw = text[begin:]
-    if cue := _CUE.match(text, begin):
+    if (cue := _CUE.match(text, begin)) and not (begin == 0 and _begins_with(known, text)):
         begin = cue.end()
     closing = _UTILITY.search(text, begin)
     end = closing.start() if closing else len(text)
@@ -98,15 +98,23 @@ def read_answers(text: str, known: Mapping[str, str], begin: int = 0) -> ParsedA
     return ParsedAnswers(tuple(dict.fromkeys(named)), utility, raw, is_none=bool(kept) and not named)
 
 
+def _begins_with(known: Mapping[str, str], text: str) -> bool:
+    """Return whether the first answer of a text is a known name: one that begins like the cue `Answer:`."""
+    first = next((token.start for token in find_tokens(text)), len(text))
+    return match_key(text[:first]) in known
+
+
 def known_names(walks: Iterable[GroundedPath], names: Names) -> dict[str, str]:
-    """Return the names of all nodes of the walks, by their `match_key`."""
+    """Return the names of all nodes of the walks, by the `match_key` of their printed form."""
     nodes = dict.fromkeys(node for walk in walks for node in walk.nodes)
-    return {match_key(name): one_line(name) for name in names_of(nodes, names).values()}
+    named = names_of(nodes, names)
+    written = {match_key(escape(one_line(name))): one_line(name) for name in named.values()}
+    return written | {match_key(printed_node(node, names)): one_line(name) for node, name in named.items()}
 
 
 def write_answers(usefulness: Mapping[str, str], utility: str) -> str:
     """Render answers with their usefulness labels (an empty label for an unjudged one) and the utility of all."""
-    return ";".join(f"{one_line(text)}{label}" for text, label in usefulness.items()) + utility
+    return ";".join(f"{escape(one_line(text))}{label}" for text, label in usefulness.items()) + utility
 
 
 def _items(text: str, known: Mapping[str, str]) -> list[str]:

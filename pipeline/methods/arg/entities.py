@@ -20,19 +20,24 @@ from pipeline.methods.arg.tokens import (
     ReflectionToken,
     find_tokens,
 )
-from pipeline.methods.arg.transcript import Segment, find_name, paragraph, read_labelled, write_labelled
+from pipeline.methods.arg.transcript import (
+    UNKNOWN_ENTITY,
+    Segment,
+    find_name,
+    paragraph,
+    printed_node,
+    read_labelled,
+    write_labelled,
+)
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
-from pipeline.methods.rendering import Fact, Names, Printer, one_line
+from pipeline.methods.rendering import Fact, Names
 from pipeline.methods.templates import load_template
 
 FactLayout: TypeAlias = Literal["graph", "walk"]
 """Whether a fact is written with the graph's own subject and object, or beginning at the entity that was reached."""
 
 _PROMPTED = load_template(__file__, "entities")
-
-UNKNOWN_ENTITY = "Unknown Entity"
-"""The placeholder that is printed for every unnamed tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class EntitySegment(Segment[TailJudgement]):
     @property
     def head(self) -> str:
         """The printed name of the entity from which the relation was followed."""
-        return one_line(self._printer.node(self.source.end))
+        return printed_node(self.source.end, self.names)
 
     def turn(self) -> dict[str, str]:
         return {"head": self.head, "shown": str(len(self.shown_tails)), "found": str(len(self.by_name))}
@@ -109,7 +114,7 @@ class EntitySegment(Segment[TailJudgement]):
         """The tails by their printed names, in the order of the tails."""
         by_name: dict[str, list[GroundedPath]] = {}
         for tail in self.tails:
-            by_name.setdefault(one_line(self._printer.node(tail.end)), []).append(tail)
+            by_name.setdefault(printed_node(tail.end, self.names), []).append(tail)
         return by_name
 
     def render(self, labels: Mapping[str, str], rationality: str, answers: str | None) -> str:
@@ -162,10 +167,6 @@ class EntitySegment(Segment[TailJudgement]):
     def _tails_of(self, name: str) -> list[GroundedPath]:
         tails = self.by_name[name]
         return tails[: self.cvt_fanout] if name == UNKNOWN_ENTITY else tails
-
-    @cached_property
-    def _printer(self) -> Printer:
-        return Printer(self.names, unnamed=UNKNOWN_ENTITY)
 
 
 def _is_incoming(tail: GroundedPath) -> bool:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.methods.arg.retrieval import declines
-from pipeline.methods.arg.tokens import CLOSE, OPEN, RETRIEVE_ENTITY, UNRELEVANT
+from pipeline.methods.arg.tokens import CLOSE, OPEN, RETRIEVE_ENTITY, UNRELEVANT, escape
 from pipeline.methods.arg.transcript import Labelled, Segment, find_name, paragraph, read_labelled, write_labelled
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import match_key, truncate
@@ -91,7 +91,7 @@ class RelationSegment(Segment[RelationJudgement]):
         return RelationJudgement()
 
     def read(self, text: str) -> RelationJudgement:
-        offered = {match_key(relation): relation for relation in self.group}
+        offered = {match_key(escape(relation)): relation for relation in self.group}
         labelled: dict[str, Labelled] = {}
         for pair in read_labelled(text):
             if (relation := find_name(pair.name, offered)) is not None:

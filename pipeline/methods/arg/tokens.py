@@ -37,6 +37,8 @@ _ALIASES = {
 }
 _KINDS: Mapping[str, Kind] = {token: kind for kind, members in CLASSES.items() for token in members}
 _SPELLINGS = {token: token for token in _KINDS} | _ALIASES
+_PARAGRAPH_MARK = re.compile(r"<(/?paragraph)>", re.IGNORECASE)
+_OPEN_BRACKET = re.compile(r"\[([^\[\]]*)(\]?)")
 _BRACKETED = re.compile(r"\[([^\[\]\n]{1,40})\]")
 
 Weights: TypeAlias = Mapping[str, float]
@@ -57,6 +59,16 @@ class ReflectionToken:
     """How many tokens of its class come before it in the text."""
     start: int
     end: int
+
+
+def escape(name: str) -> str:
+    """Print text of the graph or the dataset so that no part of it is read as a token or as the mark of a paragraph.
+
+    The brackets of such a part become full-width ones: `[No Retrieval]` becomes `［No Retrieval］`. Other brackets, as
+    of the film [REC], stay.
+    """
+    marked = _PARAGRAPH_MARK.sub(r"＜\1＞", name)
+    return _OPEN_BRACKET.sub(_escape_bracket, marked)
 
 
 def find_tokens(text: str) -> list[ReflectionToken]:
@@ -130,6 +142,15 @@ def _members_starting_with(kind: Kind, text: str) -> set[str]:
 def _generated(position: Mapping[str, float]) -> str:
     """Return the vocabulary token that was generated at a position."""
     return next(iter(position), "")
+
+
+def _escape_bracket(opened: re.Match[str]) -> str:
+    """Replace a bracket that is a token, begins like one, or may be completed to one by the text after the name."""
+    inner = _without_spaces(opened[1])
+    is_token_like = any(stem.startswith(inner) if not opened[2] else inner == stem for stem in _CANONICAL)
+    if not is_token_like and not inner.startswith("utility"):
+        return opened[0]
+    return f"［{opened[1]}{'］' if opened[2] else ''}"
 
 
 def _without_spaces(inner: str) -> str:

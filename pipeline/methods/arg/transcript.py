@@ -14,13 +14,17 @@ from pipeline.methods.arg.tokens import (
     OPEN,
     RETRIEVE_RELATION,
     ReflectionToken,
+    escape,
     find_tokens,
 )
 from pipeline.methods.parsing import LenientPrompt, match_key
-from pipeline.methods.rendering import as_question, one_line
-from pipeline.types import Question
+from pipeline.methods.rendering import Names, as_question, node_name, one_line, quoted
+from pipeline.types import Node, Question
 
 T = TypeVar("T")
+
+UNKNOWN_ENTITY = "Unknown Entity"
+"""The placeholder that is printed for every unnamed node."""
 
 FINETUNED = Template(system="", user="{{question}}", assistant="{{text}}")
 """For a model trained on transcripts: it continues its own turn, which holds the transcript so far."""
@@ -49,9 +53,9 @@ class Segment(LenientPrompt[T], ABC):
         return self.explained if self.prompted else FINETUNED
 
     def inputs(self) -> dict[str, str]:
-        text = self.question.text
+        text = escape(one_line(self.question.text))
         if not self.prompted:
-            return {"question": one_line(text), "text": self.text_so_far}
+            return {"question": text, "text": self.text_so_far}
         return {"question": as_question(text), "text": self.text_so_far, **self.turn()}
 
     def turn(self) -> dict[str, str]:
@@ -92,14 +96,23 @@ class Labelled:
     token: ReflectionToken
 
 
+def printed_node(node: Node, names: Names) -> str:
+    """Return the name of a node as a transcript shows it. A name that is the placeholder itself is in quotes."""
+    name = node_name(node, names)
+    if name is None:
+        return UNKNOWN_ENTITY
+    line = escape(one_line(name))
+    return quoted(line) if match_key(line) == match_key(UNKNOWN_ENTITY) else line
+
+
 def paragraph(items: Iterable[str]) -> str:
     """Render a paragraph of graph content."""
-    return f"{OPEN}{';'.join(items)}{CLOSE}"
+    return f"{OPEN}{';'.join(map(escape, items))}{CLOSE}"
 
 
 def write_labelled(labelled: Iterable[tuple[str, str]]) -> str:
     """Render names with their relevance, as `read_labelled` reads them."""
-    return "".join(f"{name}{label}" for name, label in labelled)
+    return "".join(f"{escape(name)}{label}" for name, label in labelled)
 
 
 def read_labelled(text: str) -> list[Labelled]:
@@ -122,7 +135,7 @@ def read_labelled(text: str) -> list[Labelled]:
 def find_name(written: str, by_key: Mapping[str, str]) -> str | None:
     """Return the offered name that was written, ignoring remarks and list bullets before it; None if there is none.
 
-    `by_key` holds the offered names by their `match_key`.
+    `by_key` holds the offered names by the `match_key` of their printed form.
     """
     last_line = written.rpartition("\n")[2]
     for candidate in (written, last_line, last_line.strip(" \t;,*-")):

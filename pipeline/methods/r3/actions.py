@@ -30,7 +30,14 @@ _UNKNOWN = re.compile(r"\b(\w{1,40})\[[^\[\]]*\]")
 _BRACKET = re.compile(r"[\[\]]")
 _AFTER = re.compile(rf"[\s.,;&|]*+(?:(?:and|then)\s++)?(?:\Z|(?:{'|'.join(_TOOLS)})[ ]?\[)", re.IGNORECASE | re.ASCII)
 """What may follow the closing bracket of an action: the end of the line or the next action."""
-_FIRST_QUOTED = re.compile(r"\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\")\s*,", re.DOTALL)
+_QUOTED = r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\""
+_FIRST_QUOTED = re.compile(rf"\s*({_QUOTED})\s*,", re.DOTALL)
+_LAST_QUOTED = re.compile(rf",\s*({_QUOTED})\s*\Z", re.DOTALL)
+_PLAIN_PART = r"[^\[\]\",]*+"
+_QUOTED_ARGUMENTS = re.compile(
+    rf"\s*+(?:{_QUOTED}\s*+(?:,\s*+(?:{_QUOTED}\s*+|{_PLAIN_PART}))?|{_PLAIN_PART},\s*+{_QUOTED}\s*+)(?=\])", re.DOTALL
+)
+"""One or two arguments, of which at least one is in quotes, up to the closing bracket."""
 
 
 class Action(NamedTuple):
@@ -68,15 +75,20 @@ def split_two(content: str, *, at: Literal["first", "last"]) -> tuple[str, str] 
     """Split the two arguments of a tool at a comma, and remove their quotes; None if there are not two.
 
     Ids of GRBench contain no comma, so `at="first"` is right there. If the ids are names, which may contain commas,
-    relations contain none, so `at="last"` is right. A quoted first argument ends with its quotes.
+    relations contain none, so `at="last"` is right. An argument in double quotes ends with its quotes.
     """
     if quoted := _FIRST_QUOTED.match(content):
-        first, second = read_string(quoted[1]), content[quoted.end() :]
-    elif at == "first":
+        return _both(read_string(quoted[1]), one_argument(content[quoted.end() :]))
+    if last := _LAST_QUOTED.search(content):
+        return _both(unquoted(content[: last.start()]), read_string(last[1]).strip())
+    if at == "first":
         first, _, second = content.partition(",")
     else:
         first, _, second = content.rpartition(",")
-    first, second = unquoted(first), unquoted(second)
+    return _both(unquoted(first), unquoted(second))
+
+
+def _both(first: str, second: str) -> tuple[str, str] | None:
     return (first, second) if first and second else None
 
 
@@ -121,8 +133,11 @@ def _closing_bracket(line: str, start: int) -> int:
     """Find the closing bracket of the action whose content begins at `start`; -1 if there is none.
 
     It is the first closing bracket at which the brackets balance and after which the line ends or the next action
-    begins. If no such bracket balances, because a title has unbalanced brackets, it is the first of the others.
+    begins. Brackets in quoted arguments do not count. If no such bracket balances, because a title has unbalanced
+    brackets, it is the first of the others.
     """
+    if in_quotes := _QUOTED_ARGUMENTS.match(line, start):
+        return in_quotes.end()
     depth, first = 1, -1
     for bracket in _BRACKET.finditer(line, start):
         depth += 1 if bracket[0] == "[" else -1

@@ -247,7 +247,7 @@ def environment(question: Question, tools: Tools, *, error_hints: bool) -> Envir
 
 def _heading(id: EntityId, name: str, direction: Direction = "out") -> str:
     """Return the beginning of `id -> name: [neighbours]`, with the arrow in the direction of the edges."""
-    return f"{print_id(id)} {arrow(direction)} {name}:"
+    return f"{print_id(id)} {arrow(direction)} {print_relation(name)}:"
 
 
 def _retrieved(action: Action, keyword: str, items: Sequence[Item], cap: int) -> Observation:
@@ -285,7 +285,7 @@ def _relations(action: Action, id: str, relations: Sequence[Relation], cap: int)
     both = []
     for direction in _DIRECTIONS:
         names = [relation.name for relation in relations if relation.direction == direction]
-        items = tuple(Item(LiteralNode(name), name) for name in names)
+        items = tuple(Item(LiteralNode(name), print_relation(name)) for name in names)
         both.append(Listing(f"{print_id(id)} {arrow(direction)}", id, "relations", items, direction, total=len(items)))
     return Observation.of(action, [listing for listing in both if listing.items], cap)
 
@@ -311,6 +311,11 @@ def _nothing(
 def _wrong_arguments(action: Action) -> Observation:
     what = "a feature" if action.tool == "NodeFeature" else "a neighbour type"
     return Observation.failed(action, f"{action.tool} takes two arguments: a node id, a comma and {what}.")
+
+
+def print_relation(name: str) -> str:
+    """Print a relation so that an action can repeat it: quoted if it contains a comma, a bracket or a quote."""
+    return quoted(name) if any(character in name for character in ",[]\"'\n") else name
 
 
 def print_id(id: EntityId) -> str:

@@ -36,7 +36,8 @@ class AnswersByLine(Prompt[Answers], ABC):
         if self.explain and (reasons := _REASONS.search(text)):
             listed = text[: reasons.start()]
         lines = [line for line in listed.splitlines() if not line.lstrip().startswith("```")]
-        if not (answers := _distinct(_literal("\n".join(lines)) or lines)):
+        texts = [text.strip() for text in _literal("\n".join(lines))] or list(map(_without_marks, lines))
+        if not (answers := _distinct(texts)):
             raise ParseError("the reply has no answer")
         return Answers(answers, text)
 
@@ -93,11 +94,15 @@ def _literal(text: str) -> list[str]:
     return [str(each) for each in listed if isinstance(each, str | int | float) and not isinstance(each, bool)]
 
 
-def _distinct(lines: list[str]) -> tuple[str, ...]:
-    """Return the answers without bullets, numbers, quotes and full stops; the first of those with one normal form."""
+def _without_marks(line: str) -> str:
+    """Remove the bullet or number, the quotes and the full stop of a line. An item of a literal has none of them."""
+    return unquoted(_BULLET.sub("", line.strip(), count=1).strip().rstrip("."))
+
+
+def _distinct(texts: list[str]) -> tuple[str, ...]:
+    """Return the answers that are not empty; the first of those with one normal form."""
     answers: dict[str, str] = {}
-    for line in lines:
-        text = unquoted(_BULLET.sub("", line.strip(), count=1).strip().rstrip("."))
+    for text in texts:
         if text:
             answers.setdefault(normalise(text) or text, text)
     return tuple(answers.values())

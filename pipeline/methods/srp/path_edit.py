@@ -12,7 +12,7 @@ from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import (
     LenientPrompt,
-    after_last,
+    after_last_line_cue,
     first_line,
     looks_like_relation,
     match_key,
@@ -20,7 +20,7 @@ from pipeline.methods.parsing import (
     truncate,
     unquoted,
 )
-from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_path
+from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_path, print_step
 from pipeline.methods.srp.references import print_references
 from pipeline.methods.templates import load_texts
 from pipeline.retrieval.interface import Reference
@@ -92,7 +92,7 @@ class Edit(LenientPrompt[Path | None]):
         return None
 
     def read(self, text: str) -> Path | None:
-        line = unquoted(first_line(after_last(text, "Final Path:")))
+        line = unquoted(first_line(after_last_line_cue(text, "Final Path:")))
         if match_key(unquoted(line.rstrip("."))) == NO_PATH:
             return None
         path = self._relations(line)
@@ -126,7 +126,9 @@ class Edit(LenientPrompt[Path | None]):
         prefixes: dict[tuple[str, ...], list[str]] = {}
         for prefix, relations in self.candidates:
             prefixes.setdefault(relations, []).append(self._print(prefix))
-        yield from (f"{' or '.join(paths)}: {'; '.join(relations)}" for relations, paths in prefixes.items())
+        yield from (
+            f"{' or '.join(paths)}: {'; '.join(map(print_step, relations))}" for relations, paths in prefixes.items()
+        )
         if self.left_out:
             yield f"({self.left_out} less similar relations left out)"
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import Path
-from pipeline.methods.parsing import LenientPrompt, Value, after_last, match_key, read_literal, split_path
+from pipeline.methods.parsing import LenientPrompt, Value, after_last_line_cue, match_key, read_literal, split_path
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
 from pipeline.methods.templates import load_texts
@@ -98,7 +98,7 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
         return {}
 
     def read(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
-        plan = read_literal(after_last(text, "Path:"), "{")
+        plan = read_literal(after_last_line_cue(text, "Path:"), "{")
         assert isinstance(plan, dict), "a literal that opens with a brace is a dictionary"
         lists = {match_key(name): paths for name, paths in plan.items()}
         named = [entity for entity in self.question.topic_entities if match_key(entity.name) in lists]

@@ -7,7 +7,7 @@ from random import Random
 from typing import ClassVar
 
 from pipeline.methods.arg.answers import AnswerSegment, write_answers
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
+from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import HypotheticalRelations, RelationSegment, write_relations
 from pipeline.methods.arg.retrieval import RetrievalToken
 from pipeline.methods.arg.tokens import (
@@ -23,7 +23,7 @@ from pipeline.methods.arg.tokens import (
     UNRELEVANT,
     find_tokens,
 )
-from pipeline.methods.arg.transcript import TokenChoice
+from pipeline.methods.arg.transcript import UNKNOWN_ENTITY, TokenChoice
 from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.arg_paths import all_next, best_next, has_arrived, sought_tails, tails_leading_on

@@ -10,6 +10,7 @@ from typing import ClassVar
 from pipeline.methods.parsing import truncate
 from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.domains import describe
+from pipeline.methods.r3.environment import print_relation
 from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import listings
 from pipeline.methods.r3.reflect import MAX_TEXT, Guidance, Reflect
@@ -134,7 +135,7 @@ class ReflectSimulator(Simulator[Reflect]):
         avoid = [
             f"{action.tool}[{action.content}]"
             for action in actions
-            if action.tool != "RetrieveNode" and not any(action.content.endswith(name) for name in gold)
+            if action.tool != "RetrieveNode" and not any(action.content.endswith(print_relation(name)) for name in gold)
         ]
         cause, category = "The way to the answer was left.", "budget"
         if prompt.failure == "incorrect" and prompt.answers:

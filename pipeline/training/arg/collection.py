@@ -19,7 +19,7 @@ from pipeline.errors import ParseError
 from pipeline.kg.paths import GoldNodes, find_paths, gold_paths
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.arg.answers import write_answers
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment, FactLayout
+from pipeline.methods.arg.entities import EntitySegment, FactLayout
 from pipeline.methods.arg.relations import RelationSegment
 from pipeline.methods.arg.tails import TailOrder, ordered_tails
 from pipeline.methods.arg.tokens import (
@@ -29,7 +29,7 @@ from pipeline.methods.arg.tokens import (
     UNREASONABLE,
     UNRELEVANT,
 )
-from pipeline.methods.arg.transcript import Segment
+from pipeline.methods.arg.transcript import UNKNOWN_ENTITY, Segment, printed_node
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Tools
 from pipeline.methods.rendering import Names, node_name, one_line
@@ -291,7 +291,7 @@ class QuestionState:
 
     def printed(self, node: Node) -> str:
         """Return the name of a node as the text shows it."""
-        return one_line(node_name(node, self.names) or UNKNOWN_ENTITY)
+        return printed_node(node, self.names)
 
 
 def _with_relations(offered: RelationSegment, labels: Mapping[str, str]) -> str:

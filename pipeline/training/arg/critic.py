@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
-from pipeline.methods.arg.entities import UNKNOWN_ENTITY, EntitySegment
+from pipeline.methods.arg.entities import EntitySegment
 from pipeline.methods.arg.relations import RelationSegment
 from pipeline.methods.arg.tokens import CLASSES, Kind, find_tokens
-from pipeline.methods.arg.transcript import find_name
+from pipeline.methods.arg.transcript import UNKNOWN_ENTITY, find_name
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import LenientPrompt, first_line, match_key, numbered, parse_leniently, truncate
 from pipeline.methods.rendering import Names, Printer, as_question, one_line, print_facts
