@@ -221,6 +221,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             extra="train",
             resumes=True,
         ),
+        "train rog": Command(
+            "train:run",
+            "fine-tune a Llama into RoG's planner and reader",
+            usage="[key=value] …",
+            config_name="train_rog",
+            extra="train",
+            resumes=True,
+        ),
         "train bundled-model": Command(
             "train:bundled_model",
             "train the bundled model again from nothing",

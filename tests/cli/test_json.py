@@ -171,7 +171,7 @@ def test_collections_print_their_report(kgqa: Kgqa) -> None:
         assert found["output"] == words[-1].removeprefix("output=")
 
 
-@pytest.mark.parametrize("name", ["train arg", "train parog", "train bundled-model"])
+@pytest.mark.parametrize("name", ["train arg", "train parog", "train rog", "train bundled-model"])
 def test_training_prints_the_size_of_the_model(name: str, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """`tests/integration/test_fine_tuning.py` trains."""
     trained: list[str] = []

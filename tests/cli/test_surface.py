@@ -74,6 +74,7 @@ def test_the_sections_of_the_overview() -> None:
             "collect calls",
             "train arg",
             "train parog",
+            "train rog",
             "train bundled-model",
         ],
         "Tools": ["capacity", "benchmark"],

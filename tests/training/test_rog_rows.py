@@ -165,6 +165,15 @@ def test_a_test_split_is_refused_and_questions_are_held_out(tmp_path: Path, caps
     assert rest == [row for row in rows if row["id"] != rows[0]["id"]]
 
 
+def test_the_recipe_is_that_of_the_paper() -> None:
+    """Three passes over the rows of both roles, 128 at a time (specification §7.4)."""
+    recipe = config.compose(["output=o", "texts=t", "model=m"], name="train_rog")["recipe"]
+    assert (recipe["epochs"], recipe["learning_rate"], recipe["batch_size"]) == (3, 2e-5, 128)
+    assert (recipe["schedule"], recipe["warmup"], recipe["weight_decay"]) == ("cosine", 0.03, 0.0)
+    assert (recipe["max_tokens"], recipe["precision"], recipe["adapter"]) == (2048, "bfloat16", None)
+    assert recipe["reflection_tokens"] is False
+
+
 def test_wrong_values_are_refused() -> None:
     for wrong in ({"max_path_len": 0}, {"render": "graph"}, {"templates": "/no/file"}):
         with pytest.raises(UserError):
