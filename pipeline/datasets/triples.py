@@ -34,6 +34,7 @@ _BATCH = 20_000
 """Rows of a Parquet file that are in memory at a time."""
 _BLOCK = 1 << 19
 """Bytes of CSV that are parsed at a time, and the longest row. Up to 32 blocks are read ahead."""
+_LINE_BREAK = "the relation contains a line break, but prompts and replies name one relation in a line"
 
 
 def read_triples(file: AnyPath) -> Iterator[Triple]:
@@ -60,8 +61,14 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
         parts = text.split(separator)
         if len(parts) != 3 or not all(parts):
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
+        if not _is_one_line(parts[1]):
+            raise UserError(f"{file}, line {number}: {_LINE_BREAK}")
         if number > 1 or text.lower() != header:
             yield Triple(*parts)
+
+
+def _is_one_line(relation: str) -> bool:
+    return len(relation.splitlines()) == 1
 
 
 def _n_triples(file: AnyPath) -> Iterator[Triple]:
@@ -89,6 +96,8 @@ def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Tr
                 number += 1
                 if not all(isinstance(value, str) and value for value in values):
                     raise UserError(f"{file}, row {number}: head, relation and tail must be texts that are not empty")
+                if not _is_one_line(values[1]):
+                    raise UserError(f"{file}, row {number}: {_LINE_BREAK}")
                 yield Triple(*values)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None

@@ -43,6 +43,19 @@ def test_a_value_of_csv_may_have_several_lines(tmp_path: Path) -> None:
     assert list(read_triples(tmp_path / "facts.csv")) == [Triple("Ann", "says", "one\ntwo")]
 
 
+@pytest.mark.parametrize("break_", ["\n", "\r", "\x0b", "\u2028"])
+def test_a_relation_is_one_line(tmp_path: Path, break_: str) -> None:
+    """Prompts and replies name one relation in a line."""
+    relation = f"knows{break_}well"
+    (tmp_path / "facts.csv").write_text(f'Ann,"{relation}",Bo\n', newline="")
+    (tmp_path / "facts.txt").write_text(f"Ann\t{relation}\tBo\n", newline="")
+    parquet(tmp_path / "facts.parquet", ["head", "relation", "tail"], ["Ann"], [relation], ["Bo"])
+    names = ["facts.csv", "facts.parquet", *(["facts.txt"] if break_ != "\n" else [])]  # which has lines of its own
+    for name in names:
+        with pytest.raises(UserError, match="the relation contains a line break"):
+            list(read_triples(tmp_path / name))
+
+
 def test_parquet(tmp_path: Path) -> None:
     heads, relations, tails = map(list, zip(*FACTS, strict=True))
     named = parquet(tmp_path / "named.parquet", ["tail", "weight", "head", "relation"], tails, [1, 2], heads, relations)
