@@ -341,6 +341,45 @@ def test_a_relation_that_was_cut_is_not_offered_because_a_later_prompt_names_an_
     assert offered == Loss("relation chosen", "model", 3, 1, "topic ✗ capital")
 
 
+PATHS = [{"topic": "norway", "relations": ["king", "seat"]}]
+LOOKED_AT = "relations choose neighbours relations judge"
+"""A hop, then a lookup of the relations of the nodes it reached, by which a method selects among them."""
+
+
+def looked_at(*events: dict[str, Any], steps: str) -> Loss | None:
+    """Find the loss of a question whose second relation was listed before the selection at step 4."""
+    ahead = {**LISTED, "step": 3, "edge": 1}
+    return find_loss(row([LISTED, FOLLOWED, REACHED, ahead, *events], steps, gold_paths=PATHS))
+
+
+def test_a_relation_that_was_looked_at_to_select_nodes_was_not_offered() -> None:
+    kept = {"step": 4, "event": "kept", "edge": 1, "number": 2, "of": 2}
+    beam = {**kept, "event": "cut", "by": "beam"}
+    other = {"step": 5, "event": "answered"}
+    dropped = looked_at(kept, beam, other, steps=f"{LOOKED_AT} choose")
+    assert dropped == Loss("node kept", "beam", 4, 1, "topic → king ✗ seat")
+    assert looked_at(kept, other, steps=f"{LOOKED_AT} answer") == Loss(
+        "relation offered", "model", 5, 2, "topic → king ✗ seat"
+    )
+    offered = {"step": 5, "event": "shown", "edge": 1}
+    chosen = looked_at(kept, offered, {**other, "step": 6}, steps=f"{LOOKED_AT} choose answer")
+    assert chosen == Loss("relation chosen", "model", 5, 2, "topic → king ✗ seat")
+    again = {**LISTED, "step": 5, "edge": 1}
+    listed = looked_at(kept, beam, again, {**other, "step": 7}, steps=f"{LOOKED_AT} relations choose answer")
+    assert listed == Loss("relation chosen", "model", 6, 2, "topic → king ✗ seat")
+
+
+def test_a_limit_that_dropped_some_nodes_did_not_lose_those_that_a_reply_dropped() -> None:
+    cap = {"step": 2, "event": "cut", "edge": 1, "number": 1, "of": 3, "by": "cap"}
+    kept = {"step": 4, "event": "kept", "edge": 1, "number": 0, "of": 3}
+    end = {"step": 5, "event": "answered"}
+    assert looked_at(cap, kept, end, steps=f"{LOOKED_AT} answer") == Loss(
+        "node kept", "model", 4, 1, "topic → king ✗ seat"
+    )
+    all_of_them = looked_at({**cap, "number": 3}, kept, end, steps=f"{LOOKED_AT} answer")
+    assert all_of_them == Loss("node kept", "cap", 2, 1, "topic → king ✗ seat")
+
+
 def test_a_truncated_lookup_is_a_cap() -> None:
     cut = row([LISTED, FOLLOWED, REACHED, ANSWER], STEPS)
     cut["steps"][2]["truncated"] = True

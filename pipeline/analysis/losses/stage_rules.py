@@ -126,10 +126,31 @@ class _Question:
             return self._loss_before(path, hop)
         if not passed and not any(event.number for event in listed):
             return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
-        kept = self._of("kept", edge)
-        if hop and kept and not passed and not any(event.number for event in kept):
-            return self._loss_before(path, hop)  # the method looked ahead from nodes that it dropped then
+        if hop and not passed and self._was_only_looked_at(edge):
+            return self._loss_before(path, hop)
         return self._loss_of_relation(path, hop)
+
+    def _was_only_looked_at(self, edge: int) -> bool:
+        """Whether a method listed an edge only to select among its nodes, and never offered it from them."""
+        kept = self._of("kept", edge)
+        survived = next((event.at for event in kept if event.number), None)
+        if survived is None:
+            return bool(kept)
+        if any(event.number and event.at > survived for event in self._of("listed", edge)):
+            return False
+        cut = [event for event in self._of("cut", edge) if event.number is None]
+        offered = any(event.at > survived for event in (*self._of("shown", edge), *cut))
+        return not offered or not self._survivors(edge)
+
+    def _survivors(self, edge: int, after: int = -1) -> int | None:
+        """Return how many nodes of an edge a selection kept that nothing cut then; None if there was no selection."""
+        cut = [event for event in self._of("cut", edge) if event.number and event.by not in _NOT_EXPLORED]
+        survivors: int | None = None
+        until = math.inf
+        for kept in reversed([event for event in self._of("kept", edge) if event.at > after]):
+            left = (kept.number or 0) - sum(event.number or 0 for event in cut if kept.at < event.at < until)
+            survivors, until = max(left, survivors or 0), kept.at
+        return survivors
 
     def _progress(self, path: _Path) -> int:
         """Return how many edges of a path were followed, one after the other, to at least one node."""
@@ -195,15 +216,22 @@ class _Question:
         if cut and cut[-1].by == "plan":
             call = self._call_after(-1)
             return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
-        survivors = max((event.number or 0 for event in kept), default=None)
+        survivors = self._survivors(edge, reached.at)
         if survivors is None and not self._lookups_after(reached.step):
-            survivors = 1  # nothing was explored any more, and the method does not say what it kept
-        if survivors and sum(event.number or 0 for event in cut) < survivors:
+            # nothing was explored any more, and the method does not say what it kept
+            survivors = 1 - sum(event.number or 0 for event in cut)
+        if survivors is not None and survivors > 0:
             return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
-        if cut:
-            return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
         call = self._call_in(reached.step, kept[0].step if kept else None)
+        if cut and (call is None or not self._was_partial(cut, kept)):
+            return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
         return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
+
+    @staticmethod
+    def _was_partial(cut: Sequence[_Event], kept: Sequence[_Event]) -> bool:
+        """Whether all cuts came before a selection that kept nothing, and left it nodes to keep."""
+        before = bool(kept) and not kept[0].number and cut[-1].at < kept[0].at
+        return before and sum(event.number or 0 for event in cut) < (kept[0].of or 0)
 
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
