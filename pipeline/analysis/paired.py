@@ -23,7 +23,7 @@ from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import StoragePath
 
 _COLUMNS = (
-    *("question", "dataset", "split", "method", "status"),
+    *("question", "gold", "dataset", "split", "method", "status"),
     *("llm_calls", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s"),
 )
 _SCORING_KEYS = ("strip_accents", "empty_gold")
@@ -231,6 +231,12 @@ def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
         return "they have no question in common (name runs over the same questions)"
     if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
         return f"question {changed['question_id'].sort()[0]} has a different text in each"
+    gold, other_gold = (pl.col(name).list.sort() for name in ("gold", "gold_other"))
+    if (changed := common.filter(gold != other_gold)).height:
+        return (
+            f"question {changed['question_id'].sort()[0]} has other gold answers in each (run the command of the older "
+            "run again: it is scored by the new ones from its traces, without a call)"
+        )
     return None
 
 

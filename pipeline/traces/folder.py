@@ -121,7 +121,11 @@ class RunFolder:
         """Return the indices of the finished shards, in order. Raises UserError if there is none yet."""
         finished = sorted(self.finished())
         if not finished:
-            raise UserError(f"{self.path} holds no finished shard: is it a run folder, and has the run started?")
+            begun = any(file.stat().st_size for file in matching(self.path / "drafts", "shard-*.jsonl"))
+            raise UserError(
+                f"{self.path} holds no finished shard "
+                + ("yet: run its command again, which goes on" if begun else "yet: has the run started?")
+            )
         return finished
 
     @property

@@ -304,6 +304,18 @@ def test_the_same_ids_over_other_texts_are_refused(kgqa: Kgqa) -> None:
     assert said == "one:0 and two:0 cannot be compared: question q0 has a different text in each"
 
 
+def test_the_same_questions_with_other_gold_answers_are_refused(kgqa: Kgqa) -> None:
+    write_family(6)
+    run_family(kgqa, "old", "llm=oracle")
+    corrected = Path("questions.jsonl").read_text().replace('"C2"', '"C3"')
+    Path("questions.jsonl").write_text(corrected)
+    run_family(kgqa, "new", "llm=oracle")
+    said = kgqa("compare", "old", "new").sentence
+    assert said.startswith("old:0 and new:0 cannot be compared: question q2 has other gold answers in each")
+    run_family(kgqa, "old", "llm=oracle")
+    assert kgqa("compare", "old", "new").code == 0, "the old run was scored by the new gold answers"
+
+
 @pytest.mark.parametrize(
     ("words", "differs"),
     [

@@ -241,7 +241,9 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
     shutil.rmtree(tmp_path / "half" / "traces")
-    assert kgqa("score", "half").sentence.startswith("half holds no finished shard")
+    assert kgqa("score", "half").sentence == "half holds no finished shard yet: has the run started?"
+    (tmp_path / "half" / "drafts" / "shard-00000.1.jsonl").write_text("{}\n")
+    assert kgqa("score", "half").sentence == "half holds no finished shard yet: run its command again, which goes on"
     assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
     assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
 
