@@ -15,13 +15,16 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 
-from pipeline.errors import UserError
+from pipeline.errors import ServiceError, UserError
 from pipeline.extras import require
 
 _QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 """Arguments of `ray.init`."""
 _TOKEN = secrets.token_hex(32)
 """The token of clusters that this process starts: Ray reads it once in a process."""
+_TOO_SLOW = "timed out during startup"
+"""In the message of Ray's own error, which has no class of its own, where its processes take more than 30 seconds."""
+_ATTEMPTS = 3
 _PROBE_S = 5
 """Seconds that a cluster may take to accept a connection."""
 
@@ -31,7 +34,8 @@ def joined(engine: Mapping[str, Any], cpus: float = 0, *, extra: str | None = No
     """Join the configured cluster or the one that this job runs on, or start one here; leave it at the end.
 
     Yields True for a cluster that was started here: no other node will join it.
-    Raises UserError if no cluster answers at the address, or if this machine lacks the extra.
+    Raises UserError if no cluster answers at the address, or if this machine lacks the extra, and ServiceError if Ray
+    does not start here.
 
     Args:
         engine: The section `engine`.
@@ -81,8 +85,19 @@ def _start(cpus: float, extra: str | None) -> None:
         require(extra, "a model server on this machine")
     # "local": never join a cluster that somebody else has started on this machine.
     most = max(os.cpu_count() or 1, math.ceil(cpus))
-    with _loopback_only(), _kept_sigterm_handler():
-        ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET)
+    for _ in range(_ATTEMPTS):
+        try:
+            with _loopback_only(), _kept_sigterm_handler():
+                ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET)
+        except Exception as error:
+            if _TOO_SLOW not in str(error):
+                raise
+        else:
+            return
+    raise ServiceError(
+        f"Ray did not start on this machine within 30 seconds, {_ATTEMPTS} times in a row: the machine is too busy, or "
+        "its memory is used up. Run the command again later, or name a cluster in engine.address"
+    )
 
 
 @contextmanager

@@ -83,6 +83,10 @@ async def replica() -> AsyncIterator[ReplicaFactory]:
     await asyncio.gather(*(server.close() for server in servers))
 
 
+BACKOFF_S, PROBE_INTERVAL_S = sparql_client._BACKOFF_S, sparql_client._PROBE_INTERVAL_S
+"""Read before the fixture makes the pauses shorter."""
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use short pauses."""
@@ -434,7 +438,7 @@ async def test_a_server_that_asks_for_a_pause_gets_no_queries_and_the_other_one_
 
 def test_the_comment_on_retries_states_the_thresholds_of_the_client() -> None:
     text = " ".join((conf_dir() / "kg/sparql.yaml").read_text().replace("\n# ", " ").split())
-    first, longest = sparql_client._BACKOFF_S
+    first, longest = BACKOFF_S
     assert f"The pauses between rounds double from {first} to {longest:g} seconds" in text
-    assert (sparql_client._MAX_FAILURES, sparql_client._PROBE_INTERVAL_S) == (3, 0.5)
+    assert (sparql_client._MAX_FAILURES, PROBE_INTERVAL_S) == (3, 0.5)
     assert "unhealthy after three failures in a row, and is probed every half second" in text
