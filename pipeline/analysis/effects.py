@@ -17,15 +17,29 @@ def role_costs(steps: pl.LazyFrame) -> pl.LazyFrame:
     `seconds` is the sum of the model's own time (`own_s`), `parse_failures` the share of the replies that could
     not be used.
     """
-    calls = steps.filter(pl.col("kind") == "llm").group_by("configuration", "role")
+    return add_role_counts(count_roles(steps))
+
+
+def count_roles(steps: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the counts of `role_costs` for some steps of a run, for `add_role_counts`."""
+    calls = steps.filter(pl.col("kind") == "llm").group_by("configuration", "role", maintain_order=True)
     return calls.agg(
         pl.len().alias("calls"),
         pl.col("shared").sum(),
         pl.col("prompt_tokens").sum(),
         pl.col("completion_tokens").sum(),
         pl.col("own_s").sum().alias("seconds"),
-        pl.col("error").is_not_null().filter(HAS_REPLY).mean().fill_null(0.0).alias("parse_failures"),
-    ).sort("configuration", "prompt_tokens", "role", descending=[False, True, False])
+        HAS_REPLY.sum().alias("replies"),
+        (HAS_REPLY & pl.col("error").is_not_null()).sum().alias("unreadable"),
+    )
+
+
+def add_role_counts(counts: pl.LazyFrame) -> pl.LazyFrame:
+    """Add up the rows of `count_roles` of all parts of a run, and return `role_costs`."""
+    totals = counts.group_by("configuration", "role", maintain_order=True).agg(pl.all().sum())
+    share = (pl.col("unreadable") / pl.col("replies")).fill_nan(0.0).alias("parse_failures")
+    ordered = totals.sort("configuration", "prompt_tokens", "role", descending=[False, True, False])
+    return ordered.with_columns(share).drop("replies", "unreadable")
 
 
 def slow_lookups(steps: pl.LazyFrame, count: int = 20) -> pl.LazyFrame:

@@ -12,7 +12,7 @@ import pytest
 
 import pipeline.methods
 from pipeline import evaluate
-from pipeline.analysis.effects import role_costs
+from pipeline.analysis.effects import add_role_counts, count_roles, role_costs
 from pipeline.analysis.losses import LOSS_COLUMNS, STAGE_TEXTS, STAGES, Loss, clusters, find_loss, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
@@ -434,6 +434,11 @@ def test_a_call_that_failed_is_no_unreadable_reply() -> None:
     ]
     (costs,) = role_costs(pl.LazyFrame(steps)).collect().to_dicts()
     assert costs["parse_failures"] == 0.5
+    schema = pl.LazyFrame(steps).collect_schema()
+    parts = pl.concat(count_roles(pl.LazyFrame([step], schema=schema)) for step in steps)
+    assert add_role_counts(parts).collect().to_dicts() == [costs], "the report counts shard by shard"
+    (unanswered,) = role_costs(pl.LazyFrame(steps[2:], schema=schema)).collect().to_dicts()
+    assert unanswered["parse_failures"] == 0
 
 
 def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> None:

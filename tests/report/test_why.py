@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import unquote
 
 import polars as pl
 import pytest
 
-from pipeline.analysis.losses import loss_shares
+from pipeline.analysis.losses import clusters, loss_shares
 from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
 from pipeline.papers.published import published_figures
@@ -52,6 +52,29 @@ def test_the_bars_are_the_shares_of_losses(run: Path, view: BlockView) -> None:
         assert sum(part.size for part in lost) == pytest.approx(100 - float(bar.figures[0].text or 0), abs=0.1)
     assert shares["lost"].sum() == sum(int(part.text.split("(")[1].split()[0]) for bar in view.losses.bars
                                        for part in bar.parts if not part.text.startswith("right"))  # fmt: skip
+
+
+def test_the_details_are_those_of_the_dataframes(run: Path) -> None:
+    """The report reads the traces once, shard by shard; `open_run` gives the same figures."""
+    (block,) = read_blocks([run])
+    opened = open_run(run)
+    roles = opened.role_costs().drop("shared").collect()
+    repetitions = opened.repetition_effects().drop("corrected", "damaged").collect()
+    groups = clusters(opened.losses(), by_path=False).collect()
+    for number, each in enumerate(block.configurations):
+        for found, expected in (
+            (each.details.roles, roles),
+            (each.details.repetitions, repetitions),
+            (each.details.groups, groups.group_by("configuration", maintain_order=True).head(3)),
+        ):
+            rows = expected.filter(configuration=number).drop("configuration").to_dicts()
+            assert [asdict(one) for one in found] == [
+                {
+                    name: pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
+                    for name, value in row.items()
+                }
+                for row in rows
+            ]
 
 
 def test_the_tokens_of_roles_add_up_to_those_of_the_questions(run: Path, view: BlockView) -> None:
