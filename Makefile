@@ -2,7 +2,7 @@
 # install the test requirements need a C toolchain too.
 PYTHON ?= python3
 BIN := .venv/bin
-# Python may keep compiled files, which every process that a test starts would compile again.
+# Let Python keep compiled files. Without them, each of the many processes that the tests start compiles all anew.
 unexport PYTHONDONTWRITEBYTECODE
 # pip, not uv: uv resolves differently and does not find local wheels.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet

@@ -197,6 +197,6 @@ def _made_text(folder: RunFolder, earlier: Sequence[str], made: int) -> str:
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     why = [f"{new:,} for questions that were not asked there"] if new else []
-    why += [f"the others differ from the most similar ones there: {shown}{more}"] if reasons and new else []
-    why += [f"they differ from the most similar ones there: {shown}{more}"] if reasons and not new else []
+    if reasons:
+        why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
     return f"{counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"

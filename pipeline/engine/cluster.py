@@ -25,6 +25,7 @@ _TOKEN = secrets.token_hex(32)
 _TOO_SLOW = "timed out during startup"
 """In the message of Ray's own error, which has no class of its own, where its processes take more than 30 seconds."""
 _ATTEMPTS = 3
+"""How often Ray is started here before the command ends."""
 _PROBE_S = 5
 """Seconds that a cluster may take to accept a connection."""
 

@@ -165,10 +165,11 @@ class GoldTrail:
         """Note which edges within reach the value read from a completion holds: a reply may give mere numbers."""
         if not self._edges:
             return
-        noted = {mark.edge for mark in self._marks if mark.step == step.index and mark.event == "written"}
-        read = {edge for relation in set(_relations_in(value)) for edge in self._by_relation.get(relation, ())}
-        for edge in sorted((read & self._starts.keys()) - noted):
-            self._mark(step.index, "written", edge)
+        read = {edge for relation in _relations_in(value) for edge in self._by_relation.get(relation, ())}
+        if within_reach := read & self._starts.keys():
+            noted = {mark.edge for mark in self._marks if mark.step == step.index and mark.event == "written"}
+            for edge in sorted(within_reach - noted):
+                self._mark(step.index, "written", edge)
 
     def _mention(self, step: Step, event: TrailEventName, text: str) -> None:
         for edge in sorted(self._starts):

@@ -112,7 +112,8 @@ def after_last(text: str, cue: str) -> str:
 def after_last_line_cue(text: str, cue: str) -> str:
     """Return the text after the last `cue` that begins a line or follows a brace, else after the last one.
 
-    A name or a relation that contains the cue is within braces, and does neither. The last one is that of `after_last`.
+    A cue elsewhere may be part of a name or of a relation. If no cue begins a line or follows a brace, the last one of
+    the text counts.
     """
     starts = list(re.finditer(rf"(?:^|\}})[ \t*_#>]*{re.escape(cue)}", text, re.IGNORECASE | re.MULTILINE))
     return text[starts[-1].end() :] if starts else after_last(text, cue)

@@ -122,10 +122,8 @@ class RunFolder:
         finished = sorted(self.finished())
         if not finished:
             begun = any(file.stat().st_size for file in matching(self.path / "drafts", "shard-*.jsonl"))
-            raise UserError(
-                f"{self.path} holds no finished shard "
-                + ("yet: run its command again, which goes on" if begun else "yet: has the run started?")
-            )
+            advice = "run its command again, which goes on" if begun else "has the run started?"
+            raise UserError(f"{self.path} holds no finished shard yet: {advice}")
         return finished
 
     @property

@@ -35,6 +35,8 @@ _MAX_SIMILAR = 5
 _TWO_ARGUMENTS = {"NodeFeature", "NeighbourCheck", "NodeDegree"}
 """The tools that take a node and an edge or feature."""
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
+_SYNTAX = ",[]\"'\n"
+"""Characters that an action cannot contain outside quotes."""
 
 
 class Environment(ABC):
@@ -315,12 +317,12 @@ def _wrong_arguments(action: Action) -> Observation:
 
 def print_relation(name: str) -> str:
     """Print a relation so that an action can repeat it: quoted if it contains a comma, a bracket or a quote."""
-    return quoted(name) if any(character in name for character in ",[]\"'\n") else name
+    return quoted(name) if any(character in name for character in _SYNTAX) else name
 
 
 def print_id(id: EntityId) -> str:
-    """Print an id so that an action can repeat it: quoted if it contains a comma, a bracket, a quote or white space."""
-    return quoted(id) if any(character in id for character in " ,[]\"'\n") else id
+    """Print an id so that an action can repeat it: as a relation, and quoted if it contains a space, too."""
+    return quoted(id) if " " in id else print_relation(id)
 
 
 def _printed(node: Node, names: Names) -> str:
