@@ -103,6 +103,19 @@ class View:
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", element)
         element.click()
 
+    def follow(self, element: WebElement) -> None:
+        """Click what loads another page, and wait for that page: until then the old elements are still found."""
+        self.driver.execute_script("window.left = false")
+        self.click(element)
+        ready = "return window.left === undefined && document.readyState === 'complete'"
+        WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(ready), "no other page")
+        self.note()
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts of all such elements at one moment."""
+        script = "return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText)"
+        return [str(text) for text in self.driver.execute_script(script, selector)]
+
     def wait(self, text: str, selector: str = "main") -> None:
         wait = WebDriverWait(self.driver, 30, ignored_exceptions=[Exception])
         wait.until(lambda _: text in self.one(selector).text, f"no '{text}' in {selector}")
@@ -153,10 +166,9 @@ def test_three_clicks_lead_from_the_list_to_the_cause(view: View) -> None:
     view.open("/?run=run&configuration=1")
     before = view.one(".count").text
     link = next(each for each in view.all(".legend a") if each.text.startswith("lost at:"))
-    link.click()
-    view.wait("question", ".count")
+    view.follow(link)
     assert view.one(".count").text != before
-    view.one(".questions tbody th a").click()
+    view.follow(view.one(".questions tbody th a"))
     view.wait("Lost:", "main")
     assert "The answer was lost here." in view.one(".opened").text
 
@@ -166,12 +178,11 @@ def test_filters_and_sorting(view: View) -> None:
     view.open("/?run=run")
     Select(view.one("select[name=configuration]")).select_by_value("0")
     Select(view.one("select[name=outcome]")).select_by_value("right")
-    view.one(".filters button").click()
-    outcomes = {each.text for each in view.all(".questions .outcome")}
-    assert outcomes == {"right"}
+    view.follow(view.one(".filters button"))
+    assert set(view.texts(".questions .outcome")) == {"right"}
     assert "configuration=0" in view.driver.current_url
-    view.one(".questions thead a[href*='sort=tokens']").click()
-    tokens = [int(row.find_elements(By.TAG_NAME, "td")[-2].text.replace(",", "")) for row in view.all("tbody tr")]
+    view.follow(view.one(".questions thead a[href*='sort=tokens']"))
+    tokens = [int(text.replace(",", "")) for text in view.texts("tbody tr td:nth-last-child(2)")]
     assert tokens == sorted(tokens, reverse=True)
     assert len(set(tokens)) > 1
     text = view.one("input[name=text]")
@@ -184,7 +195,7 @@ def test_two_configurations_are_compared_side_by_side(view: View) -> None:
     view.open("/compare?a=run%2F0&b=run%2F1&show=lost")
     row = view.one(".questions tbody tr")
     assert [each.text for each in row.find_elements(By.CSS_SELECTOR, ".outcome")] == ["right", "wrong"]
-    row.find_element(By.TAG_NAME, "a").click()
+    view.follow(row.find_element(By.TAG_NAME, "a"))
     view.wait("1: arg")
     left, right = view.all(".panel")
     assert "0: srp" in left.text
@@ -201,7 +212,7 @@ def test_hostile_texts_are_shown_and_do_nothing(view: View) -> None:
     view.wait_until_read()
     view.open("/?run=hostile&configuration=8")
     assert "<script>document.title='owned'</script>" in view.one(".questions tbody").text
-    view.one(".questions tbody th a").click()
+    view.follow(view.one(".questions tbody th a"))
     view.wait("<img src=x onerror=", "h1")
     view.wait("Show all", ".opened")
     view.click(next(each for each in view.all(".opened a") if each.text.startswith("Show all")))
