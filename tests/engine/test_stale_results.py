@@ -349,3 +349,59 @@ def test_other_changes_are_refused_also_with_a_higher_limit(project: Project) ->
     project.run("llm=similarity", "run.limit=3")
     said = project.run("llm=similarity", "run.limit=5", "run.seed=4", "run.extend=true", code=2)
     assert "run.seed: 0 → 4" in said
+
+
+class TestRepliesOfAnOracleForOtherData:
+    """The oracle replies from gold answers and the graph, which are not in the key of a call."""
+
+    def start(self, project: Project, *words: str) -> None:
+        project.run("method=cot", "llm=oracle", *words)
+
+    def test_are_not_reused_for_other_gold_answers(self, project: Project) -> None:
+        self.start(project)
+        project.write_questions({**CITIES, "Borland": "Nowhere"})
+        said = project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
+        assert project.rows("runs/new")["answers"].to_list()[1] == ["Nowhere"]
+        assert project.summary("runs/new")["reused_llm_calls"] == len(CITIES) - 1
+        assert "run.reuse: 1 reply not taken over: the simulated model made them there from other gold answers" in said
+        assert "had to be made" not in said
+
+    def test_are_not_reused_after_the_earlier_run_was_scored_again(self, project: Project) -> None:
+        self.start(project)
+        for gold in ("Nowhere", "Elsewhere"):
+            project.write_questions({**CITIES, "Borland": gold})
+            assert "were scored again" in project.run("method=cot", "llm=oracle")
+        project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
+        assert project.rows("runs/new")["answers"].to_list()[1] == ["Elsewhere"]
+
+    def test_are_not_reused_for_another_graph(self, project: Project) -> None:
+        self.start(project)
+        project.write_facts({**CITIES, "Borland": "Nowhere"})
+        said = project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
+        assert f"run.reuse: {len(CITIES)} replies not taken over" in said
+
+    def test_are_not_read_from_a_journal(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(path: object, rows: object, origin: object) -> None:
+            raise UserError("no room")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("pipeline.engine.worker.write_shard", fail)
+            project.run("method=cot", "llm=oracle", code=2)
+        assert list((project.folder / "runs/r/drafts").iterdir()), "the calls are stored"
+        project.write_questions({**CITIES, "Borland": "Nowhere"})
+        project.run("method=cot", "llm=oracle")
+        assert project.rows()["answers"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
+
+    def test_are_not_taken_from_a_shard_that_grows(self, project: Project) -> None:
+        self.start(project)
+        last = list(CITIES)[-1]
+        project.write_questions({**CITIES, last: "Nowhere", "Fenland": "Ford"})
+        project.run("method=cot", "llm=oracle", "run.extend=true")
+        assert project.rows()["answers"].to_list()[-2:] == [["Nowhere"], ["Ford"]]
+
+
+def test_replies_of_a_model_without_gold_are_reused_for_other_gold_answers(project: Project) -> None:
+    project.run("method=cot", "llm=similarity")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    said = project.run("method=cot", "llm=similarity", "run.reuse=[runs/r]", folder="runs/new")
+    assert "run.reuse: no call had to be made" in said
