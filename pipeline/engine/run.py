@@ -30,16 +30,16 @@ from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.resume import (
     asks_more,
+    check_reuse,
     refuse_other_backends,
     refuse_other_code,
     refuse_other_configurations,
     refuse_other_graphs,
-    refuse_stale_reuse,
     score_again,
     unchanged_shards,
 )
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
-from pipeline.engine.sources import project_sources, user_sources
+from pipeline.engine.sources import model_sources, project_sources, user_sources
 from pipeline.engine.summary import TIMES, RunTotals, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
@@ -115,7 +115,8 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
-    refuse_stale_reuse(distinct)
+    for remark in check_reuse(distinct):
+        console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
     folder.create()
     engine = configurations[0].config["engine"]
@@ -370,6 +371,7 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
                 "overrides": list(each.overrides),
                 "config": _resuming(each.config),
                 "sources": user_sources(each.config) | project_sources(each.config),
+                "models": model_sources(each.config),
                 "data": versions(each.config["dataset"]),
             }
             for each in configurations

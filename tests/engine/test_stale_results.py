@@ -405,3 +405,68 @@ def test_replies_of_a_model_without_gold_are_reused_for_other_gold_answers(proje
     project.write_questions({**CITIES, "Borland": "Nowhere"})
     said = project.run("method=cot", "llm=similarity", "run.reuse=[runs/r]", folder="runs/new")
     assert "run.reuse: no call had to be made" in said
+
+
+SIMULATED = """
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic.dataclasses import dataclass as checked
+from pipeline.methods.answering import AnswerWithoutFacts
+from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.types import Answer, Prediction
+
+
+@dataclass(frozen=True)
+class Ask(AnswerWithoutFacts):
+    role = "asking.ask"
+
+
+@checked
+class Asking:
+    name: str
+    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (Ask,)
+
+    async def answer(self, question, tools):
+        await tools.llm.ask(Ask(question), Sampling(max_tokens=9))
+        return Answer(predictions=(Prediction("nobody"),))
+"""
+SIMULATOR = """
+from asking import Ask
+from phrases import WORDS
+from pipeline.simulation.registry import Simulator, simulates
+
+
+@simulates(Ask)
+class AskSimulator(Simulator[Ask]):
+    def write_as_oracle(self, prompt, gold_context, error_rng):
+        return WORDS
+"""
+
+
+@pytest.mark.parametrize(
+    ("edited", "named"), [("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")]
+)
+def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports(
+    project: Project, edited: str, named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = project.folder / "code"
+    code.mkdir()
+    files = {"asking.py": SIMULATED, "asking_simulator.py": SIMULATOR, "phrases.py": "WORDS = 'unknown'\n"}
+    for name, text in files.items():
+        (code / name).write_text(text)
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
+    monkeypatch.syspath_prepend(str(code))
+    (project.folder / "conf" / "method").mkdir(parents=True)
+    (project.folder / "conf" / "method" / "asking.yaml").write_text("_target_: asking.Asking\nname: asking\n")
+    words = ("method=asking", "llm=oracle", "llm.simulators=[asking_simulator]")
+    project.run(*words)
+    assert "has changed" not in project.run(*words, "run.reuse=[runs/r]", folder="runs/same")
+    with (code / edited).open("a") as source:
+        source.write("\n# another way\n")
+    said = project.run(*words, "run.reuse=[runs/r]", folder="runs/new", code=2 if named else 0)
+    if named:
+        assert f"run.reuse=runs/r: the source of {named} has changed since, so its replies" in said
+    else:
+        assert "run.reuse=runs/r: the source of asking.Asking has changed since: only calls" in said
+        assert project.summary("runs/new")["physical_llm_calls"] == 0
