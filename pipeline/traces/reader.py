@@ -19,7 +19,7 @@ from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS, plural
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import ShardOrigin
-from pipeline.traces.schema import ADDED, SCHEMA
+from pipeline.traces.schema import ADDED, OVER_LIMIT, SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
@@ -151,6 +151,9 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
 HAS_REPLY = pl.col("prompt_tokens").is_not_null()
 """Whether the model replied to a call. A call that failed has an error, too, but no tokens, and no reply."""
 
+UNREADABLE = HAS_REPLY & pl.col("error").is_not_null() & ~pl.col("error").str.starts_with(OVER_LIMIT)
+"""Whether no parser could read the reply to a call. A reply that a limit of the method refused was read."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoleReplies:
@@ -176,7 +179,7 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
         steps = rows.filter(pl.col("point").is_in(configurations)).explode("steps").drop_nulls("steps")
         named = steps.select("point", "question_id", *(pl.col("steps").struct.field(name) for name in fields))
         calls = named.filter((pl.col("kind") == "llm") & HAS_REPLY)
-        bad = pl.col("error").is_not_null()
+        bad = UNREADABLE
         first = pl.col("question_id").filter(bad).first()
         parts.append(calls.group_by("point", "role", maintain_order=True).agg(pl.len(), bad.sum().alias("bad"), first))
     first = pl.col("question_id").drop_nulls().first()

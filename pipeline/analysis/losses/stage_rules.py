@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pipeline.analysis.losses.stage_names import STAGES, Loss, Reason, Stage
 from pipeline.normalisation import normalise
+from pipeline.traces.schema import OVER_LIMIT
 from pipeline.traces.trail import number_edges
 
 LOSS_COLUMNS = (
@@ -236,7 +237,7 @@ class _Question:
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
         call = max(self._acting & self._answering, default=self._ending_call(-1))
-        left_out = any(event.number for event in self._of("cut", path.edges[0]))
+        left_out = any(event.number or event.by == "depth" for event in self._of("cut", path.edges[0]))
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
         return self._loss_at("relation offered", reason, call, path, 0)
 
@@ -391,17 +392,18 @@ class _Question:
         return "cap" if self._step(lookup).get("truncated") else "graph"
 
     def _model_reason(self, call: int | None) -> Reason:
-        """Return `parse failure` if the reply of a call could not be read, else `model`."""
+        """Return `parse failure` if the reply of a call could not be read, `cap` if a limit refused it, or `model`."""
         if call is None:
             return "cap" if self._at_limit else "model"
-        return "parse failure" if self._step(call).get("error") else "model"
+        error = self._step(call).get("error") or ""
+        return "cap" if error.startswith(OVER_LIMIT) else "parse failure" if error else "model"
 
     def _cause_of(self, cut: _Event, offered: int) -> tuple[Reason, int]:
         """Return what cut something that was offered at a step, and the step: a beam only of replies that were read."""
         reason: Reason = "beam" if cut.by == "beam" else "cap"
         call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
         if reason == "beam" and call is not None and self._step(call).get("error"):
-            return "parse failure", call
+            return self._model_reason(call), call
         return reason, cut.step
 
     def _next_hop_after(self, step: int) -> float:
