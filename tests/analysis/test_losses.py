@@ -236,7 +236,7 @@ def test_the_tables_of_costs_and_effects(erring: Run) -> None:
 )
 def test_calibration_and_repetitions(method: str, of: str, repeats: str | None, tmp_path: Path) -> None:
     words = ("llm=oracle", "llm.error_rate=0.3", "dataset.triples=2000", "run.limit=16")
-    evaluate([f"method={method}", *words, f"run.dir={tmp_path}/run"])
+    run = evaluate([f"method={method}", *words, f"run.dir={tmp_path}/run"])
     calibration = run.calibration(bins=4).collect()
     assert set(calibration["of"]) == {of}
     assert 0 < calibration["questions"].sum() <= 16
@@ -455,7 +455,7 @@ def test_a_reply_that_a_limit_of_the_method_refuses_is_lost_by_the_limit() -> No
 def test_no_model_is_blamed_for_answers_beyond_the_depth(method: str, tmp_path: Path) -> None:
     """The oracle plans the right path: it is longer than the setting allows."""
     words = ("llm=oracle", "method.depth=1", "run.limit=30", "evaluation.bootstrap_resamples=100")
-    run = evaluate([f"method={method}", *words, f"run.dir={tmp_path / 'run'}"])
+    evaluate([f"method={method}", *words, f"run.dir={tmp_path / 'run'}"])
     (rows,) = read_shards(RunFolder(tmp_path / "run"), [*LOSS_COLUMNS, "parse_failures"])
     lost = [loss for row in rows.iter_rows(named=True) if len(row["gold_paths"]) == 1 and (loss := find_loss(row))]
     assert len(lost) > 10

@@ -216,7 +216,8 @@ class _Question:
             return self._detour(path, hop) or self._chance(path, hop) or at_depth
         if cut and cut[-1].by == "plan":
             call = self._call_after(-1)
-            return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
+            reason = "cap" if self._was_planned_too_long(path) else self._model_reason(call)
+            return self._loss_at("relation offered", reason, call, path, hop)
         survivors = self._survivors(edge, reached.at)
         if survivors is None and not self._lookups_after(reached.step):
             # nothing was explored any more, and the method does not say what it kept
@@ -237,9 +238,13 @@ class _Question:
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
         call = max(self._acting & self._answering, default=self._ending_call(-1))
-        left_out = any(event.number or event.by == "depth" for event in self._of("cut", path.edges[0]))
+        left_out = any(event.number for event in self._of("cut", path.edges[0])) or self._was_planned_too_long(path)
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
         return self._loss_at("relation offered", reason, call, path, 0)
+
+    def _was_planned_too_long(self, path: _Path) -> bool:
+        """Whether a plan that begins like the path was dropped for its length."""
+        return any(event.by == "depth" and event.number is None for event in self._of("cut", path.edges[0]))
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""
