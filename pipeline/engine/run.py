@@ -40,7 +40,7 @@ from pipeline.engine.resume import (
 )
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, user_sources
-from pipeline.engine.summary import TIMES, RunTotals, summarise
+from pipeline.engine.summary import TIMES, RunTotals, refresh_summary, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
@@ -278,6 +278,7 @@ async def _compare_dataset(
     if changes.gold:
         await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
         score_again(folder, saved, changes, first)
+        refresh_summary(folder)  # before anything is printed: a closed pipe would leave the old scores in it
         count = sum(map(len, changes.gold.values()))
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):

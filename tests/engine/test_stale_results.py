@@ -15,11 +15,16 @@ import pytest
 import yaml
 
 from pipeline.cli.main import main
+from pipeline.console import Console
 from pipeline.engine import sources
 from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 
 CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
+COMMAND = (
+    *("evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"),
+    "engine.shard_size=2",
+)
 METHOD = """
 from helper import best
 from pydantic.dataclasses import dataclass
@@ -59,9 +64,8 @@ class Project:
 
     def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
         """Run the command, which must end with this exit code, and return all that it prints."""
-        command = ["evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"]
         self._output()
-        assert main([*command, "engine.shard_size=2", f"run.dir={folder}", *words]) == code
+        assert main([*COMMAND, f"run.dir={folder}", *words]) == code
         return " ".join("".join(self._output()).split())
 
     def summary(self, folder: str = "runs/r") -> dict[str, Any]:
@@ -163,6 +167,24 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
     assert project.rows()["gold"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
     assert "have changed" not in project.run("llm=oracle")
+
+
+def test_a_pipe_that_closes_while_rows_are_scored_again_leaves_no_old_score(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run("llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+
+    def print_or_break(console: Console, *words: object, **options: object) -> None:
+        if "scored again" in str(words):
+            raise BrokenPipeError
+
+    with monkeypatch.context() as piped:
+        piped.setattr(Console, "print", print_or_break)
+        piped.setattr("pipeline.cli.main._discard_output", lambda: None)  # pytest captures the output
+        project.run("llm=oracle", code=141)
+    assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
+    assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
 
 
 def test_nothing_is_scored_again_if_the_graph_has_changed_too(project: Project) -> None:
