@@ -22,6 +22,7 @@ from pipeline.engine.sources import edited_with_method, model_sources, project_s
 from pipeline.errors import ServiceError, UserError
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import storage_path
 from pipeline.types import Rejected
 
@@ -87,6 +88,14 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
                     f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. "
                     f"{ways_out(folder)}"
                 )
+
+
+def has_answers(folder: RunFolder) -> bool:
+    """Whether the folder holds a question that did not fail, or a model call of an open shard. Raises UserError."""
+    if folder.has_calls:
+        return True
+    rows = read_shards(folder, ["status"], indices=sorted(folder.finished()))
+    return any((shard["status"] != "failed").any() for shard in rows)
 
 
 def check_reuse(configs: Configs) -> list[str]:

@@ -31,6 +31,7 @@ from pipeline.engine.rejections import Rejections
 from pipeline.engine.resume import (
     asks_more,
     check_reuse,
+    has_answers,
     refuse_other_backends,
     refuse_other_code,
     refuse_other_configurations,
@@ -115,6 +116,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
+    is_free = not restart and saved is None and folder.has_run
     for remark in check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
@@ -123,8 +125,11 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     console = console_of(engine, console)
     try:
         with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
-            if restart:
+            if restart or is_free:
                 folder.clear()
+            if is_free:
+                said = f"{folder.path} held a run without an answer: it is used again"
+                console.print(said, markup=False, soft_wrap=True)
             if saved is not None:
                 saved = _update_limits(folder, saved, configurations)
                 _update_labels(folder, saved, configurations[0].config["run"])
@@ -138,12 +143,20 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
 
 
 def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
-    """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run."""
+    """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run.
+
+    A run without an answer, such as one whose server refused every call, is no hindrance to another one.
+    """
     saved = folder.read_run()
     if saved is not None:
         configs = [each.config for each in configurations]
-        refuse_other_configurations(folder, saved, configs)
-        refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
+        try:
+            refuse_other_configurations(folder, saved, configs)
+            refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
+        except UserError:
+            if has_answers(folder):
+                raise
+            return None
     elif folder.finished():
         raise UserError(
             f"{folder.path} holds traces but no run.yaml that describes them: name another run.dir, or delete them "
@@ -190,6 +203,8 @@ class _RunDescription:
         self._configurations = configurations
         self._folder = folder
         self._saved = saved
+        self._is_empty = saved is not None and not folder.finished() and not folder.has_calls
+        """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
         self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
         """Names the run in the file of every shard."""
         self._started = time.time()
@@ -201,6 +216,10 @@ class _RunDescription:
         if self._saved is None:
             self._saved = {"id": self.id, **_describe(self._configurations, backends, self._started)}
             self._folder.write_run(self._saved)
+        if self._is_empty:
+            self._saved = {**self._saved, "served": [asdict(each) for each in backends]}
+            self._folder.write_run(self._saved)
+            self._is_empty = False
         refuse_other_backends(self._folder, self._saved, backends)
         self.opened = time.monotonic()
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import yaml
 from pipeline.cli.main import main
 from pipeline.console import Console
 from pipeline.engine import sources
-from pipeline.errors import UserError
+from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.simulation.oracle import QuestionOracle
 
 CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
 COMMAND = (
@@ -492,3 +493,47 @@ def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports
     else:
         assert "run.reuse=runs/r: the source of asking.Asking has changed since: only calls" in said
         assert project.summary("runs/new")["physical_llm_calls"] == 0
+
+
+class TestAFolderWithoutAnAnswer:
+    """Another run may begin in it: there is nothing to lose."""
+
+    @pytest.fixture
+    def failing(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """A run all of whose questions fail, without a call."""
+
+        async def fail(oracle: QuestionOracle, call: object) -> None:
+            raise ServiceError("no server answers")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(QuestionOracle, "complete", fail)
+            yield
+
+    @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "all failed"])
+    def test_is_used_again(self, project: Project, failing: None, stop: bool) -> None:
+        words = ("method=cot", "llm=oracle")
+        project.run(*words, f"run.max_equal_failures={3 if stop else 'null'}", code=2 if stop else 3)
+        said = project.run(*words, "run.seed=5", "run.max_equal_failures=null", code=3)
+        assert "held a run without an answer: it is used again" in said
+        assert project.rows().height == len(CITIES)
+
+    def test_takes_another_model_if_no_shard_is_finished(self, project: Project) -> None:
+        project.run("method=cot", "llm=oracle")
+        for shard in (project.folder / "runs/r/traces").iterdir():
+            shard.unlink()
+        file = project.folder / "runs/r/run.yaml"
+        file.write_text(file.read_text().replace("model: oracle(", "model: another("))
+        project.run("method=cot", "llm=oracle")
+        assert project.rows().height == len(CITIES)
+
+    def test_holds_a_run_if_one_question_was_answered(self, project: Project) -> None:
+        project.run("run.limit=1", "method=cot", "llm=oracle")
+        assert "holds another run" in project.run("run.limit=1", "method=cot", "llm=oracle", "run.seed=5", code=2)
+
+    def test_holds_a_run_if_a_call_was_made(self, project: Project) -> None:
+        project.run("method=cot", "llm=oracle")
+        shards = list((project.folder / "runs/r/traces").iterdir())
+        for shard in shards:
+            shard.unlink()
+        (project.folder / "runs/r/drafts/shard-00000.0123abcd.jsonl").write_text("[]")
+        assert "holds another run" in project.run("method=cot", "llm=oracle", "run.seed=5", code=2)
