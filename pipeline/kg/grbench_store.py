@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.datasets.grbench_file import GraphNode, node_text, read_nodes
 from pipeline.errors import UserError
+from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.interface import Hop, Neighbours
 from pipeline.types import Direction, EntityId, Relation
 
@@ -110,9 +111,12 @@ def build_store(graph: Path, file: Path) -> None:
             db.execute("BEGIN")
             edge_types: dict[str, int] = {}
             content = hashlib.sha256()
-            for node in read_nodes(graph):
+            nodes = 0
+            for nodes, node in enumerate(read_nodes(graph), start=1):
                 content.update(repr(node).encode())
                 _insert(db, node, edge_types)
+            if not nodes:
+                raise empty_graph(f"{graph}")
             db.executemany("INSERT INTO edge_type VALUES (?, ?)", ((n, name) for name, n in edge_types.items()))
             db.execute("INSERT INTO origin VALUES (?, ?, ?)", (_FORMAT, _stamp(graph), content.hexdigest()[:16]))
             db.execute("COMMIT")
