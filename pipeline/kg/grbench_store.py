@@ -111,11 +111,10 @@ def build_store(graph: Path, file: Path) -> None:
             db.execute("BEGIN")
             edge_types: dict[str, int] = {}
             content = hashlib.sha256()
-            nodes = 0
-            for nodes, node in enumerate(read_nodes(graph), start=1):
+            for node in read_nodes(graph):
                 content.update(repr(node).encode())
                 _insert(db, node, edge_types)
-            if not nodes:
+            if db.execute("SELECT 1 FROM node LIMIT 1").fetchone() is None:
                 raise empty_graph(f"{graph}")
             db.executemany("INSERT INTO edge_type VALUES (?, ?)", ((n, name) for name, n in edge_types.items()))
             db.execute("INSERT INTO origin VALUES (?, ?, ?)", (_FORMAT, _stamp(graph), content.hexdigest()[:16]))
