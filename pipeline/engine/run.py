@@ -203,7 +203,8 @@ class _RunDescription:
         self._configurations = configurations
         self._folder = folder
         self._saved = saved
-        self._is_empty = saved is not None and not folder.finished() and not folder.has_calls
+        has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
+        self._is_empty = has_begun and not folder.finished() and not folder.has_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
         self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
         """Names the run in the file of every shard."""
