@@ -204,7 +204,7 @@ def completions_of(
         return {}
     left_out = _last_calls_of_failed_rows(finished) if retry_failed else set()
     gold_before = _gold_of_replies(finished)
-    other_gold = {each.id for each in shard.questions if gold_before.get(each.id) != each.gold}
+    other_gold = {each.id for each in shard.questions if gold_before.get(each.id, each.gold) != each.gold}
     return {
         id: {
             key: call.completion
@@ -261,7 +261,7 @@ class RecordedCalls:
         A model that replies from the gold answers looks up the ways to them in the graph, and neither is in the key.
         `gold` is the digest of the gold answers of today, and `graphs` are the fingerprints of the graphs of today.
         """
-        is_same_gold = gold is not None and self.gold_of_replies(question_id) == gold
+        is_same_gold = self._gold.get(question_id, gold) == gold  # an older version did not record it
         return {
             key: call
             for key, call in self.calls(question_id).items()
