@@ -34,6 +34,10 @@ class ParseError(KgqaError):
     """A reply does not have the format that its prompt asked for; the message names the defect in one line."""
 
 
+class OverLimitError(ParseError):
+    """A reply can be read, but asks for more than a key of the method allows, such as a path longer than its depth."""
+
+
 class BudgetExhausted(KgqaError):
     """A per-question cap (specification §2.5) was reached; the message names the cap."""
 

@@ -12,6 +12,8 @@ from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss, re
 
 NEW_QUESTION = "a question that no earlier run has finished"
 """The reason for all calls of such a question."""
+OTHER_DATA = "a reply that was made from other gold answers, or for another graph"
+"""The reason for the calls that earlier runs have, but whose simulated model read other data."""
 
 
 def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
@@ -25,8 +27,11 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
     else:
         otherwise = f"the model ({', '.join(sorted(models_before))}, now {', '.join(sorted(models_now))})"
     reasons: Counter[str] = Counter()
+    graphs = {served["graph"] for served in run.saved["served"]}
     for question_id in _question_ids(folder):
         recorded = {key: call for each in earlier_runs for key, call in each.calls(question_id).items()}
+        gold = run.gold_of_replies(question_id)
+        usable = {key for each in earlier_runs for key in each.reusable(question_id, gold, graphs)}
         by_role: dict[str, list[RecordedCall]] = {}
         for call in recorded.values():
             by_role.setdefault(call.role, []).append(call)
@@ -35,6 +40,8 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
                 reasons[NEW_QUESTION] += 1
             elif key not in recorded:
                 reasons[explain_miss(call, by_role.get(call.role, []), otherwise=otherwise)] += 1
+            elif key not in usable:
+                reasons[OTHER_DATA] += 1
     return reasons
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from pipeline.traces.reader import HAS_REPLY
+from pipeline.traces.reader import HAS_REPLY, UNREADABLE
 
 REPEATED = {"edited": "edits", "refined": "refinements", "reflected": "retries"}
 """The decisions that a method may repeat, and what they are called."""
@@ -30,7 +30,7 @@ def count_roles(steps: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("completion_tokens").sum(),
         pl.col("own_s").sum().alias("seconds"),
         HAS_REPLY.sum().alias("replies"),
-        (HAS_REPLY & pl.col("error").is_not_null()).sum().alias("unreadable"),
+        UNREADABLE.sum().alias("unreadable"),
     )
 
 

@@ -26,6 +26,8 @@ _COLUMNS = (
     *("question", "gold", "dataset", "split", "method", "status"),
     *("llm_calls", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s"),
 )
+GOLD_DIGEST = pl.col("gold").list.sort().list.join("\0").hash().alias("gold_digest")
+"""A digest of the gold answers of a question."""
 _SCORING_KEYS = ("strip_accents", "empty_gold")
 """Keys of `evaluation` that change scores; the others change only the intervals."""
 _SOURCE = "source"
@@ -231,13 +233,23 @@ def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
         return "they have no question in common (name runs over the same questions)"
     if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
         return f"question {changed['question_id'].sort()[0]} has a different text in each"
-    gold, other_gold = (pl.col(name).list.sort() for name in ("gold", "gold_other"))
-    if (changed := common.filter(gold != other_gold)).height:
-        return (
-            f"question {changed['question_id'].sort()[0]} has other gold answers in each (run the command of the older "
-            "run again: it is scored by the new ones from its traces, without a call)"
-        )
-    return None
+    base_gold, gold = (each.rows.select("question_id", GOLD_DIGEST) for each in (base, other))
+    return other_gold(base_gold, gold)
+
+
+def other_gold(rows: pl.DataFrame, others: pl.DataFrame) -> str | None:
+    """Name a question that has other gold answers in two runs; None if there is none.
+
+    Both frames have `question_id` and the column of `GOLD_DIGEST`.
+    """
+    common = rows.join(others, on="question_id", suffix="_other")
+    changed = common.filter(pl.col("gold_digest") != pl.col("gold_digest_other"))["question_id"]
+    if changed.is_empty():
+        return None
+    return (
+        f"question {changed.sort()[0]} has other gold answers in each (run the command of the older run again: it is "
+        "scored by the new ones from its traces, without a call)"
+    )
 
 
 def same_questions(base: RunConfiguration, other: RunConfiguration) -> bool:

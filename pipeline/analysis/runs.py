@@ -109,10 +109,11 @@ class Run:
 
         Raises UserError if the run has no such configuration, or no such finished question.
         """
-        self._require(configuration)
+        self.require(configuration)
         return build_question_trace(self._row(id, configuration), self.folder)
 
-    def _require(self, configuration: int) -> None:
+    def require(self, configuration: int) -> None:
+        """Raise UserError if the run has no configuration of this number."""
         count = len(self.metadata["points"])
         if configuration not in range(count):
             raise UserError(
@@ -123,10 +124,11 @@ class Run:
         row = read_row(self.folder, self._indices, configuration, id)
         if row is None:
             of_configuration = self._traces.filter(pl.col("configuration") == configuration)
-            ids = of_configuration.select("question_id").collect()["question_id"]
+            ids = of_configuration.select("question_id").collect()["question_id"].sort()
+            first = "".join(f" Its first one is '{each}'; kgqa view {self.folder.path} lists all." for each in ids[:1])
             raise UserError(
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
-                f"{nearest(id, ids)} `questions` lists those that it has"
+                f"{nearest(id, ids)}{first}"
             )
         return {"configuration": row.pop("point"), **row}
 
@@ -156,7 +158,7 @@ class Run:
 
         Columns: `step`, `kind`, `role`, `start_s`, `own_s`, `shared`. Raises UserError like `question`.
         """
-        self._require(configuration)
+        self.require(configuration)
         return losses.critical_path(self._row(id, configuration)["steps"])
 
     def role_costs(self) -> pl.LazyFrame:

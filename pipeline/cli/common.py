@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ import orjson
 from rich.console import RenderableType
 
 from pipeline import config
-from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
+from pipeline.analysis.cache_misses import NEW_QUESTION, OTHER_DATA, explain_misses
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
@@ -186,12 +187,20 @@ def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
         return []
     made, reused = summary["physical_llm_calls"], summary.get("reused_llm_calls")
     found = [] if reused is None else [f"run.reuse: {counted(reused, 'call')} taken from {', '.join(earlier)}"]
-    return [*found, f"run.reuse: {_made_text(folder, earlier, made)}" if made else "run.reuse: no call had to be made"]
+    if not made:
+        return [*found, "run.reuse: no call had to be made"]
+    return [*found, *_made_lines(explain_misses(folder, earlier), made)]
 
 
-def _made_text(folder: RunFolder, earlier: Sequence[str], made: int) -> str:
+def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     """Say why calls were made in spite of `run.reuse`, the most frequent reasons first."""
-    misses = explain_misses(folder, earlier)
+    if stale := misses.pop(OTHER_DATA, 0):
+        yield (
+            f"run.reuse: {counted(stale, 'reply')} not taken over: the simulated model made them there from "
+            "other gold answers, or for another graph"
+        )
+    if not (made := made - stale):
+        return
     new = misses.pop(NEW_QUESTION, 0)
     reasons = misses.most_common()
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
@@ -199,4 +208,4 @@ def _made_text(folder: RunFolder, earlier: Sequence[str], made: int) -> str:
     why = [f"{new:,} for questions that were not asked there"] if new else []
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
-    return f"{counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
+    yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"

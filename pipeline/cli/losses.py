@@ -23,7 +23,7 @@ def run(arguments: Arguments) -> Output:
     keys = arguments.compose()
     by = keys["by"] or []
     opened = open_run(arguments.words[0])
-    losses = opened.losses().collect().lazy()
+    losses = _chosen(opened, keys["configuration"]).collect().lazy()
     columns = ["configuration", *(by if isinstance(by, list) else [by])]
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
@@ -32,6 +32,16 @@ def run(arguments: Arguments) -> Output:
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
     tables = [_share_table(groups, shares, columns)]
     return Output(figures, [*tables, *([_group_table(largest)] if len(largest) else [])], _notes(opened, largest))
+
+
+def _chosen(opened: Run, wanted: Any) -> pl.LazyFrame:
+    """Return the losses of some configurations, or of all. Raises UserError."""
+    if wanted is None:
+        return opened.losses()
+    numbers: Sequence[Any] = [wanted] if isinstance(wanted, int | str) else wanted
+    for number in numbers:
+        opened.require(number)
+    return opened.losses().filter(pl.col("configuration").is_in(numbers))
 
 
 def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[str]) -> Table:

@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import hydra
@@ -97,13 +99,18 @@ def _targets_in(folders: tuple[Path, ...]) -> frozenset[str]:
     return frozenset(target for text in texts for target in _TARGET.findall(text))
 
 
-def compose(overrides: Sequence[str], *, name: str = _RUN) -> dict[str, Any]:
-    """Compose and resolve a configuration.
+def compose(
+    overrides: Sequence[str], *, name: str = _RUN, given: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Compose and resolve a configuration. `given` has values for keys without a default, by dotted name.
 
     Raises UserError for an unknown key, a wrong choice, a missing value and a section of a run that is not one.
     """
     composed, choices = _composed(overrides, name)
-    if missing := sorted(key for key, value in flatten(_plain(composed)) if value == "???"):
+    missing = _missing(composed)
+    for key in given.keys() & set(missing):
+        OmegaConf.update(composed, key, given[key])
+    if missing := [key for key in missing if key not in given]:
         raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
     try:
         resolved = {**current_config(_plain(composed, resolve=True)), "choices": _of_sections(choices)}
@@ -112,6 +119,16 @@ def compose(overrides: Sequence[str], *, name: str = _RUN) -> dict[str, Any]:
     if name == _RUN:
         check_sections(resolved, SECTIONS)
     return resolved
+
+
+def required(overrides: Sequence[str], *, name: str = _RUN) -> list[str]:
+    """Return the keys that have no default under the overrides. Raises UserError for a wrong one."""
+    composed, _ = _composed(overrides, name)
+    return _missing(composed)
+
+
+def _missing(composed: DictConfig) -> list[str]:
+    return sorted(key for key, value in flatten(_plain(composed)) if value == "???")
 
 
 def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,5 +283,23 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
     owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(yaml.safe_load(file.read_text())))]
     if owners:
         return f" It is a key of {' and of '.join(owners)}."
-    endings = [full for full in known if full.endswith(f".{key}")]
-    return f" Did you mean '{endings[0]}'?" if endings else nearest(key, known)
+    name = key.rpartition(".")[2]
+    of_section = [full for full in known if full.startswith(f"{group}.")] if rest else known
+    elsewhere = [full for full in known if full.endswith(f".{name}")]
+    found = elsewhere[0] if elsewhere and not rest else _similar(name, of_section) or next(iter(elsewhere), None)
+    return f" Did you mean '{found}'?" if found else ""
+
+
+def _similar(name: str, keys: Sequence[str]) -> str | None:
+    """Return the key whose last name, or the end of it after a `_`, is most similar to a name."""
+    names = {key: key.rpartition(".")[2] for key in reversed(keys)}
+    ends = {end: key for key, full in names.items() for end in _ends(full)}
+    ends |= {full: key for key, full in names.items()}  # a whole name before the end of another one
+    close = get_close_matches(name, ends, n=1)
+    return ends[close[0]] if close else None
+
+
+def _ends(name: str) -> Iterator[str]:
+    """Yield `beam_width` and `width`: a short typo has little in common with a long name."""
+    words = name.split("_")
+    yield from ("_".join(words[first:]) for first in range(len(words)))

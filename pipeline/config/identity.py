@@ -71,10 +71,11 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def _defaults(config: Mapping[str, Any], sections: Iterable[str]) -> dict[str, Any]:
     """Return the deciding keys of some sections as the chosen files of the configuration set them."""
     found: dict[str, Any] = {}
+    given = dict(flatten(config))
     for section in sections:
         choice = config.get("choices", {}).get(section)
-        with suppress(UserError):  # a file of another folder, or one with keys that have no default
-            found |= deciding_keys({section: compose([f"{section}={choice}"])[section]})
+        with suppress(UserError):  # a file of another folder
+            found |= deciding_keys({section: compose([f"{section}={choice}"], given=given)[section]})
     return found
 
 

@@ -10,10 +10,12 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from traceback import walk_tb
 from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private.node import Node
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.extras import require
@@ -91,6 +93,7 @@ def _start(cpus: float, extra: str | None) -> None:
             with _loopback_only(), _kept_sigterm_handler():
                 ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET)
         except Exception as error:
+            _stop_processes(error)
             if _TOO_SLOW not in str(error):
                 raise
         else:
@@ -99,6 +102,17 @@ def _start(cpus: float, extra: str | None) -> None:
         f"Ray did not start on this machine within 30 seconds, {_ATTEMPTS} times in a row: the machine is too busy, or "
         "its memory is used up. Run the command again later, or name a cluster in engine.address"
     )
+
+
+def _stop_processes(error: Exception) -> None:
+    """Stop what a failed start of Ray has left running.
+
+    Ray does so only when this process ends, and forgets the object that holds the processes: the traceback has it.
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        if isinstance(node := frame.f_locals.get("self"), Node):
+            node.kill_all_processes(check_alive=False, allow_graceful=True, wait=True)
+            return
 
 
 @contextmanager

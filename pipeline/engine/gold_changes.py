@@ -11,7 +11,7 @@ import polars as pl
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.origin import QuestionDigest, ShardOrigin
+from pipeline.traces.origin import ShardOrigin
 from pipeline.traces.reader import read_shards
 from pipeline.traces.writer import gold_columns, replace_columns
 from pipeline.types import Example
@@ -27,7 +27,7 @@ def replace_gold(folder: RunFolder, origin: ShardOrigin, examples: Iterable[Exam
     columns = _with_gold(rows, changed)
     rows = rows.with_columns(pl.Series(name, values, rows.schema[name]) for name, values in columns.items())
     columns |= rescore(rows, scoring=scoring).select(SCORES).to_dict(as_series=False)
-    digests = (QuestionDigest.of(changed[each.id]) if each.id in changed else each for each in origin.questions)
+    digests = (each.scored_again(changed[each.id]) if each.id in changed else each for each in origin.questions)
     replace_columns(folder.shard(origin.index), columns, replace(origin, questions=tuple(digests)))
 
 

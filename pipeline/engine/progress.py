@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -12,9 +14,10 @@ from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.progress import (
     Progress as Bar,
@@ -36,6 +39,63 @@ _RANKING_S = 0.5
 """Seconds between two rankings of the configurations."""
 _LINE_S = 30.0
 """Seconds between two lines if there is no terminal for a bar."""
+
+
+_UNKNOWN = "…"
+"""What the bar shows until a row has finished."""
+
+
+@dataclass
+class Pace:
+    """How fast rows finish: by those that have finished, and by how long the next one is awaited."""
+
+    rows: int = 0
+    last_s: float = 0.0
+    """Seconds from the start to the last row that finished."""
+
+    def per_second(self, elapsed: float) -> float | None:
+        """Return the rate; None until a row has finished. It falls while the next row takes longer than the mean."""
+        if not self.rows or not elapsed:
+            return None
+        is_overdue = (elapsed - self.last_s) * self.rows > self.last_s
+        return (self.rows + 1) / elapsed if is_overdue else self.rows / self.last_s
+
+    def left_s(self, rows: float, elapsed: float) -> float | None:
+        """Return the seconds that so many further rows will take; None until a row has finished."""
+        rate = self.per_second(elapsed)
+        if rate is None:
+            return None
+        begun = min(1.0, (elapsed - self.last_s) * rate)
+        return max(0.0, rows - begun) / rate
+
+
+class _Rate(ProgressColumn):
+    """The rate of the rows, at this moment."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_rate_text(task))
+
+
+class _TimeLeft(ProgressColumn):
+    """The time until the last row, at this moment."""
+
+    def render(self, task: Task) -> Text:
+        left = _left_s(task)
+        return Text(_UNKNOWN if left is None else str(timedelta(seconds=round(left))), style="progress.remaining")
+
+
+def _rate_text(task: Task) -> str:
+    rate = task.fields["pace"].per_second(task.elapsed or 0.0)
+    if rate is None:
+        return f"{_UNKNOWN}/s"
+    units = ((1, "s"), (60, "min"), (3600, "h"))
+    seconds, unit = next((each for each in units if rate * each[0] >= 1), units[-1])
+    return f"{rate * seconds:.1f}/{unit}"
+
+
+def _left_s(task: Task) -> float | None:
+    left: float | None = task.fields["pace"].left_s((task.total or 0) - task.completed, task.elapsed or 0.0)
+    return left
 
 
 class _Bar(Bar):
@@ -85,15 +145,16 @@ class RunProgress:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
+            _Rate(),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            _TimeLeft(),
             TextColumn("{task.fields[hits]}"),
             console=console,
         )
         self._ranked_at = self._printed_at = -inf
+        self._pace = Pace()
         self._unit = "questions × configurations" if names else "questions"
-        self._task = self._bar.add_task(self._unit, total=total, completed=done, rate="", hits="", start=False)
+        self._task = self._bar.add_task(self._unit, total=total, completed=done, pace=self._pace, hits="", start=False)
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
@@ -122,9 +183,9 @@ class RunProgress:
         """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
         self.sum = self.sum + progress
         self._stop_hopeless_run()
-        elapsed = self._bar.tasks[0].elapsed or 0.0
-        rate = f"{self.sum.questions / elapsed:.1f}/s" if elapsed else ""
-        self._bar.update(self._task, completed=self._rows, hits=self._hits, rate=rate)
+        if progress.questions:
+            self._pace.rows, self._pace.last_s = self.sum.questions, self._bar.tasks[0].elapsed or 0.0
+        self._bar.update(self._task, completed=self._rows, hits=self._hits)
         if not self._draws:
             self._print_periodically()
         elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
@@ -165,9 +226,10 @@ class RunProgress:
 
     def _line(self) -> str:
         task = self._bar.tasks[0]
-        left = f"{task.time_remaining:,.0f} s left" if task.time_remaining and not task.finished else ""
+        seconds = None if task.finished else _left_s(task)
+        left = f"{seconds:,.0f} s left" if seconds else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
-        parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", task.fields["rate"], left, self._hits, failed)
+        parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", _rate_text(task), left, self._hits, failed)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:

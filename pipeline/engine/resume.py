@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from pipeline import config
@@ -17,10 +18,11 @@ from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
 from pipeline.engine.gold_changes import replace_gold
 from pipeline.engine.shard import Part, shards
-from pipeline.engine.sources import model_sources, project_sources, user_sources
+from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
 from pipeline.traces.storage import storage_path
 from pipeline.types import Rejected
 
@@ -88,23 +90,43 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
                 )
 
 
-def refuse_stale_reuse(configs: Configs) -> None:
+def has_answers(folder: RunFolder) -> bool:
+    """Whether the folder holds a question that did not fail, or a model call of an open shard. Raises UserError."""
+    if folder.has_calls:
+        return True
+    rows = read_shards(folder, ["status"], indices=sorted(folder.finished()))
+    return any((shard["status"] != "failed").any() for shard in rows)
+
+
+def check_reuse(configs: Configs) -> list[str]:
     """Raise UserError if what answered the calls of a run in `run.reuse` has another source now.
 
-    The key of a call names the model, and not its source: a changed simulator would repeat its old replies.
+    The key of a call names the model, and not its source: a changed simulator would repeat its old replies. A changed
+    method is no hindrance: the key has its prompt. Returns a sentence for each method that has changed.
     """
+    remarks: dict[str, None] = {}
     for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
         points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
-        before: dict[str, str] = {}
-        for point in points:
-            before |= point.get("sources", {})
+        models = _digests(points, "models")
+        sources = _digests(points, "sources")
         for now in configs:
-            for name, digest in model_sources(now).items():
-                if before.get(name, digest) != digest:
-                    raise UserError(
-                        f"run.reuse={run}: the source of {name} has changed since, so its replies would be those of "
-                        "the old source: leave this run out of run.reuse"
-                    )
+            changed = [name for name, digest in model_sources(now).items() if models.get(name, digest) != digest]
+            if stale := [name for name in changed if name not in edited_with_method(now)]:
+                raise UserError(
+                    f"run.reuse={run}: the source of {stale[0]} has changed since, so its replies would be those of "
+                    "the old source: leave this run out of run.reuse"
+                )
+            method = str(now["method"]["_target_"])
+            digest = {**user_sources(now), **project_sources(now)}[method]
+            if sources.get(method, digest) != digest:
+                said = f"the source of {method} has changed since: only calls with an unchanged prompt are taken over"
+                remarks[f"run.reuse={run}: {said}"] = None
+    return list(remarks)
+
+
+def _digests(points: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
+    """Return the digests that the configurations of a run have under a key of `run.yaml`; older runs have none."""
+    return dict(chain.from_iterable(point.get(key, {}).items() for point in points))
 
 
 def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends: Sequence[Backends]) -> None:

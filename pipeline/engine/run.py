@@ -30,17 +30,18 @@ from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.resume import (
     asks_more,
+    check_reuse,
+    has_answers,
     refuse_other_backends,
     refuse_other_code,
     refuse_other_configurations,
     refuse_other_graphs,
-    refuse_stale_reuse,
     score_again,
     unchanged_shards,
 )
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
-from pipeline.engine.sources import project_sources, user_sources
-from pipeline.engine.summary import TIMES, RunTotals, summarise
+from pipeline.engine.sources import model_sources, project_sources, user_sources
+from pipeline.engine.summary import TIMES, RunTotals, refresh_summary, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
@@ -115,15 +116,20 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
-    refuse_stale_reuse(distinct)
+    is_free = not restart and saved is None and folder.has_run
+    for remark in check_reuse(distinct):
+        console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
     folder.create()
     engine = configurations[0].config["engine"]
     console = console_of(engine, console)
     try:
         with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
-            if restart:
+            if restart or is_free:
                 folder.clear()
+            if is_free:
+                said = f"{folder.path} held a run without an answer: it is used again"
+                console.print(said, markup=False, soft_wrap=True)
             if saved is not None:
                 saved = _update_limits(folder, saved, configurations)
                 _update_labels(folder, saved, configurations[0].config["run"])
@@ -137,12 +143,20 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
 
 
 def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
-    """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run."""
+    """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run.
+
+    A run without an answer, such as one whose server refused every call, is no hindrance to another one.
+    """
     saved = folder.read_run()
     if saved is not None:
         configs = [each.config for each in configurations]
-        refuse_other_configurations(folder, saved, configs)
-        refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
+        try:
+            refuse_other_configurations(folder, saved, configs)
+            refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
+        except UserError:
+            if has_answers(folder):
+                raise
+            return None
     elif folder.finished():
         raise UserError(
             f"{folder.path} holds traces but no run.yaml that describes them: name another run.dir, or delete them "
@@ -189,6 +203,9 @@ class _RunDescription:
         self._configurations = configurations
         self._folder = folder
         self._saved = saved
+        has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
+        self._is_empty = has_begun and not folder.finished() and not folder.has_calls
+        """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
         self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
         """Names the run in the file of every shard."""
         self._started = time.time()
@@ -200,6 +217,10 @@ class _RunDescription:
         if self._saved is None:
             self._saved = {"id": self.id, **_describe(self._configurations, backends, self._started)}
             self._folder.write_run(self._saved)
+        if self._is_empty:
+            self._saved = {**self._saved, "served": [asdict(each) for each in backends]}
+            self._folder.write_run(self._saved)
+            self._is_empty = False
         refuse_other_backends(self._folder, self._saved, backends)
         self.opened = time.monotonic()
 
@@ -277,6 +298,7 @@ async def _compare_dataset(
     if changes.gold:
         await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
         score_again(folder, saved, changes, first)
+        refresh_summary(folder)  # before anything is printed: a closed pipe would leave the old scores in it
         count = sum(map(len, changes.gold.values()))
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):
@@ -370,6 +392,7 @@ def _describe(configurations: Sequence[Configuration], backends: Sequence[Backen
                 "overrides": list(each.overrides),
                 "config": _resuming(each.config),
                 "sources": user_sources(each.config) | project_sources(each.config),
+                "models": model_sources(each.config),
                 "data": versions(each.config["dataset"]),
             }
             for each in configurations

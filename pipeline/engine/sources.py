@@ -49,11 +49,32 @@ def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
 
 
 def model_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
-    """Return those digests of `user_sources` and `project_sources` that identify what answers the prompts."""
-    sections = config.models(resolved["llm"]).values()
-    names = {*(str(section["_target_"]) for section in sections), *(resolved["llm"].get("simulators") or ())}
-    sources = {**user_sources(resolved), **project_sources(resolved)}
-    return {name: digest for name, digest in sources.items() if name in names}
+    """Return digests of what answers the prompts: each file of the user by its module, and the project's by class."""
+    targets = _model_targets(resolved)
+    files: dict[str, Path] = {}
+    for module in _model_modules(resolved):
+        _files(module, files, _have_one_author)
+    own = {target: digest for target, digest in project_sources(resolved).items() if target in targets}
+    return {module: _digest({module: file}) for module, file in files.items()} | own
+
+
+def edited_with_method(resolved: Mapping[str, Any]) -> set[str]:
+    """Return the modules that belong to the user's method, without those that answer its prompts.
+
+    A simulator imports its method for the classes of the prompts, whose text is a part of the key of every call.
+    """
+    module = config.import_target(str(resolved["method"]["_target_"])).__module__
+    return set() if _is_own(module) else {*_files(module, {}, _have_one_author)} - _model_modules(resolved)
+
+
+def _model_targets(resolved: Mapping[str, Any]) -> set[str]:
+    return {str(section["_target_"]) for section in config.models(resolved["llm"]).values()}
+
+
+def _model_modules(resolved: Mapping[str, Any]) -> set[str]:
+    """Return the modules of the user's own models and simulators."""
+    models = {config.import_target(target).__module__ for target in _model_targets(resolved)}
+    return {name for name in (*models, *(resolved["llm"].get("simulators") or ())) if not _is_own(name)}
 
 
 def source_digest(module: str) -> str:

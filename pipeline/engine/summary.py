@@ -49,6 +49,15 @@ def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary
     return summaries
 
 
+def refresh_summary(folder: RunFolder) -> None:
+    """Average the rows again after some have new scores, and write them into `summary.json`, if the run has one."""
+    if (saved := folder.read_summary()) is None:
+        return
+    questions = [point["questions"] for point in saved["points"]]
+    summaries = _aggregate(folder, group_equal_rows(read_shards(folder, SUMMARY_COLUMNS)), questions=questions)
+    folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
+
+
 def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[ConfigurationSummary]:
     """Recompute every metric of a run from its traces, without model or graph, and rewrite `summary.json`.
 

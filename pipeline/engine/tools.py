@@ -16,12 +16,12 @@ import orjson
 from pipeline.datasets.inverses import Inverses
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import QuestionRecord, to_json
-from pipeline.errors import ParseError, ServiceError
+from pipeline.errors import OverLimitError, ParseError, ServiceError
 from pipeline.kg.interface import AttributedGraph, Batch, Hop, KnowledgeGraph, Neighbours
 from pipeline.llm.interface import Model
 from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
 from pipeline.llm.roles import FULL, PromptStyle
-from pipeline.traces.schema import Step
+from pipeline.traces.schema import OVER_LIMIT, Step
 from pipeline.types import EntityId, Relation
 
 T = TypeVar("T")
@@ -72,19 +72,20 @@ class QuestionModel:
         self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False
     ) -> tuple[T, Completion]:
         """Do the same as `ask`, and also return the completion from which the value was parsed."""
-        complaint, parent, completion = None, None, Completion("")
+        complaint, parent, completion, is_read = None, None, Completion(""), False
         for _ in range(retries + 1):
             completion, step = await self._call(prompt, sampling, complaint=complaint, parent=parent, last=last)
             try:
                 value = prompt.parse(completion.text)
             except ParseError as error:
                 complaint, parent = str(error), step.index
-                step.error = complaint
-                self._record.counters.parse_failures += 1
+                is_read = isinstance(error, OverLimitError)
+                step.error = f"{OVER_LIMIT}{complaint}" if is_read else complaint
+                self._record.counters.parse_failures += not is_read
             else:
                 self._record.trail.understand(step, value)
                 return value, completion
-        self._record.add_decision("parse_failed", role=prompt.role, complaint=complaint)
+        self._record.add_decision("over_limit" if is_read else "parse_failed", role=prompt.role, complaint=complaint)
         return prompt.fallback(completion.text), completion
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:

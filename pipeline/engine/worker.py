@@ -23,12 +23,13 @@ from pipeline.engine.metrics import Emit, Recorder
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import Progress, Shard
 from pipeline.errors import KgqaError, StorageError
+from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
 from pipeline.methods.interface import uses_graph
 from pipeline.net.server_stats import ServerStats
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
-from pipeline.traces.origin import ShardOrigin
+from pipeline.traces.origin import QuestionDigest, ShardOrigin
 from pipeline.traces.reader import RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.storage import StoragePath
@@ -51,10 +52,16 @@ class _ShardRun:
     """If failed questions are run again: the calls that the shard made earlier, by question."""
     on_row: Callable[[Progress], None]
 
-    def cache(self, question_id: str, configuration: int | None, reused: Mapping[str, Completion]) -> CallCache:
+    from_gold: bool
+    """Whether a model of the run replies from the gold answers."""
+
+    def cache(self, example: Example, configuration: int | None, reused: Mapping[str, Completion]) -> CallCache:
         """Return a cache for one configuration of a question, or for all of them (None), filled from the journal."""
-        made = {**self.retried.get(question_id, {}), **self.journal.calls(question_id, configuration)}
-        on_call = partial(self.journal.append, question_id, configuration=configuration)
+        question_id = example.question.id
+        # Replies from gold answers must not be those of other ones: the gold is a part of the journal's name for them.
+        name = f"{question_id} {QuestionDigest.of(example).gold}" if self.from_gold else question_id
+        made = {**self.retried.get(question_id, {}), **self.journal.calls(name, configuration)}
+        on_call = partial(self.journal.append, name, configuration=configuration)
         return CallCache(made_in_this_run=made, from_earlier_runs=reused, on_call=on_call)
 
 
@@ -132,16 +139,15 @@ class Worker:
         shard_of.set(shard.index)
         self._recorder.queued += len(shard.examples)
         retry_failed = self._configs[0]["run"]["retry_failed"]
-        retried = await asyncio.to_thread(
-            completions_of, self._folder, shard.run, shard.index, retry_failed=retry_failed
-        )
+        from_gold = [number for number, each in enumerate(self.backends) if replies_from_gold(each.label)]
+        origin = await asyncio.to_thread(ShardOrigin.of, shard.run, shard.index, shard.examples)
+        retried = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
         async with Journal(self._folder, shard.index) as journal:
-            run = _ShardRun(shard, journal, retried, on_row)
+            run = _ShardRun(shard, journal, retried, on_row, bool(from_gold))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]
             await asyncio.gather(*self._templates.values())  # a template is stored before a row names it
-            origin = ShardOrigin.of(shard.run, shard.index, shard.examples)
             await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows, origin)
             await journal.discard()
         _log.info("shard committed", extra={"rows": len(rows)})
@@ -167,16 +173,15 @@ class Worker:
 
     async def _run_question(self, example: Example, run: _ShardRun) -> list[TraceRow]:
         """Run one question in all configurations of the shard concurrently."""
-        question_id = example.question.id
-        reused = await asyncio.to_thread(self._reused, question_id) if self._earlier else {}
+        reused = await asyncio.to_thread(self._reused, example) if self._earlier else {}
         async with self._slots:
             if self._storage_error is not None:  # a call made now could not be stored, and would be repeated
                 raise StorageError(self._storage_error)
             self._recorder.begin()
             runtimes = list(filter(None, (_restrict(each, run.shard.configurations) for each in self._runtimes)))
-            shared = run.cache(question_id, None, reused)
+            shared = run.cache(example, None, reused)
             caches = [
-                shared if self._dedupe_calls else run.cache(question_id, each.configurations[0][0], reused)
+                shared if self._dedupe_calls else run.cache(example, each.configurations[0][0], reused)
                 for each in runtimes
             ]
             answering = (
@@ -205,8 +210,11 @@ class Worker:
             on_row(Progress.of(each))
         return rows
 
-    def _reused(self, question_id: str) -> dict[str, Completion]:
-        return {key: call for run in self._earlier for key, call in run.completions(question_id).items()}
+    def _reused(self, example: Example) -> dict[str, Completion]:
+        id, gold = example.question.id, QuestionDigest.of(example).gold
+        graphs = {runtime.graph.fingerprint for runtime in self._runtimes}
+        calls = (run.reusable(id, gold, graphs) for run in self._earlier)
+        return {key: call.completion for each in calls for key, call in each.items()}
 
     def _store_template(self, role: str, template: Template) -> None:
         if template.digest not in self._templates:

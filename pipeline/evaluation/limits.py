@@ -26,7 +26,7 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
 
 
 def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
-    """Say for which share of the questions PARoG could read no plan; empty if it read every plan."""
+    """Say for which share of the questions PARoG could use no plan; empty if it used every plan."""
     met = [each for each in summaries if each.counters.get("without_plan")]
     shares = [(each.counters["without_plan"] / (each.questions - each.not_run), each.number) for each in met]
     if not shares:
@@ -35,7 +35,7 @@ def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
     texts = [share_text(share) + (f" in {number}" if len(summaries) > 1 else "") for share, number in shares]
     more = f" and in {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     named = ", ".join(texts[:_NAMED])
-    return f"questions without a readable plan, so that the question itself was the plan: {named}{more}"
+    return f"questions without a plan that could be used, so that the question itself was the plan: {named}{more}"
 
 
 def limited_share(summary: ConfigurationSummary) -> float | None:

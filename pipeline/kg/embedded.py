@@ -23,6 +23,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import UserError
+from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest, vocabulary_marks
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
 from pipeline.kg.inverses import without_inverses
@@ -114,9 +115,9 @@ class EmbeddedGraph:
             self._store.bulk_extend(self._quads(self.dataset))
         else:
             raise UserError("kg=embedded has no graph: choose a dataset with a graph, or set kg.store")
-        # The store's query engine counts many times faster than a loop in Python.
-        counted: Any = self._store.query("SELECT ?r (COUNT(*) AS ?n) WHERE { ?s ?r ?o } GROUP BY ?r")
-        by_iri = {row["r"].value: int(row["n"].value) for row in counted}
+        by_iri = self._count_facts()
+        if not by_iri:
+            raise empty_graph(f"the graph of {self.dataset.name}" if self.store is None else f"kg.store={self.store}")
         names = ((self._terms.plain_relation(iri), count) for iri, count in by_iri.items())
         self._counts = {relation: count for relation, count in names if relation is not None}
         self._mediator_types = frozenset(
@@ -133,6 +134,11 @@ class EmbeddedGraph:
         shown = self._terms.relation_labels
         pairs = inverse_pairs([] if self.keep_inverses else self._pairs(self.vocabulary.inverses))
         self._inverses: Inverses = {shown.get(one, one): shown.get(other, other) for one, other in pairs.items()}
+
+    def _count_facts(self) -> dict[str, int]:
+        """Return the number of facts per relation. The query engine counts many times faster than a loop in Python."""
+        counted: Any = self._store.query("SELECT ?r (COUNT(*) AS ?n) WHERE { ?s ?r ?o } GROUP BY ?r")
+        return {row["r"].value: int(row["n"].value) for row in counted}
 
     def _quads(self, dataset: Dataset) -> Iterator[ox.Quad]:
         """Yield the dataset's facts; skip facts that no store can hold."""

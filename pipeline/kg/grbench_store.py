@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.datasets.grbench_file import GraphNode, node_text, read_nodes
 from pipeline.errors import UserError
+from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.interface import Hop, Neighbours
 from pipeline.types import Direction, EntityId, Relation
 
@@ -113,6 +114,8 @@ def build_store(graph: Path, file: Path) -> None:
             for node in read_nodes(graph):
                 content.update(repr(node).encode())
                 _insert(db, node, edge_types)
+            if db.execute("SELECT 1 FROM node LIMIT 1").fetchone() is None:
+                raise empty_graph(f"{graph}")
             db.executemany("INSERT INTO edge_type VALUES (?, ?)", ((n, name) for name, n in edge_types.items()))
             db.execute("INSERT INTO origin VALUES (?, ?, ?)", (_FORMAT, _stamp(graph), content.hexdigest()[:16]))
             db.execute("COMMIT")

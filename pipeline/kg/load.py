@@ -24,6 +24,7 @@ import pyoxigraph
 
 from pipeline.datasets.interface import Dataset, Reject
 from pipeline.errors import UserError
+from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.sparql_client import check_endpoint
 from pipeline.kg.virtuoso import GRAPH
 from pipeline.rdf_terms import Terms
@@ -170,6 +171,8 @@ def _lines(dataset: Dataset, terms: Terms, summary: Summary, reject: Reject, tic
             summary.rejected += 1
             reject(Rejected(f"graph of {dataset.name}", number, reason))
     tick(summary.read % _TICK)
+    if summary.read == summary.rejected:
+        raise empty_graph(f"the graph of {dataset.name}")
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import ServiceError, UserError
+from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.fingerprint import fingerprint as fingerprint_of
 from pipeline.kg.fingerprint import rarest, vocabulary_marks
 from pipeline.kg.labels import is_true
@@ -90,6 +91,8 @@ async def check_servers(
     else:
         counted = [(*await _counts(readers[0], queries), snapshot)] * len(readers)
     counts, meta, fingerprint = counted[0]
+    if not counts and not meta:
+        raise empty_graph(f"kg.endpoints: the graph at {servers[0].url}")
     for server, result, (*_, other) in zip(servers, results, counted, strict=True):
         if other != fingerprint or not _agree(results[0], result):
             how = f" ({fingerprint} and {other})" if other != fingerprint else ""

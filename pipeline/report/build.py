@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -113,13 +114,26 @@ def _keys(configurations: Sequence[Configuration]) -> list[KeyView]:
 def _defaults(configuration: Configuration) -> dict[str, Any]:
     """Return the default of each key with the same choices, and of each choice; empty if a choice is not found."""
     choices = configuration.resolved["choices"].items()
-    return _compose_defaults(tuple(f"{group}={choice}" for group, choice in choices if group != "experiment"))
+    words = tuple(f"{group}={choice}" for group, choice in choices if group != "experiment")
+    values = dict(config.flatten(configuration.resolved))
+    given = {key: values[key] for key in _without_default(words) if key in values}
+    return _compose_defaults(words, config.canonical(given))
 
 
 @cache
-def _compose_defaults(choices: tuple[str, ...]) -> dict[str, Any]:
+def _without_default(choices: tuple[str, ...]) -> list[str]:
+    """Return the keys that every run with these choices must give, such as the files of a dataset."""
     try:
-        composed = config.compose(choices)
+        return config.required(choices)
+    except UserError:
+        return []
+
+
+@cache
+def _compose_defaults(choices: tuple[str, ...], given: str) -> dict[str, Any]:
+    """Compose what the choices set; `given` is a JSON object with the keys that have no default."""
+    try:
+        composed = config.compose(choices, given=json.loads(given))
     except UserError:
         return {}
     return dict(config.flatten({**composed, "choices": config.compose([])["choices"]}))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pipeline import config
+from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.errors import UserError
@@ -70,7 +71,8 @@ class Configuration:
     served: Mapping[str, Any]
     """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
     rows: pl.DataFrame
-    """`question_id`, `question` (a hash of id and text), `source` and the charted scores, sorted by `question`."""
+    """`question_id`, `question` (a hash of id and text), `gold_digest`, `source` and the charted scores, sorted by
+    `question`."""
     details: Details = field(default_factory=Details)
 
     @cached_property
@@ -197,7 +199,8 @@ class Block:
 def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
     """Read the configurations of runs, finished or in progress.
 
-    Raises UserError for a folder that is not a run, or was written by another version.
+    Raises UserError for a folder that is not a run, or was written by another version, and for runs whose questions are
+    the same but have other gold answers.
     """
     blocks: dict[tuple[str, bytes], list[Configuration]] = {}
     for folder in folders:
@@ -207,7 +210,17 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
         for configurations in by_selection.values():
             first = Block(configurations).most_complete
             blocks.setdefault((first.summary.dataset, first.questions_digest), []).extend(configurations)
+    for configurations in blocks.values():
+        _refuse_other_gold(configurations)
     return [Block(configurations) for configurations in blocks.values()]
+
+
+def _refuse_other_gold(configurations: Sequence[Configuration]) -> None:
+    """Raise UserError if the runs of a block were scored by other gold answers: their scores mean other things."""
+    first, *others = {each.run.path: each for each in configurations}.values()
+    for other in others:
+        if reason := other_gold(first.rows, other.rows):
+            raise UserError(f"{first.run.path} and {other.run.path} cannot be shown on one page: {reason}")
 
 
 def _read_configurations(folder: RunFolder) -> list[Configuration]:
@@ -251,11 +264,11 @@ def _read_traces(folder: RunFolder, configurations: int) -> tuple[dict[int, pl.D
         "question": pl.concat_str("question_id", "question", separator="\0").hash(),
         "source": pl.coalesce(pl.col("meta").str.json_path_match("$.source"), "question_id"),
     }
-    columns = list(dict.fromkeys(("point", "question_id", "question", "meta", *CHARTED, *TRACE_COLUMNS)))
+    columns = list(dict.fromkeys(("point", "question_id", "question", "gold", "meta", *CHARTED, *TRACE_COLUMNS)))
     tally, parts = Tally(), []
     for shard in read_shards(folder, columns):
         tally.add(shard)
-        parts.append(shard.select("point", *CHARTED, **keys))
+        parts.append(shard.select("point", GOLD_DIGEST, *CHARTED, **keys))
     of_points = pl.concat(parts).sort("question").partition_by("point", as_dict=True, include_key=False)
     return {int(number): part for (number,), part in of_points.items()}, tally.details(configurations)
 

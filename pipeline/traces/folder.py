@@ -121,10 +121,19 @@ class RunFolder:
         """Return the indices of the finished shards, in order. Raises UserError if there is none yet."""
         finished = sorted(self.finished())
         if not finished:
-            begun = any(file.stat().st_size for file in matching(self.path / "drafts", "shard-*.jsonl"))
-            advice = "run its command again, which goes on" if begun else "has the run started?"
+            advice = "run its command again, which goes on" if self.has_calls else "has the run started?"
             raise UserError(f"{self.path} holds no finished shard yet: {advice}")
         return finished
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a journal holds a model call of an open shard."""
+        return any(file.stat().st_size for file in matching(self.path / "drafts", "shard-*.jsonl"))
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run has begun in the folder."""
+        return (self.path / "run.yaml").exists()
 
     @property
     def rejected(self) -> StoragePath:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
@@ -27,11 +27,22 @@ class QuestionDigest:
     """Digest of all that a method may know."""
     gold: str
     """Digest of the gold answers, with their paths."""
+    replied: str | None = None
+    """Digest of the gold answers when the model replied, if the rows were scored again for other ones; else None."""
 
     @classmethod
     def of(cls, example: Example) -> QuestionDigest:
         """Return the digests of a row of a dataset."""
         return cls(example.question.id, _digest(example.question), _digest(example.gold))
+
+    @property
+    def gold_of_replies(self) -> str:
+        """Digest of the gold answers when the model replied: a simulated model may have read them."""
+        return self.replied or self.gold
+
+    def scored_again(self, example: Example) -> QuestionDigest:
+        """Return the digests after the rows were scored again for the gold answers of `example`."""
+        return replace(QuestionDigest.of(example), replied=self.gold_of_replies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ from polars.io.plugins import register_io_source
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
+from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS, plural
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.schema import ADDED, SCHEMA
+from pipeline.traces.origin import ShardOrigin
+from pipeline.traces.schema import ADDED, OVER_LIMIT, SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
@@ -149,6 +151,9 @@ def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
 HAS_REPLY = pl.col("prompt_tokens").is_not_null()
 """Whether the model replied to a call. A call that failed has an error, too, but no tokens, and no reply."""
 
+UNREADABLE = HAS_REPLY & pl.col("error").is_not_null() & ~pl.col("error").str.starts_with(OVER_LIMIT)
+"""Whether no parser could read the reply to a call. A reply that a limit of the method refused was read."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoleReplies:
@@ -174,7 +179,7 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
         steps = rows.filter(pl.col("point").is_in(configurations)).explode("steps").drop_nulls("steps")
         named = steps.select("point", "question_id", *(pl.col("steps").struct.field(name) for name in fields))
         calls = named.filter((pl.col("kind") == "llm") & HAS_REPLY)
-        bad = pl.col("error").is_not_null()
+        bad = UNREADABLE
         first = pl.col("question_id").filter(bad).first()
         parts.append(calls.group_by("point", "role", maintain_order=True).agg(pl.len(), bad.sum().alias("bad"), first))
     first = pl.col("question_id").drop_nulls().first()
@@ -183,20 +188,30 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
     return [RoleReplies(*row) for row in ordered.iter_rows()]
 
 
-def completions_of(folder: RunFolder, run: str, index: int, *, retry_failed: bool) -> dict[str, dict[str, Completion]]:
+def completions_of(
+    folder: RunFolder, shard: ShardOrigin, from_gold: Collection[int], *, retry_failed: bool
+) -> dict[str, dict[str, Completion]]:
     """Return the completions of a shard by question and call key; empty if the shard is not finished.
 
-    `run` is the id of the run. With `retry_failed`, the last call of each failed row is left out, unless another row of
-    its question, which did not fail, has it as well. Raises UserError like `read_shards`.
+    `shard` says what it asks today. If the gold answers of a question were others when it was answered, its calls in
+    the configurations `from_gold`, whose models reply from gold answers, are left out. With `retry_failed`, so is the
+    last call of each failed row, unless another row of its question, which did not fail, has it as well. Raises
+    UserError like `read_shards`.
     """
     try:
-        ((_, shard),) = open_shards(folder, [index], run=run)
+        ((_, finished),) = open_shards(folder, [shard.index], run=shard.run)
     except FileNotFoundError:
         return {}
-    left_out = _last_calls_of_failed_rows(shard) if retry_failed else set()
+    left_out = _last_calls_of_failed_rows(finished) if retry_failed else set()
+    gold_before = _gold_of_replies(finished)
+    other_gold = {each.id for each in shard.questions if gold_before.get(each.id, each.gold) != each.gold}
     return {
-        id: {key: call.completion for key, call in of_question.items() if (id, key) not in left_out}
-        for id, of_question in _read_calls(shard).items()
+        id: {
+            key: call.completion
+            for key, call in of_question.items()
+            if (id, key) not in left_out and not (id in other_gold and call.configuration in from_gold)
+        }
+        for id, of_question in _read_calls(finished).items()
     }
 
 
@@ -210,6 +225,8 @@ class RecordedCall:
     inputs: str
     sampling: str
     completion: Completion
+    configuration: int = 0
+    """One of the configurations that made it."""
 
 
 class RecordedCalls:
@@ -222,8 +239,11 @@ class RecordedCalls:
         if saved is None:
             raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
         self.saved = saved
-        shards = open_shards(self._folder)
-        self._shards = {id: index for index, shard in shards for id in shard.frame(["question_id"])["question_id"]}
+        self._shards: dict[str, int] = {}
+        self._gold: dict[str, str] = {}
+        for index, shard in open_shards(self._folder):
+            self._shards |= dict.fromkeys(shard.frame(["question_id"])["question_id"], index)
+            self._gold |= _gold_of_replies(shard)
         self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(self._read_calls)
 
     def calls(self, question_id: str) -> dict[str, RecordedCall]:
@@ -235,9 +255,26 @@ class RecordedCalls:
         ((_, shard),) = open_shards(self._folder, [index], run=self.saved.get("id"))
         return _read_calls(shard)
 
-    def completions(self, question_id: str) -> dict[str, Completion]:
-        """Return the completions of a question by call key."""
-        return {key: call.completion for key, call in self.calls(question_id).items()}
+    def reusable(self, question_id: str, gold: str | None, graphs: Collection[str]) -> dict[str, RecordedCall]:
+        """Return the calls of a question by key, without replies that a simulated model made from other data.
+
+        A model that replies from the gold answers looks up the ways to them in the graph, and neither is in the key.
+        `gold` is the digest of the gold answers of today, and `graphs` are the fingerprints of the graphs of today.
+        """
+        is_same_gold = self._gold.get(question_id, gold) == gold  # an older version did not record it
+        return {
+            key: call
+            for key, call in self.calls(question_id).items()
+            if self._is_reusable(self.saved["served"][call.configuration], is_same_gold, graphs)
+        }
+
+    @staticmethod
+    def _is_reusable(served: Mapping[str, Any], is_same_gold: bool, graphs: Collection[str]) -> bool:
+        return not replies_from_gold(served["label"]) or (is_same_gold and served["graph"] in graphs)
+
+    def gold_of_replies(self, question_id: str) -> str | None:
+        """Return the digest of the gold answers of a question when it was answered; None for an older version."""
+        return self._gold.get(question_id)
 
     def messages(self, call: RecordedCall) -> tuple[Message, ...]:
         """Rebuild the exact prompt of a call from its template and inputs."""
@@ -269,6 +306,11 @@ def _differences(call: RecordedCall, other: RecordedCall) -> tuple[int, list[str
     return len(inputs) + len(differing), inputs, differing
 
 
+def _gold_of_replies(shard: ShardFile) -> dict[str, str]:
+    """Return the digest of the gold answers of each question when it was answered; empty for an older version."""
+    return {each.id: each.gold_of_replies for each in shard.origin.questions} if shard.origin else {}
+
+
 def _last_calls_of_failed_rows(shard: ShardFile) -> set[tuple[str, str]]:
     """Return the question and the key of the last call of each failed row, except calls of rows that did not fail."""
     frame = shard.frame(["point", "question_id", "status", "steps"]).explode("steps").unnest("steps")
@@ -280,7 +322,8 @@ def _last_calls_of_failed_rows(shard: ShardFile) -> set[tuple[str, str]]:
 
 
 def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
-    frame = shard.frame(["question_id", "steps", "texts"]).explode("steps", "texts").unnest("steps", "texts")
+    frame = shard.frame(["point", "question_id", "steps", "texts"])
+    frame = frame.explode("steps", "texts").unnest("steps", "texts")
     calls: dict[str, dict[str, RecordedCall]] = {}
     unusable = 0
     for step in frame.filter(pl.col("kind") == "llm", pl.col("completion").is_not_null()).iter_rows(named=True):
@@ -296,6 +339,7 @@ def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
             inputs=step["inputs"],
             sampling=step["sampling"],
             completion=completion,
+            configuration=step["point"],
         )
         calls.setdefault(step["question_id"], {})[call.key] = call
     if unusable:

@@ -15,6 +15,8 @@ from pipeline.traces.trail import TrailEvent
 from pipeline.types import Answer, Example, Scores
 
 SCHEMA_VERSION = "1"
+OVER_LIMIT = "over a limit of the method: "
+"""The error of a step begins with it if a key of the method refused the reply: it could be read."""
 
 
 @dataclass(slots=True)
@@ -65,7 +67,8 @@ class Step:
     endpoint: str | None = None
     truncated: bool | None = None
     error: str | None = None
-    """Why the reply could not be parsed, or why the call failed."""
+    """Why the reply could not be parsed, or why the call failed. After `OVER_LIMIT`: why a limit of the method refused
+    a reply that could be read."""
     payload: str | None = None
     """JSON object: the contents of the decision."""
 

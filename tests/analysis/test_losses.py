@@ -16,6 +16,9 @@ from pipeline.analysis.effects import add_role_counts, count_roles, role_costs
 from pipeline.analysis.losses import LOSS_COLUMNS, STAGE_TEXTS, STAGES, Loss, clusters, find_loss, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.schema import OVER_LIMIT
 
 OFFERED, CHOSEN, KEPT, SHOWN, ANSWERED = "relation offered", "relation chosen", "node kept", "shown", "answered"
 STAGES_OF: dict[str, tuple[str, ...]] = {
@@ -431,14 +434,33 @@ def test_a_call_that_failed_is_no_unreadable_reply() -> None:
         {**call, "prompt_tokens": 9, "error": None},
         {**call, "prompt_tokens": 9, "error": "no braces"},
         {**call, "prompt_tokens": None, "error": "no server is up"},
+        {**call, "prompt_tokens": 9, "error": f"{OVER_LIMIT}the path is too long"},
     ]
     (costs,) = role_costs(pl.LazyFrame(steps)).collect().to_dicts()
-    assert costs["parse_failures"] == 0.5
+    assert costs["parse_failures"] == pytest.approx(1 / 3)
     schema = pl.LazyFrame(steps).collect_schema()
     parts = pl.concat(count_roles(pl.LazyFrame([step], schema=schema)) for step in steps)
     assert add_role_counts(parts).collect().to_dicts() == [costs], "the report counts shard by shard"
-    (unanswered,) = role_costs(pl.LazyFrame(steps[2:], schema=schema)).collect().to_dicts()
+    (unanswered,) = role_costs(pl.LazyFrame(steps[2:3], schema=schema)).collect().to_dicts()
     assert unanswered["parse_failures"] == 0
+
+
+def test_a_reply_that_a_limit_of_the_method_refuses_is_lost_by_the_limit() -> None:
+    refused = row([LISTED, ANSWER], STEPS)
+    refused["steps"][1]["error"] = f"{OVER_LIMIT}the path is too long"
+    assert find_loss(refused) == Loss("relation chosen", "cap", 1, 1, "topic ✗ capital")
+
+
+@pytest.mark.parametrize("method", ["srp", "rog"])
+def test_no_model_is_blamed_for_answers_beyond_the_depth(method: str, tmp_path: Path) -> None:
+    """The oracle plans the right path: it is longer than the setting allows."""
+    words = ("llm=oracle", "method.depth=1", "run.limit=30", "evaluation.bootstrap_resamples=100")
+    evaluate([f"method={method}", *words, f"run.dir={tmp_path / 'run'}"])
+    (rows,) = read_shards(RunFolder(tmp_path / "run"), [*LOSS_COLUMNS, "parse_failures"])
+    lost = [loss for row in rows.iter_rows(named=True) if len(row["gold_paths"]) == 1 and (loss := find_loss(row))]
+    assert len(lost) > 10
+    assert {(loss.stage, loss.reason) for loss in lost} == {("relation offered", "cap")}
+    assert rows["parse_failures"].sum() == 0
 
 
 def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> None:

@@ -312,8 +312,11 @@ def test_the_same_questions_with_other_gold_answers_are_refused(kgqa: Kgqa) -> N
     run_family(kgqa, "new", "llm=oracle")
     said = kgqa("compare", "old", "new").sentence
     assert said.startswith("old:0 and new:0 cannot be compared: question q2 has other gold answers in each")
+    report = kgqa("report", "old", "new").sentence
+    assert report == said.replace("old:0 and new:0 cannot be compared", "old and new cannot be shown on one page")
     run_family(kgqa, "old", "llm=oracle")
     assert kgqa("compare", "old", "new").code == 0, "the old run was scored by the new gold answers"
+    assert kgqa("report", "old", "new").code == 0
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ def folder(whole: Path, kgqa: Kgqa) -> Path:
     shard = path / "traces/shard-00001.parquet"
     calls = RecordedCalls(path)
     lines = [
-        orjson.dumps((id, None, key, completion))
+        orjson.dumps((f"{id} {calls.gold_of_replies(id)}", None, key, call.completion))
         for id in pl.read_parquet(shard)["question_id"]
-        for key, completion in calls.completions(id).items()
+        for key, call in calls.calls(id).items()
     ]
     (path / "drafts/shard-00001.0123abcd.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     return path

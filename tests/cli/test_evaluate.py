@@ -193,3 +193,12 @@ def test_a_server_that_refuses_every_call_stops_the_run_with_a_sentence_that_nam
     assert "answered 400: no such thing for" in ran.err
     assert "Traceback" not in ran.err
     assert model.requests < 200
+
+
+def test_a_graph_without_facts_is_refused_before_a_question_is_asked(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("")
+    (tmp_path / "q.jsonl").write_text('{"id": "1", "question": "Who?", "topic_entities": ["A"], "answers": ["B"]}\n')
+    files = [f"dataset.triples={tmp_path / 'g.tsv'}", f"dataset.questions={tmp_path / 'q.jsonl'}"]
+    ran = kgqa("evaluate", "dataset=custom", *files, "llm=oracle", f"run.dir={tmp_path / 'run'}")
+    assert ran.code == 2
+    assert ran.sentence == "the graph of custom has no facts: see whether its file is empty or was copied only in part"

@@ -82,3 +82,29 @@ def test_a_run_of_an_older_version_is_read(kgqa: Kgqa) -> None:
     folder = run if (run / "run.yaml").exists() else next(run.rglob("run.yaml")).parent
     figures = json.loads(kgqa("losses", folder, "json=true").out)
     assert {group["stage"] for group in figures["groups"]} <= {"unknown"}
+
+
+def test_the_losses_of_some_configurations_of_a_sweep(kgqa: Kgqa, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["method.depth=1,2,3", "llm=oracle", "dataset.triples=2000", "run.limit=12", f"run.dir={run}"]
+    assert kgqa("sweep", *words).code == 0
+
+    def numbers(*words: str) -> set[int]:
+        return {share["configuration"] for share in json.loads(kgqa("losses", run, "json=true", *words).out)["shares"]}
+
+    everything = numbers()
+    assert len(everything) > 1
+    assert numbers("configuration=0") == {0}
+    assert numbers("configuration=[0,1]") == everything & {0, 1}
+    assert kgqa("losses", run, "configuration=7").sentence == f"{run} has no configuration 7: its highest number is 2"
+    assert "has no configuration x" in kgqa("losses", run, "configuration=x").sentence
+
+
+def test_an_unknown_question_is_answered_with_a_command(finished: Path, kgqa: Kgqa) -> None:
+    first = json.loads(kgqa("losses", finished, "json=true").out)["groups"][0]["example"]
+    sentence = kgqa("show", finished, "nosuch").sentence
+    assert f"kgqa view {finished} lists all." in sentence
+    named = re.search("Its first one is '([^']+)'", sentence)
+    assert named is not None
+    assert kgqa("show", finished, named[1]).code == 0
+    assert f"Did you mean '{first}'?" in kgqa("show", finished, first + "x").sentence

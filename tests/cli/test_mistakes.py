@@ -26,6 +26,12 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
     ("words", "sentence"),
     [
         ("method.beam_widht=2", "unknown key 'method.beam_widht'. Did you mean 'method.beam_width'?"),
+        ("method.widht=2", "unknown key 'method.widht'. Did you mean 'method.beam_width'?"),
+        ("method=tog method.widht=2", "unknown key 'method.widht'. Did you mean 'method.width'?"),
+        ("method.limit=2", "unknown key 'method.limit'. Did you mean 'run.limit'?"),
+        ("method.nonsense=2", "unknown key 'method.nonsense'."),
+        ("method=parog method.subgoals=2", "unknown key 'method.subgoals'. Did you mean 'method.max_subgoals'?"),
+        ("depht=2", "unknown key 'depht'. Did you mean 'method.depth'?"),
         ("limit=2", "unknown key 'limit'. Did you mean 'run.limit'?"),
         ("depth=2", "unknown key 'depth'. Did you mean 'method.depth'?"),
         ("metod=srp", "unknown key 'metod'. Did you mean 'method'?"),

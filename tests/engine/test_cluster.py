@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import subprocess
+import sys
+import threading
+from typing import Any, ClassVar
 
 import pytest
 import ray
+from ray._private.node import Node
+from ray._private.services import ProcessInfo
 
 from pipeline.engine.cluster import joined
 from pipeline.errors import ServiceError
@@ -52,3 +57,30 @@ def test_another_error_of_ray_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(Exception, match="no such port"):
         joined(ENGINE).__enter__()
     assert starts.calls == 1
+
+
+class SlowNode(Node):
+    """Starts a process, as Ray does, and then gives up."""
+
+    started: ClassVar[list[subprocess.Popen[bytes]]] = []
+
+    def __init__(self) -> None:
+        self.removal_lock = threading.Lock()
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        self.started.append(process)
+        nothing = dict.fromkeys(ProcessInfo._fields[1:])
+        self.all_processes = {"raylet": [ProcessInfo(process, **nothing)]}
+        raise Exception("The current node timed out during startup.")
+
+
+def test_the_processes_of_a_start_that_failed_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "init", lambda *_, **__: SlowNode())
+    try:
+        with pytest.raises(ServiceError):
+            joined(ENGINE).__enter__()
+        assert len(SlowNode.started) == 3
+        assert all(process.poll() is not None for process in SlowNode.started)
+    finally:
+        for process in SlowNode.started:
+            process.kill()
+            process.wait()

@@ -24,7 +24,7 @@ from pipeline.datasets.selection import Selection
 from pipeline.datasets.subsample import Subsample
 from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
-from pipeline.engine.progress import RunProgress, standings
+from pipeline.engine.progress import Pace, RunProgress, _Rate, _TimeLeft, standings
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.shard import Part, Progress, count_rows
 from pipeline.errors import UserError
@@ -89,6 +89,32 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     assert first.endswith(("/s · Hits@1 of 2 finished 100", " s left · Hits@1 of 2 finished 100"))
     assert second.endswith(" · Hits@1 of 3 finished 66.7 · 1 failed")
     assert last.startswith("questions 4/2,000 · ")
+
+
+def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
+    """Each question takes 40 seconds here, which is longer than a window of the last 30 seconds."""
+    now = 0.0
+    run_progress = RunProgress(
+        Console(file=io.StringIO(), get_time=lambda: now), total=5, on_opened=lambda backends: None
+    )
+    run_progress.on_opened(BACKENDS)
+    seen = []
+    for second in range(0, 120, 10):
+        now = float(second)
+        if second in {40, 80}:
+            run_progress.on_progress(Progress(questions=1))
+        (task,), columns = run_progress._bar.tasks, run_progress._bar.columns
+        seen.append([str(column(task)) for column in columns if isinstance(column, _Rate | _TimeLeft)])
+    assert seen[:4] == [["…/s", "…"]] * 4
+    assert seen[4:8] == [["1.5/min", left] for left in ("0:02:40", "0:02:30", "0:02:20", "0:02:10")]
+    assert seen[8:] == [["1.5/min", left] for left in ("0:02:00", "0:01:50", "0:01:40", "0:01:30")]
+
+
+def test_time_left_grows_while_the_next_question_is_overdue() -> None:
+    pace = Pace(rows=4, last_s=40.0)
+    assert [pace.left_s(10, elapsed) for elapsed in (40.0, 45.0, 50.0, 100.0)] == [100.0, 95.0, 90.0, 180.0]
+    assert [pace.per_second(elapsed) for elapsed in (40.0, 50.0, 100.0)] == [0.1, 0.1, 0.05]
+    assert Pace().left_s(10, 30.0) is None
 
 
 def test_a_run_that_is_refused_shows_nothing() -> None:

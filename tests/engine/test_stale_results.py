@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,17 @@ import pytest
 import yaml
 
 from pipeline.cli.main import main
+from pipeline.console import Console
 from pipeline.engine import sources
-from pipeline.errors import UserError
+from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
+from pipeline.simulation.oracle import QuestionOracle
 
 CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
+COMMAND = (
+    *("evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"),
+    "engine.shard_size=2",
+)
 METHOD = """
 from helper import best
 from pydantic.dataclasses import dataclass
@@ -59,9 +65,8 @@ class Project:
 
     def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
         """Run the command, which must end with this exit code, and return all that it prints."""
-        command = ["evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"]
         self._output()
-        assert main([*command, "engine.shard_size=2", f"run.dir={folder}", *words]) == code
+        assert main([*COMMAND, f"run.dir={folder}", *words]) == code
         return " ".join("".join(self._output()).split())
 
     def summary(self, folder: str = "runs/r") -> dict[str, Any]:
@@ -163,6 +168,24 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
     assert project.rows()["gold"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
     assert "have changed" not in project.run("llm=oracle")
+
+
+def test_a_pipe_that_closes_while_rows_are_scored_again_leaves_no_old_score(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run("llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+
+    def print_or_break(console: Console, *words: object, **options: object) -> None:
+        if "scored again" in str(words):
+            raise BrokenPipeError
+
+    with monkeypatch.context() as piped:
+        piped.setattr(Console, "print", print_or_break)
+        piped.setattr("pipeline.cli.main._discard_output", lambda: None)  # pytest captures the output
+        project.run("llm=oracle", code=141)
+    assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
+    assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
 
 
 def test_nothing_is_scored_again_if_the_graph_has_changed_too(project: Project) -> None:
@@ -349,3 +372,168 @@ def test_other_changes_are_refused_also_with_a_higher_limit(project: Project) ->
     project.run("llm=similarity", "run.limit=3")
     said = project.run("llm=similarity", "run.limit=5", "run.seed=4", "run.extend=true", code=2)
     assert "run.seed: 0 → 4" in said
+
+
+class TestRepliesOfAnOracleForOtherData:
+    """The oracle replies from gold answers and the graph, which are not in the key of a call."""
+
+    def start(self, project: Project, *words: str) -> None:
+        project.run("method=cot", "llm=oracle", *words)
+
+    def test_are_not_reused_for_other_gold_answers(self, project: Project) -> None:
+        self.start(project)
+        project.write_questions({**CITIES, "Borland": "Nowhere"})
+        said = project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
+        assert project.rows("runs/new")["answers"].to_list()[1] == ["Nowhere"]
+        assert project.summary("runs/new")["reused_llm_calls"] == len(CITIES) - 1
+        assert "run.reuse: 1 reply not taken over: the simulated model made them there from other gold answers" in said
+        assert "had to be made" not in said
+
+    def test_are_not_reused_after_the_earlier_run_was_scored_again(self, project: Project) -> None:
+        self.start(project)
+        for gold in ("Nowhere", "Elsewhere"):
+            project.write_questions({**CITIES, "Borland": gold})
+            assert "were scored again" in project.run("method=cot", "llm=oracle")
+        project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
+        assert project.rows("runs/new")["answers"].to_list()[1] == ["Elsewhere"]
+
+    def test_are_not_reused_for_another_graph(self, project: Project) -> None:
+        self.start(project)
+        project.write_facts({**CITIES, "Borland": "Nowhere"})
+        said = project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
+        assert f"run.reuse: {len(CITIES)} replies not taken over" in said
+
+    def test_are_not_read_from_a_journal(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(path: object, rows: object, origin: object) -> None:
+            raise UserError("no room")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("pipeline.engine.worker.write_shard", fail)
+            project.run("method=cot", "llm=oracle", code=2)
+        assert list((project.folder / "runs/r/drafts").iterdir()), "the calls are stored"
+        project.write_questions({**CITIES, "Borland": "Nowhere"})
+        project.run("method=cot", "llm=oracle")
+        assert project.rows()["answers"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
+
+    def test_are_not_taken_from_a_shard_that_grows(self, project: Project) -> None:
+        self.start(project)
+        last = list(CITIES)[-1]
+        project.write_questions({**CITIES, last: "Nowhere", "Fenland": "Ford"})
+        project.run("method=cot", "llm=oracle", "run.extend=true")
+        assert project.rows()["answers"].to_list()[-2:] == [["Nowhere"], ["Ford"]]
+
+
+def test_replies_of_a_model_without_gold_are_reused_for_other_gold_answers(project: Project) -> None:
+    project.run("method=cot", "llm=similarity")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    said = project.run("method=cot", "llm=similarity", "run.reuse=[runs/r]", folder="runs/new")
+    assert "run.reuse: no call had to be made" in said
+
+
+SIMULATED = """
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic.dataclasses import dataclass as checked
+from pipeline.methods.answering import AnswerWithoutFacts
+from pipeline.llm.prompt import Prompt, Sampling
+from pipeline.types import Answer, Prediction
+
+
+@dataclass(frozen=True)
+class Ask(AnswerWithoutFacts):
+    role = "asking.ask"
+
+
+@checked
+class Asking:
+    name: str
+    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (Ask,)
+
+    async def answer(self, question, tools):
+        await tools.llm.ask(Ask(question), Sampling(max_tokens=9))
+        return Answer(predictions=(Prediction("nobody"),))
+"""
+SIMULATOR = """
+from asking import Ask
+from phrases import WORDS
+from pipeline.simulation.registry import Simulator, simulates
+
+
+@simulates(Ask)
+class AskSimulator(Simulator[Ask]):
+    def write_as_oracle(self, prompt, gold_context, error_rng):
+        return WORDS
+"""
+
+
+@pytest.mark.parametrize(
+    ("edited", "named"), [("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")]
+)
+def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports(
+    project: Project, edited: str, named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = project.folder / "code"
+    code.mkdir()
+    files = {"asking.py": SIMULATED, "asking_simulator.py": SIMULATOR, "phrases.py": "WORDS = 'unknown'\n"}
+    for name, text in files.items():
+        (code / name).write_text(text)
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
+    monkeypatch.syspath_prepend(str(code))
+    (project.folder / "conf" / "method").mkdir(parents=True)
+    (project.folder / "conf" / "method" / "asking.yaml").write_text("_target_: asking.Asking\nname: asking\n")
+    words = ("method=asking", "llm=oracle", "llm.simulators=[asking_simulator]")
+    project.run(*words)
+    assert "has changed" not in project.run(*words, "run.reuse=[runs/r]", folder="runs/same")
+    with (code / edited).open("a") as source:
+        source.write("\n# another way\n")
+    said = project.run(*words, "run.reuse=[runs/r]", folder="runs/new", code=2 if named else 0)
+    if named:
+        assert f"run.reuse=runs/r: the source of {named} has changed since, so its replies" in said
+    else:
+        assert "run.reuse=runs/r: the source of asking.Asking has changed since: only calls" in said
+        assert project.summary("runs/new")["physical_llm_calls"] == 0
+
+
+class TestAFolderWithoutAnAnswer:
+    """Another run may begin in it: there is nothing to lose."""
+
+    @pytest.fixture
+    def failing(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """A run all of whose questions fail, without a call."""
+
+        async def fail(oracle: QuestionOracle, call: object) -> None:
+            raise ServiceError("no server answers")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(QuestionOracle, "complete", fail)
+            yield
+
+    @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "all failed"])
+    def test_is_used_again(self, project: Project, failing: None, stop: bool) -> None:
+        words = ("method=cot", "llm=oracle")
+        project.run(*words, f"run.max_equal_failures={3 if stop else 'null'}", code=2 if stop else 3)
+        said = project.run(*words, "run.seed=5", "run.max_equal_failures=null", code=3)
+        assert "held a run without an answer: it is used again" in said
+        assert project.rows().height == len(CITIES)
+
+    def test_takes_another_model_if_no_shard_is_finished(self, project: Project) -> None:
+        project.run("method=cot", "llm=oracle")
+        for shard in (project.folder / "runs/r/traces").iterdir():
+            shard.unlink()
+        file = project.folder / "runs/r/run.yaml"
+        file.write_text(file.read_text().replace("model: oracle(", "model: another("))
+        project.run("method=cot", "llm=oracle")
+        assert project.rows().height == len(CITIES)
+
+    def test_holds_a_run_if_one_question_was_answered(self, project: Project) -> None:
+        project.run("run.limit=1", "method=cot", "llm=oracle")
+        assert "holds another run" in project.run("run.limit=1", "method=cot", "llm=oracle", "run.seed=5", code=2)
+
+    def test_holds_a_run_if_a_call_was_made(self, project: Project) -> None:
+        project.run("method=cot", "llm=oracle")
+        shards = list((project.folder / "runs/r/traces").iterdir())
+        for shard in shards:
+            shard.unlink()
+        (project.folder / "runs/r/drafts/shard-00000.0123abcd.jsonl").write_text("[]")
+        assert "holds another run" in project.run("method=cot", "llm=oracle", "run.seed=5", code=2)

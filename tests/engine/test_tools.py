@@ -14,7 +14,7 @@ from pipeline.config import default
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
 from pipeline.engine.tools import QuestionGraph, QuestionModel, content_hash
-from pipeline.errors import ParseError, ServiceError
+from pipeline.errors import OverLimitError, ParseError, ServiceError
 from pipeline.kg.interface import Neighbours, batch
 from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Candidate, Completion, Message, Prompt, Sampling, Template
@@ -116,6 +116,22 @@ async def test_after_the_retries_the_fallback_is_returned_and_every_text_is_in_t
     assert [step.completion for step in record.steps if step.kind == "llm"] == ["a", "b", "c"]
     assert record.steps[-1].role == "parse_failed"
     assert record.counters.parse_failures == 3
+
+
+async def test_a_reply_that_a_limit_of_the_method_refuses_is_not_unreadable() -> None:
+    @dataclass(frozen=True)
+    class Short(YesNo):
+        def parse(self, text: str) -> bool:
+            raise OverLimitError("the path is too long")
+
+    model = ScriptedModel("a", "b")
+    llm, record = model_of_question(model)
+    assert await llm.ask(Short("Is it?"), GREEDY, retries=1) is False
+    assert "the path is too long" in model.calls[1].messages[-1].content
+    assert "over a limit" not in model.calls[1].messages[-1].content, "the model is told the defect alone"
+    assert [step.error for step in record.steps[:2]] == ["over a limit of the method: the path is too long"] * 2
+    assert record.steps[-1].role == "over_limit"
+    assert record.counters.parse_failures == 0
 
 
 async def test_equal_calls_of_a_question_are_different_samples() -> None:

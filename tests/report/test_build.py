@@ -285,6 +285,15 @@ def test_keys_that_differ_from_their_default_are_first() -> None:
     assert [bool(key.defaults) for key in keys] == [True] * len(changed) + [False] * (len(keys) - len(changed))
 
 
+def test_keys_that_every_command_must_give_leave_the_other_defaults_known() -> None:
+    words = ["dataset=custom", "dataset.triples=a b.tsv", "dataset.questions=q.jsonl", "dataset.split=dev"]
+    serving = ["llm=serve", "llm.model=some/model"]
+    block = view(replace(make(hits(3)), resolved=config.compose([*words, *serving])))
+    assert block.has_defaults
+    changed = {key.name: key.defaults for key in block.keys if key.defaults}
+    assert changed == {"dataset": ["synthetic"], "llm": ["similarity"], "dataset.split": ["test"]}
+
+
 def test_keys_of_a_choice_that_is_not_found_have_no_known_default() -> None:
     resolved = {"method": {"depth": 2}, "choices": {"method": "not_found"}}
     block = view(replace(make(hits(3)), resolved=resolved))

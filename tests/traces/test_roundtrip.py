@@ -186,7 +186,7 @@ def test_a_reply_of_wrong_types_is_read_past_and_counted(
 ) -> None:
     steps = [replace(llm_step("bad"), **change), llm_step("good")]
     write_shard(folder.shard(0), [row("q1", steps=steps)], ORIGIN)
-    assert RecordedCalls(folder.path).completions("q1").keys() == {"good"}
+    assert RecordedCalls(folder.path).calls("q1").keys() == {"good"}
     assert f"1 calls in {folder.shard(0)} have replies that cannot be used: they count as not made" in caplog.text
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pipeline.analysis.losses.stage_names import STAGES, Loss, Reason, Stage
 from pipeline.normalisation import normalise
+from pipeline.traces.schema import OVER_LIMIT
 from pipeline.traces.trail import number_edges
 
 LOSS_COLUMNS = (
@@ -215,7 +216,8 @@ class _Question:
             return self._detour(path, hop) or self._chance(path, hop) or at_depth
         if cut and cut[-1].by == "plan":
             call = self._call_after(-1)
-            return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
+            reason = "cap" if self._was_planned_too_long(path) else self._model_reason(call)
+            return self._loss_at("relation offered", reason, call, path, hop)
         survivors = self._survivors(edge, reached.at)
         if survivors is None and not self._lookups_after(reached.step):
             # nothing was explored any more, and the method does not say what it kept
@@ -236,9 +238,13 @@ class _Question:
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
         call = max(self._acting & self._answering, default=self._ending_call(-1))
-        left_out = any(event.number for event in self._of("cut", path.edges[0]))
+        left_out = any(event.number for event in self._of("cut", path.edges[0])) or self._was_planned_too_long(path)
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
         return self._loss_at("relation offered", reason, call, path, 0)
+
+    def _was_planned_too_long(self, path: _Path) -> bool:
+        """Whether a plan that begins like the path was dropped for its length."""
+        return any(event.by == "depth" and event.number is None for event in self._of("cut", path.edges[0]))
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""
@@ -391,17 +397,18 @@ class _Question:
         return "cap" if self._step(lookup).get("truncated") else "graph"
 
     def _model_reason(self, call: int | None) -> Reason:
-        """Return `parse failure` if the reply of a call could not be read, else `model`."""
+        """Return `parse failure` if the reply of a call could not be read, `cap` if a limit refused it, or `model`."""
         if call is None:
             return "cap" if self._at_limit else "model"
-        return "parse failure" if self._step(call).get("error") else "model"
+        error = self._step(call).get("error") or ""
+        return "cap" if error.startswith(OVER_LIMIT) else "parse failure" if error else "model"
 
     def _cause_of(self, cut: _Event, offered: int) -> tuple[Reason, int]:
         """Return what cut something that was offered at a step, and the step: a beam only of replies that were read."""
         reason: Reason = "beam" if cut.by == "beam" else "cap"
         call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
         if reason == "beam" and call is not None and self._step(call).get("error"):
-            return "parse failure", call
+            return self._model_reason(call), call
         return reason, cut.step
 
     def _next_hop_after(self, step: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pipeline.errors import ParseError
+from pipeline.errors import OverLimitError
 from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.parog.plan import Plan, read_plan
 from pipeline.methods.parsing import parse_leniently
@@ -41,7 +41,7 @@ class MakePlan(Prompt[Plan | None]):
     def parse(self, text: str) -> Plan:
         plan = parse_leniently(read_plan, text)
         if len(plan) > self.max_subgoals:
-            raise ParseError(f"the plan has {len(plan)} sub-goals, and {self.max_subgoals} are the most")
+            raise OverLimitError(f"the plan has {len(plan)} sub-goals, and {self.max_subgoals} are the most")
         return plan
 
     def fallback(self, text: str) -> Plan | None:

@@ -139,6 +139,7 @@ class RoG:
             for each in read
         ]
         tools.record("plan", paths=paths[: self.plans], candidates=candidates)
+        _record_too_long([each.too_long for each in read if each.too_long], question, tools)
         return paths[: self.plans]
 
     async def _list(self, question: Question, tools: Tools) -> list[Path]:
@@ -153,6 +154,7 @@ class RoG:
         listed = await tools.llm.ask(ListPaths(question, offered, self.plans), sampling, retries=self.parse_retries)
         paths = [path for path in listed if len(path) <= self.max_path_len]
         tools.record("plan", paths=paths)
+        _record_too_long([path for path in listed if path not in paths], question, tools)
         return paths
 
     async def _draw_walks(self, question: Question, tools: Tools) -> list[Path]:
@@ -175,6 +177,7 @@ class RoG:
         gold = [tuple(hop.name for hop in path) for path in await tools.gold_paths()]
         paths = [path for path in dict.fromkeys(gold) if len(path) <= self.max_path_len][: self.plans]
         tools.record("plan", paths=paths)
+        _record_too_long([path for path in gold if len(path) > self.max_path_len], question, tools)
         return paths
 
     # Answering
@@ -228,6 +231,12 @@ class RoG:
     @property
     def _wording(self) -> Wording:
         return read_wording(self.templates)
+
+
+def _record_too_long(paths: Sequence[Path], question: Question, tools: Tools) -> None:
+    """Record that `max_path_len` dropped paths: none of their relations is followed."""
+    at = [topic.id for topic in question.topic_entities]
+    tools.record("cut", by="depth", relations=[path[0] for path in paths], at=at)
 
 
 async def _bound(plans: Sequence[Path], tools: Tools) -> list[Path]:

@@ -98,6 +98,8 @@ class ReadCandidate:
     path: Path
     """Empty if the candidate is dropped."""
     problem: str | None = None
+    too_long: Path = ()
+    """The path, if it is dropped for its length."""
 
 
 def read_candidates(prompt: PlanPath, candidates: Iterable[Candidate], *, max_path_len: int) -> list[ReadCandidate]:
@@ -111,7 +113,7 @@ def _read(prompt: PlanPath, candidate: Candidate, max_path_len: int) -> ReadCand
     except ParseError as error:
         return ReadCandidate(candidate, (), str(error))
     if len(path) > max_path_len:
-        return ReadCandidate(candidate, (), f"the path has {len(path)} relations")
+        return ReadCandidate(candidate, (), f"the path has {len(path)} relations", path)
     return ReadCandidate(candidate, path)
 
 

@@ -296,7 +296,9 @@ class SRP:
 
         A path of the greatest length is not extended.
         """
-        extensible = (chain for chain in chains if len(chain.path) < self.max_path_len)
+        extensible = [chain for chain in chains if len(chain.path) < self.max_path_len]
+        dropped = {chain.end for chain in chains} - {chain.end for chain in extensible}
+        state.tools.record("cut", by="depth", nodes=dropped)
         ends = [(chain.path, chain.end) for chain in extensible if isinstance(chain.end, str)]
         around = await state.tools.kg.relations(list(dict.fromkeys(end for _, end in ends)))
         offered: dict[Path, set[str]] = {}

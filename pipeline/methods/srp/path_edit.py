@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
-from pipeline.errors import ParseError
+from pipeline.errors import OverLimitError, ParseError
 from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import (
@@ -98,10 +98,12 @@ class Edit(LenientPrompt[Path | None]):
         path = self._relations(line)
         if complaint := self._complaint(path):
             raise ParseError(f"{complaint}: {truncate(line)}")
+        if len(path) > self.max_path_len:  # the complaint omits the limit: no prompt shows the value of a sweep axis
+            raise OverLimitError(f"the final path is too long: {truncate(line)}")
         return path
 
     def _complaint(self, path: Path) -> str | None:
-        """Return why a path is rejected (§3.8). It omits the limit: no prompt shows the value of a sweep axis."""
+        """Return why a path is rejected (§3.8)."""
         if not path:
             return "the final path has no relation of the graph"
         if path == self.path:
@@ -110,7 +112,7 @@ class Edit(LenientPrompt[Path | None]):
             return "the final path was tried before"
         if any(relation == following for relation, following in pairwise(path)):
             return "the final path takes a relation twice in a row"
-        return "the final path is too long" if len(path) > self.max_path_len else None
+        return None
 
     def _relations(self, line: str) -> Path:
         """Return the relations of a path, without its entity and others that a model inserts."""
