@@ -18,7 +18,7 @@ from pipeline.normalisation import normalise
 from pipeline.traces.trail import number_edges
 
 LOSS_COLUMNS = (
-    *("question_id", "method", "status", "hits_at_1", "hits_any", "answer_in_evidence"),
+    *("question_id", "method", "status", "hits_at_1", "hits_any"),
     *("answers", "gold", "gold_aliases", "followed_relations", "topic_entities", "gold_paths"),
     *("trail", "steps", "at_limit"),
 )
@@ -107,11 +107,12 @@ class _Question:
     def _was_seen(self) -> bool:
         """Whether a gold answer was found, and stands in the prompt of the call that answers.
 
-        One that was met off the gold paths, and dropped again, does not count: it was met by chance.
+        One that was met off the gold paths, and dropped again, does not count: it was met by chance. Nor does one that
+        was met only on the way to others (`pipeline.engine.gold_trail`).
         """
         found = self._of("found")
         shown = (event for event in self._of("shown") if event.step in self._answering)
-        return bool(found) and (self._row["answer_in_evidence"] == 1 or any(event.at > found[0].at for event in shown))
+        return bool(found) and any(event.at > found[0].at for event in shown)
 
     def _path_loss(self, path: _Path) -> Loss:
         """Return where a gold path was left."""
@@ -296,7 +297,7 @@ class _Question:
             return self._count_loss(found[0])
         shown = [event for event in self._of("shown") if event.at > found[0].at]
         is_shown = any(event.step in self._answering for event in shown) or not self._answering
-        return None if is_shown or self._row["answer_in_evidence"] == 1 else self._unshown_loss(found, shown)
+        return None if is_shown else self._unshown_loss(found, shown)
 
     def _unshown_loss(self, found: Sequence[_Event], shown: Sequence[_Event]) -> Loss:
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
