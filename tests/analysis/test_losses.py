@@ -448,6 +448,15 @@ def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> No
     assert find_loss(cut) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
 
 
+def test_a_beam_dropped_a_node_at_its_decision_and_not_at_the_call_before_it() -> None:
+    cut = {"step": 2, "event": "cut", "edge": 0, "by": "beam"}
+    decided = row([LISTED, cut, {"step": 4, "event": "answered"}], "relations score score pruned answer")
+    decided["steps"][3]["kind"] = "decision"
+    assert find_loss(decided) == Loss("relation chosen", "beam", 3, 1, "topic ✗ capital")
+    limit = {**decided, "trail": [decided["trail"][0], {**decided["trail"][1], "by": "cap"}, decided["trail"][2]]}
+    assert find_loss(limit) == Loss("relation offered", "cap", 2, 1, "topic ✗ capital")
+
+
 def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
     trail = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, {"step": 5, "event": "answered"}]
     agent = row(trail, "relations act neighbours act act act")
@@ -455,6 +464,15 @@ def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
     retried = row(trail, "relations choose neighbours look answer answer")
     retried["steps"][5]["parent"] = 4
     assert find_loss(retried) == Loss("node kept", "model", 3), "a second try does not make an agent"
+
+
+def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
+    named = {"step": 2, "event": "written", "edge": 0}
+    agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")
+    assert find_loss(agent) == Loss("relation offered", "model", 4, 1, "topic ✗ capital")
+    passed = {"step": 3, "event": "passed", "edge": 0, "number": 1, "of": 1}
+    elsewhere = row([passed, {"step": 4, "event": "answered"}], "act labels act neighbours act")
+    assert find_loss(elsewhere) == Loss("relation chosen", "model", 2, 1, "topic ✗ capital")
 
 
 def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:

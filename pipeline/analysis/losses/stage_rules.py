@@ -403,7 +403,14 @@ class _Question:
         call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
         if reason == "beam" and call is not None and self._step(call).get("error"):
             return "parse failure", call
-        return reason, cut.step
+        return reason, self._selection_of(cut) if reason == "beam" else cut.step
+
+    def _selection_of(self, cut: _Event) -> int:
+        """Return the step at which a beam dropped something: the decision that it made, which lists all scores.
+
+        The last call before it is of any of the branches, maybe of one that was kept.
+        """
+        return cut.step + 1 if self._step(cut.step + 1).get("kind") == "decision" else cut.step
 
     def _next_hop_after(self, step: int) -> float:
         """Return the number of the next lookup of neighbours; infinity if there is none."""
