@@ -466,6 +466,20 @@ def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
     assert find_loss(retried) == Loss("node kept", "model", 3), "a second try does not make an agent"
 
 
+def test_a_limit_that_ended_the_search_before_the_chosen_relation_was_followed_lost_it() -> None:
+    shown, chosen = {"step": 1, "event": "shown", "edge": 0}, {"step": 1, "event": "written", "edge": 0}
+    end, steps = {"step": 2, "event": "answered"}, "relations choose answer"
+    lost = Loss("relation chosen", "cap", 1, 1, "topic ✗ capital")
+    assert find_loss(row([LISTED, shown, chosen, end], steps, status="budget_exhausted")) == lost
+    unread = row([LISTED, shown, end], steps, status="budget_exhausted")
+    assert find_loss(unread) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital"), "the reply left it out"
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == lost, "code chose, and nothing was followed"
+    followed = row([LISTED, shown, {**end, "step": 3}], STEPS, status="budget_exhausted")
+    followed["steps"][1]["error"] = "no list"
+    assert find_loss(followed) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
 def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
     named = {"step": 2, "event": "written", "edge": 0}
     agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")

@@ -175,7 +175,17 @@ class _Question:
             return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
         call = max(shown or calls, default=None)
         call = self._call_before(within_reach[-1].step) if call is None else call
-        return self._loss_at("relation chosen", self._model_reason(call), call, path, hop)
+        reason: Reason = "cap" if self._was_interrupted(call, edge) else self._model_reason(call)
+        return self._loss_at("relation chosen", reason, call, path, hop)
+
+    def _was_interrupted(self, call: int | None, edge: int) -> bool:
+        """Whether a limit ended the search before it followed what a call chose, and the call may have chosen an edge.
+
+        An unreadable reply leaves nothing out: code chooses in its place.
+        """
+        if call is None or not self._at_limit or self._next_hop_after(call) < math.inf:
+            return False
+        return bool(self._step(call).get("error")) or any(event.step == call for event in self._of("written", edge))
 
     def _calls_that_chose(self, edge: int) -> set[int]:
         """Return the calls that could choose an edge: after a lookup that listed it, before the next hop.
