@@ -61,6 +61,8 @@ class GoldTrail:
         """Nodes that have the name of a gold answer, and another id; for a count, the nodes to count."""
         self._ends: set[Node] = set()
         """Nodes to which the last edge of a gold path led, and gold answers that were found off the gold paths."""
+        self._behind: dict[Node, set[Node]] = {}
+        """Gold answer on the way to others → the nodes that were reached from it."""
         self._met_names: set[str] = set()
         """Texts of gold answers that were found."""
         self._passed_names: set[str] = set()
@@ -132,7 +134,18 @@ class GoldTrail:
         for edge in followed:
             self._begin((node for node in reached[edge] if isinstance(node, str)), self._next.get(edge, ()))
             self._ends.update(reached[edge] if edge in self._last else ())
+        self._meet_off_the_paths(found)
         self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
+
+    def _meet_off_the_paths(self, found: Mapping[Hop, Neighbours]) -> None:
+        """Take the gold answers for ends that other relations than those of the gold paths led to, but not back to."""
+        for (id, _), neighbours in found.items():
+            if id in self._from and self._is_gold(id):
+                self._behind.setdefault(id, set()).update(neighbours.nodes)
+        for (id, relation), neighbours in found.items():
+            if not self._from.get(id, frozenset()) & self._by_relation.get(relation, frozenset()):
+                gold = (node for node in neighbours.nodes if node in self._from and self._is_gold(node))
+                self._ends.update(node for node in gold if id not in self._behind.get(node, ()))
 
     def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
         """Note whether a node has the name of a gold answer, where ids are not names."""

@@ -480,6 +480,31 @@ def test_a_limit_that_ended_the_search_before_the_chosen_relation_was_followed_l
     assert find_loss(followed) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
 
 
+def test_a_budget_that_ended_an_agent_before_its_question_was_looked_up_lost_the_answer() -> None:
+    asked = {"step": 2, "event": "written", "edge": 0}
+    trail = [asked, {"step": 2, "event": "answered"}]
+    steps = "act labels act"
+    assert find_loss(row(trail, steps, status="budget_exhausted")) == Loss(
+        "relation chosen", "cap", 2, 1, "topic ✗ capital"
+    )
+    assert find_loss(row(trail, steps)) == Loss("relation offered", "model", 2, 1, "topic ✗ capital")
+    onward = [FOLLOWED, {**REACHED, "number": 1}, {**asked, "step": 3, "edge": 1}, {"step": 3, "event": "answered"}]
+    agent = row(onward, "act act neighbours act", gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(agent) == Loss("relation chosen", "cap", 3, 2, "topic → king ✗ seat")
+    wrote_nothing = [event for event in onward if event["event"] != "written"]
+    agent = row(wrote_nothing, "act act neighbours act", gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(agent) == Loss("relation offered", "cap", 3, 2, "topic → king ✗ seat")
+
+
+@pytest.mark.parametrize(("method", "calls"), [("tog", 1), ("pog", 2), ("parog", 3), ("arg", 3)])
+def test_a_budget_that_ended_a_selection_lost_the_nodes_in_it(method: str, calls: int, tmp_path: Path) -> None:
+    words = ("llm=oracle", "dataset.types=[2-hop]", "run.limit=24", f"budget.max_llm_calls={calls}")
+    losses = evaluate([f"method={method}", *words, f"run.dir={tmp_path}/run"]).losses().filter(~pl.col("right"))
+    lost = losses.filter(pl.col("stage").cast(pl.String) == "node kept").collect()
+    assert lost.height > 2
+    assert set(lost["reason"]) == {"cap"}
+
+
 def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
     named = {"step": 2, "event": "written", "edge": 0}
     agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")

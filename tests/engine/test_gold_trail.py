@@ -150,6 +150,13 @@ def test_an_answer_off_the_gold_paths_is_found_also_where_a_path_leads_on_later(
     assert [event.step for event in trail.events if event.event == "found"] == [0, 1]
 
 
+def test_an_answer_on_the_way_is_found_where_another_relation_leads_to_it_too() -> None:
+    trail = GoldTrail(FILMS)
+    both = {("kane", STARRED): Neighbours(("m.welles",)), ("kane", DIRECTED): Neighbours(("m.welles",))}
+    trail.reach(Step(0, "kg", "neighbours", 0.0), both)
+    assert "found" in {event.event for event in trail.events}, "it is shown as the director, too"
+
+
 def test_the_end_of_a_short_path_is_found_although_a_longer_one_leads_on() -> None:
     trail = GoldTrail(Gold(GOLD.answers, {"ann": ((SPOUSE,), (SPOUSE, BORN))}))
     trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("m.1",))})

@@ -183,7 +183,7 @@ class _Question:
 
         An unreadable reply leaves nothing out: code chooses in its place.
         """
-        if call is None or not self._at_limit or self._next_hop_after(call) < math.inf:
+        if call is None or self._row["status"] != "budget_exhausted" or self._next_hop_after(call) < math.inf:
             return False
         return bool(self._step(call).get("error")) or any(event.step == call for event in self._of("written", edge))
 
@@ -246,6 +246,8 @@ class _Question:
 
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
+        if self._was_asked_last(path.edges[0]):
+            return self._loss_at("relation chosen", "cap", max(self._acting), path, 0)
         call = max(self._acting & self._answering, default=self._ending_call(-1))
         left_out = any(event.number for event in self._of("cut", path.edges[0]))
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
@@ -253,10 +255,18 @@ class _Question:
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""
+        if self._was_asked_last(path.edges[hop]):
+            return self._loss_at("relation chosen", "cap", max(self._acting), path, hop)
         call = self._ending_call(after)
         reason: Reason = "cap" if self._at_limit else self._model_reason(call)
         ended = self._loss_at("relation offered", reason, after if call is None else call, path, hop)
         return self._chance(path, hop) or ended
+
+    def _was_asked_last(self, edge: int) -> bool:
+        """Whether the budget ended the search before what the last action of an agent asked for was looked up."""
+        action = max(self._acting, default=None)
+        is_named = any(event.step == action for event in self._of("written", edge))
+        return is_named and self._was_interrupted(action, edge)
 
     def _chance(self, path: _Path, hop: int) -> Loss | None:
         """Return the loss of the first edge up to a hop that was followed although each readable reply left it out.
