@@ -175,17 +175,20 @@ class _Question:
             return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
         call = max(shown or calls, default=None)
         call = self._call_before(within_reach[-1].step) if call is None else call
-        reason: Reason = "cap" if self._was_interrupted(call, edge) else self._model_reason(call)
+        interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._answering))
+        reason: Reason = "cap" if interrupted else self._model_reason(call)
         return self._loss_at("relation chosen", reason, call, path, hop)
 
-    def _was_interrupted(self, call: int | None, edge: int) -> bool:
-        """Whether a limit ended the search before it followed what a call chose, and the call may have chosen an edge.
+    def _was_interrupted(self, call: int | None, edge: int, *, was_shown: bool = True) -> bool:
+        """Whether the budget ended the search before it followed what a call chose, and no call left an edge out.
 
-        An unreadable reply leaves nothing out: code chooses in its place.
+        An unreadable reply leaves nothing out, as code chooses in its place, and neither does a call that was not shown
+        the edge.
         """
         if call is None or self._row["status"] != "budget_exhausted" or self._next_hop_after(call) < math.inf:
             return False
-        return bool(self._step(call).get("error")) or any(event.step == call for event in self._of("written", edge))
+        is_written = any(event.step == call for event in self._of("written", edge))
+        return not was_shown or is_written or bool(self._step(call).get("error"))
 
     def _calls_that_chose(self, edge: int) -> set[int]:
         """Return the calls that could choose an edge: after a lookup that listed it, before the next hop.
