@@ -49,18 +49,26 @@ class GoldTrail:
         self.paths: Sequence[GoldPath] = gold_paths_of(gold)
         self._numbers = number_edges(self.paths)
         self._marks: list[_Mark] = []
-        self._gold = frozenset(
-            form
-            for answer in gold.answers
-            for text in (answer.id, answer.name, *answer.aliases)
-            if text
-            for form in (text, canonical_literal(text))
-        )
-        self._named_gold = tuple(sorted(self._gold))[:_MOST_NAMES]
+        self._forms: dict[str, Set[str]] = {}
+        """Text of a gold answer, or node that has its name → all texts of this answer."""
+        for answer in gold.answers:
+            texts = [text for text in (answer.id, answer.name, *answer.aliases) if text]
+            forms = frozenset(form for text in texts for form in (text, canonical_literal(text)))
+            self._forms.update(dict.fromkeys(forms, forms))
+        self._gold = frozenset(self._forms)
+        self._named_gold: Sequence[str] = sorted(self._gold)[:_MOST_NAMES]
         self._gold_nodes: set[EntityId] = set()
         """Nodes that have the name of a gold answer, and another id; for a count, the nodes to count."""
-        texts = [answer.name for answer in gold.answers]
-        self._is_count = len(texts) == 1 and texts[0].isascii() and texts[0].isdigit()
+        self._ends: set[Node] = set()
+        """Nodes to which the last edge of a gold path led, and gold answers that were found off the gold paths."""
+        self._behind: dict[Node, set[Node]] = {}
+        """Gold answer on the way to others → the nodes that were reached from it."""
+        self._met_names: set[str] = set()
+        """Texts of gold answers that were found."""
+        self._passed_names: set[str] = set()
+        """Texts of gold answers that were met on the way to others: the actor of whose films the director is sought."""
+        names = [answer.name for answer in gold.answers]
+        self._is_count = len(names) == 1 and names[0].isascii() and names[0].isdigit()
         self._topics = {path.topic for path in self.paths}
         self._inverses: Inverses = {}
         self._edges: dict[int, Relation] = {}
@@ -72,6 +80,7 @@ class GoldTrail:
         """Edge → the nodes from which it may be followed, as far as the question has reached them."""
         self._leading: dict[int, Set[Node]] = {}
         """Edge → those of all nodes from which it may be followed that lead to a gold answer, where that is known."""
+        self._last = {numbers[-1] for numbers in self._numbers}
         for path, numbers in zip(self.paths, self._numbers, strict=True):
             self._edges.update(zip(numbers, path.relations, strict=True))
             for edge, after in pairwise(numbers):
@@ -124,11 +133,25 @@ class GoldTrail:
             self._gold_nodes.update(node for nodes in ends for node in nodes if isinstance(node, str))
         for edge in followed:
             self._begin((node for node in reached[edge] if isinstance(node, str)), self._next.get(edge, ()))
+            self._ends.update(reached[edge] if edge in self._last else ())
+        self._meet_off_the_paths(found)
         self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
+
+    def _meet_off_the_paths(self, found: Mapping[Hop, Neighbours]) -> None:
+        """Take the gold answers for ends that other relations than those of the gold paths led to, but not back to."""
+        for (id, _), neighbours in found.items():
+            if id in self._from and self._is_gold(id):
+                self._behind.setdefault(id, set()).update(neighbours.nodes)
+        for (id, relation), neighbours in found.items():
+            if not self._from.get(id, frozenset()) & self._by_relation.get(relation, frozenset()):
+                gold = (node for node in neighbours.nodes if node in self._from and self._is_gold(node))
+                self._ends.update(node for node in gold if id not in self._behind.get(node, ()))
 
     def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
         """Note whether a node has the name of a gold answer, where ids are not names."""
-        named = {id for id, name in found.items() if name in self._gold and not self._is_gold(id)} - self._topics
+        others = found.keys() - self._topics
+        named = {id for id in others if found[id] in self._gold and not self._is_gold(id)}
+        self._forms.update((id, self._forms[name]) for id in named if (name := found[id]) is not None)
         self._add_found(step, named)
 
     def read_features(self, step: Step, found: Mapping[EntityId, Mapping[str, Any] | None]) -> None:
@@ -141,9 +164,20 @@ class GoldTrail:
         self._add_found(step, {node for node in nodes if self._is_gold(node)} if self._gold else frozenset())
 
     def _add_found(self, step: Step, gold: Set[Node]) -> None:
-        if gold:
-            self._gold_nodes.update(node for node in gold if isinstance(node, str))
-            self._marks.append(_Mark(step.index, "found", number=len(gold)))
+        self._gold_nodes.update(node for node in gold if isinstance(node, str))
+        met = {node for node in gold if not self._is_on_the_way(node)}
+        self._ends |= met
+        for nodes, names in ((met, self._met_names), (gold - met, self._passed_names)):
+            names.update(form for node in nodes if isinstance(node, str) for form in self._forms.get(node, ()))
+        if met:
+            self._marks.append(_Mark(step.index, "found", number=len(met)))
+
+    def _count_gold(self, nodes: Iterable[Node]) -> int:
+        """Count the gold answers among nodes, without those that were met only on the way to others."""
+        return sum(self._is_gold(node) and not self._is_on_the_way(node) for node in nodes)
+
+    def _is_on_the_way(self, node: Node) -> bool:
+        return node in self._from and node not in self._ends
 
     def _is_gold(self, node: Node) -> bool:
         if isinstance(node, LiteralNode):
@@ -175,7 +209,8 @@ class GoldTrail:
         for edge in sorted(self._starts):
             if any(_stands_in(name, text) for name in self._names_of(edge)):
                 self._mark(step.index, event, edge)
-        if count := sum(_stands_in(name, text) for name in self._named_gold):
+        passed = self._passed_names - self._met_names
+        if count := sum(name not in passed and _stands_in(name, text) for name in self._named_gold):
             self._marks.append(_Mark(step.index, event, number=count))
 
     def answer(self, steps: Sequence[Step], raw: str) -> None:
@@ -191,7 +226,7 @@ class GoldTrail:
     def keep(self, step: int, /, *, nodes: Iterable[Node]) -> None:
         """Note how many gold answers, and nodes of gold paths, are among the nodes that survived a selection."""
         kept = set(nodes)
-        self._marks.append(_Mark(step, "kept", number=sum(map(self._is_gold, kept))))
+        self._marks.append(_Mark(step, "kept", number=self._count_gold(kept)))
         for edge in sorted(self._starts.keys() - self._first):
             self._mark(step, "kept", edge, kept & self._starts[edge], set(self._starts[edge]))
 
@@ -207,7 +242,7 @@ class GoldTrail:
     ) -> None:
         """Note gold answers, nodes of gold paths, and edges among what code dropped: nodes, or relations `at` nodes."""
         dropped = set(nodes)
-        if count := sum(map(self._is_gold, dropped)):
+        if count := self._count_gold(dropped):
             self._marks.append(_Mark(step, "cut", number=count, by=by))
         for edge in sorted(self._starts):
             if here := dropped & self._starts[edge]:

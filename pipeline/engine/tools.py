@@ -89,8 +89,13 @@ class QuestionModel:
         return prompt.fallback(completion.text), completion
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
-        """Call the model once, without parsing."""
-        completion, _ = await self._call(prompt, sampling)
+        """Call the model once, for the method to parse. If no candidate can be parsed, the reply is unreadable."""
+        completion, step = await self._call(prompt, sampling)
+        complaints = [_complaint(prompt, candidate.text) for candidate in completion.n_best]
+        if None not in complaints:
+            step.error = complaints[0]
+            self._record.counters.parse_failures += 1
+            self._record.add_decision("parse_failed", role=prompt.role, complaint=step.error)
         return completion
 
     async def choose(self, prompt: Prompt[T], choices: Sequence[str], sampling: Sampling) -> dict[str, float]:
@@ -161,6 +166,15 @@ class QuestionModel:
         counters.llm_calls_shared += step.shared
         counters.prompt_tokens += completion.prompt_tokens
         counters.completion_tokens += completion.completion_tokens
+
+
+def _complaint(prompt: Prompt[Any], text: str) -> str | None:
+    """Return why a reply cannot be parsed; None if it can."""
+    try:
+        prompt.parse(text)
+    except ParseError as error:
+        return str(error)
+    return None
 
 
 def content_hash(

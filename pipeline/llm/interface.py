@@ -84,7 +84,7 @@ class LanguageModel(Protocol):
         ...
 
     async def complete(self, prompt: Prompt[T], sampling: Sampling) -> Completion:
-        """Complete a prompt without parsing. Raises BudgetExhausted."""
+        """Complete a prompt, and leave the parsing to the method. Raises BudgetExhausted."""
         ...
 
     async def choose(self, prompt: Prompt[T], choices: Sequence[str], sampling: Sampling) -> dict[str, float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
 from pipeline.methods.grounded_path import GroundedPath, within
 from pipeline.methods.interface import Tools
@@ -64,6 +66,16 @@ async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt
         names,
         truncated,
     )
+
+
+@contextmanager
+def selecting(nodes: Iterable[Node], tools: Tools) -> Iterator[None]:
+    """Record that the nodes were cut if the budget ends the selection among them."""
+    try:
+        yield
+    except BudgetExhausted:
+        tools.record("cut", by="cap", nodes=list(nodes))
+        raise
 
 
 async def most_relevant_facts(

@@ -30,7 +30,8 @@ class TrailEvent(NamedTuple):
     - `followed`: the edge was followed from `number` of the `of` nodes that are known to be where it may begin;
     - `passed`: only other edges were followed from `number` of the `of` nodes at which the edge may begin;
     - `reached`: following it led to `number` nodes;
-    - `found`: a lookup returned `number` nodes that are gold answers;
+    - `found`: a lookup returned `number` nodes that are gold answers. A gold answer that was met only where a gold path
+      leads on, such as an actor of a film who has directed another one, counts in no event without `edge`;
     - `shown`: the prompt of a model call names the edge, or `number` gold answers;
     - `written`: the completion names the edge, or `number` gold answers;
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;

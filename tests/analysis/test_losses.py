@@ -470,6 +470,15 @@ def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> No
     assert find_loss(cut) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
 
 
+def test_a_beam_dropped_a_node_at_its_decision_and_not_at_the_call_before_it() -> None:
+    cut = {"step": 2, "event": "cut", "edge": 0, "by": "beam"}
+    decided = row([LISTED, cut, {"step": 4, "event": "answered"}], "relations score score pruned answer")
+    decided["steps"][3]["kind"] = "decision"
+    assert find_loss(decided) == Loss("relation chosen", "beam", 3, 1, "topic ✗ capital")
+    limit = {**decided, "trail": [decided["trail"][0], {**decided["trail"][1], "by": "cap"}, decided["trail"][2]]}
+    assert find_loss(limit) == Loss("relation offered", "cap", 2, 1, "topic ✗ capital")
+
+
 def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
     trail = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, {"step": 5, "event": "answered"}]
     agent = row(trail, "relations act neighbours act act act")
@@ -477,6 +486,58 @@ def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
     retried = row(trail, "relations choose neighbours look answer answer")
     retried["steps"][5]["parent"] = 4
     assert find_loss(retried) == Loss("node kept", "model", 3), "a second try does not make an agent"
+
+
+def test_a_limit_that_ended_the_search_before_the_chosen_relation_was_followed_lost_it() -> None:
+    shown, chosen = {"step": 1, "event": "shown", "edge": 0}, {"step": 1, "event": "written", "edge": 0}
+    end, steps = {"step": 2, "event": "answered"}, "relations choose answer"
+    lost = Loss("relation chosen", "cap", 1, 1, "topic ✗ capital")
+    assert find_loss(row([LISTED, shown, chosen, end], steps, status="budget_exhausted")) == lost
+    unread = row([LISTED, shown, end], steps, status="budget_exhausted")
+    assert find_loss(unread) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital"), "the reply left it out"
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == lost, "code chose, and nothing was followed"
+    unasked = row([LISTED, {**shown, "step": 2}, end], steps, status="budget_exhausted")
+    assert find_loss(unasked) == lost, "only the call that answers was shown the relation"
+    followed = row([LISTED, shown, {**end, "step": 3}], STEPS, status="budget_exhausted")
+    followed["steps"][1]["error"] = "no list"
+    assert find_loss(followed) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_a_budget_that_ended_an_agent_before_its_question_was_looked_up_lost_the_answer() -> None:
+    asked = {"step": 2, "event": "written", "edge": 0}
+    trail = [asked, {"step": 2, "event": "answered"}]
+    steps = "act labels act"
+    assert find_loss(row(trail, steps, status="budget_exhausted")) == Loss(
+        "relation chosen", "cap", 2, 1, "topic ✗ capital"
+    )
+    assert find_loss(row(trail, steps)) == Loss("relation offered", "model", 2, 1, "topic ✗ capital")
+    onward = [FOLLOWED, {**REACHED, "number": 1}, {**asked, "step": 3, "edge": 1}, {"step": 3, "event": "answered"}]
+    agent = row(onward, "act act neighbours act", gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(agent) == Loss("relation chosen", "cap", 3, 2, "topic → king ✗ seat")
+    wrote_nothing = [event for event in onward if event["event"] != "written"]
+    agent = row(wrote_nothing, "act act neighbours act", gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(agent) == Loss("relation offered", "cap", 3, 2, "topic → king ✗ seat")
+
+
+@pytest.mark.parametrize(("method", "calls", "least"), [("tog", 1, 2), ("pog", 2, 2), ("parog", 3, 8), ("arg", 6, 2)])
+def test_a_budget_that_ended_a_selection_lost_the_nodes_in_it(
+    method: str, calls: int, least: int, tmp_path: Path
+) -> None:
+    words = ("llm=oracle", "dataset.types=[2-hop]", "run.limit=24", f"budget.max_llm_calls={calls}")
+    losses = evaluate([f"method={method}", *words, f"run.dir={tmp_path}/run"]).losses().filter(~pl.col("right"))
+    lost = losses.filter(pl.col("stage").cast(pl.String) == "node kept").collect()
+    assert lost.height >= least
+    assert set(lost["reason"]) == {"cap"}
+
+
+def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
+    named = {"step": 2, "event": "written", "edge": 0}
+    agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")
+    assert find_loss(agent) == Loss("relation offered", "model", 4, 1, "topic ✗ capital")
+    passed = {"step": 3, "event": "passed", "edge": 0, "number": 1, "of": 1}
+    elsewhere = row([passed, {"step": 4, "event": "answered"}], "act labels act neighbours act")
+    assert find_loss(elsewhere) == Loss("relation chosen", "model", 2, 1, "topic ✗ capital")
 
 
 def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:

@@ -105,6 +105,64 @@ def test_a_reply_that_gives_numbers_writes_the_relations_that_are_read_from_it()
     assert len(trail.events) == 2, "what the text names is noted once"
 
 
+DIRECTED, STARRED, ACTED = Relation("directed_by", "out"), Relation("starred", "out"), Relation("starred", "in")
+FILMS = Gold(
+    (GoldAnswer("Welles", "m.welles", ("Orson Welles",)), GoldAnswer("Ford", "m.ford")),
+    {"kane": ((STARRED, ACTED, DIRECTED),)},
+)
+"""Directors of films with the actors of a film, one of whom directs as well."""
+
+
+def test_a_gold_answer_on_the_way_to_others_is_not_found() -> None:
+    trail = GoldTrail(FILMS)
+    facts = {"facts": "(kane, starred, Orson Welles)"}
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("kane", STARRED): Neighbours(("m.welles", "m.cotten"))})
+    trail.show(Step(1, "llm", "x", 0.0), facts)
+    trail.keep(1, nodes=["m.welles"])
+    trail.cut(1, by="beam", nodes=["m.welles"])
+    assert [event for event in events(trail) if event[1] is None] == [("kept", None, 0, None, None)]
+    trail.reach(Step(2, "kg", "neighbours", 0.0), {("m.welles", ACTED): Neighbours(("othello",))})
+    trail.reach(Step(3, "kg", "neighbours", 0.0), {("othello", STARRED): Neighbours(("m.welles",))})
+    assert "found" not in {event.event for event in trail.events}, "a walk back to the actor does not find the director"
+    trail.show(Step(4, "llm", "x", 0.0), {"facts": "(kane, starred, Orson Welles), (x, directed_by, Ford)"})
+    assert events(trail)[-1] == ("shown", None, 1, None, None), "only the other one is shown as an answer"
+    trail.reach(Step(5, "kg", "neighbours", 0.0), {("othello", DIRECTED): Neighbours(("m.welles",))})
+    trail.show(Step(6, "llm", "x", 0.0), facts)
+    now = [(event.step, event.event) for event in trail.events if event.edge is None and event.step > 4]
+    assert now == [(5, "found"), (6, "shown")]
+
+
+def test_a_node_named_like_a_gold_answer_may_be_on_the_way() -> None:
+    trail = GoldTrail(FILMS)
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("kane", STARRED): Neighbours(("m.1",))})
+    trail.name(Step(1, "kg", "labels", 0.0), {"m.1": "Welles", "kane": "Ford"})
+    trail.show(Step(2, "llm", "x", 0.0), {"facts": "(kane, starred, Welles)"})
+    assert {event.event for event in trail.events if event.edge is None} == set()
+    trail.reach(Step(3, "kg", "neighbours", 0.0), {("m.1", DIRECTED): Neighbours(("m.welles",))})
+    trail.show(Step(4, "llm", "x", 0.0), {"facts": "(kane, starred, Welles)"})
+    assert {event.event for event in trail.events if event.edge is None} == {"found", "shown"}, "the names are equal"
+
+
+def test_an_answer_off_the_gold_paths_is_found_also_where_a_path_leads_on_later() -> None:
+    trail = GoldTrail(FILMS)
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("kane", DIRECTED): Neighbours(("m.welles",))})
+    trail.reach(Step(1, "kg", "neighbours", 0.0), {("kane", STARRED): Neighbours(("m.welles",))})
+    assert [event.step for event in trail.events if event.event == "found"] == [0, 1]
+
+
+def test_an_answer_on_the_way_is_found_where_another_relation_leads_to_it_too() -> None:
+    trail = GoldTrail(FILMS)
+    both = {("kane", STARRED): Neighbours(("m.welles",)), ("kane", DIRECTED): Neighbours(("m.welles",))}
+    trail.reach(Step(0, "kg", "neighbours", 0.0), both)
+    assert "found" in {event.event for event in trail.events}, "it is shown as the director, too"
+
+
+def test_the_end_of_a_short_path_is_found_although_a_longer_one_leads_on() -> None:
+    trail = GoldTrail(Gold(GOLD.answers, {"ann": ((SPOUSE,), (SPOUSE, BORN))}))
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("m.1",))})
+    assert "found" in {event.event for event in trail.events}
+
+
 class Marriages:
     """A graph in which ann and bob are married, and both were born in Oslo."""
 

@@ -205,6 +205,18 @@ async def test_several_candidates_are_one_call_and_one_step() -> None:
     assert (record.counters.llm_calls, record.counters.completion_tokens) == (1, 1)
 
 
+@pytest.mark.parametrize(("texts", "failures"), [(("yes", "maybe"), 0), (("perhaps", "maybe"), 1)])
+async def test_a_reply_of_which_no_candidate_can_be_parsed_is_unreadable(texts: tuple[str, ...], failures: int) -> None:
+    model = ScriptedModel(texts[0])
+    model.candidates = tuple(map(Candidate, texts))
+    llm, record = model_of_question(model)
+    completion = await llm.complete(YesNo("Is it?"), Sampling(candidates=2, search="beam"))
+    assert [candidate.text for candidate in completion.n_best] == list(texts), "the method still gets the texts"
+    assert record.counters.parse_failures == failures
+    assert bool(record.steps[0].error) is bool(failures)
+    assert [step.role for step in record.steps[1:]] == ["parse_failed"] * failures
+
+
 def test_candidates_count_in_the_key_and_one_candidate_keeps_the_old_key() -> None:
     messages = (Message("user", "Is it?"),)
     sampled = [

@@ -19,7 +19,7 @@ from pipeline.traces.schema import OVER_LIMIT
 from pipeline.traces.trail import number_edges
 
 LOSS_COLUMNS = (
-    *("question_id", "method", "status", "hits_at_1", "hits_any", "answer_in_evidence"),
+    *("question_id", "method", "status", "hits_at_1", "hits_any"),
     *("answers", "gold", "gold_aliases", "followed_relations", "topic_entities", "gold_paths"),
     *("trail", "steps", "at_limit"),
 )
@@ -108,11 +108,12 @@ class _Question:
     def _was_seen(self) -> bool:
         """Whether a gold answer was found, and stands in the prompt of the call that answers.
 
-        One that was met off the gold paths, and dropped again, does not count: it was met by chance.
+        One that was met off the gold paths, and dropped again, does not count: it was met by chance. Nor does one that
+        was met only on the way to others (`pipeline.engine.gold_trail`).
         """
         found = self._of("found")
         shown = (event for event in self._of("shown") if event.step in self._answering)
-        return bool(found) and (self._row["answer_in_evidence"] == 1 or any(event.at > found[0].at for event in shown))
+        return bool(found) and any(event.at > found[0].at for event in shown)
 
     def _path_loss(self, path: _Path) -> Loss:
         """Return where a gold path was left."""
@@ -175,7 +176,20 @@ class _Question:
             return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
         call = max(shown or calls, default=None)
         call = self._call_before(within_reach[-1].step) if call is None else call
-        return self._loss_at("relation chosen", self._model_reason(call), call, path, hop)
+        interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._answering))
+        reason: Reason = "cap" if interrupted else self._model_reason(call)
+        return self._loss_at("relation chosen", reason, call, path, hop)
+
+    def _was_interrupted(self, call: int | None, edge: int, *, was_shown: bool = True) -> bool:
+        """Whether the budget ended the search before it followed what a call chose, and no call left an edge out.
+
+        An unreadable reply leaves nothing out, as code chooses in its place, and neither does a call that was not shown
+        the edge.
+        """
+        if call is None or self._row["status"] != "budget_exhausted" or self._next_hop_after(call) < math.inf:
+            return False
+        is_written = any(event.step == call for event in self._of("written", edge))
+        return not was_shown or is_written or bool(self._step(call).get("error"))
 
     def _calls_that_chose(self, edge: int) -> set[int]:
         """Return the calls that could choose an edge: after a lookup that listed it, before the next hop.
@@ -237,6 +251,8 @@ class _Question:
 
     def _loss_of_topic(self, path: _Path) -> Loss:
         """Return the loss of a path whose topic entity was not explored."""
+        if self._was_asked_last(path.edges[0]):
+            return self._loss_at("relation chosen", "cap", max(self._acting), path, 0)
         call = max(self._acting & self._answering, default=self._ending_call(-1))
         left_out = any(event.number for event in self._of("cut", path.edges[0])) or self._was_planned_too_long(path)
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
@@ -248,10 +264,18 @@ class _Question:
 
     def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
         """Return the loss of a search that ended at a node of a path, although the path leads on."""
+        if self._was_asked_last(path.edges[hop]):
+            return self._loss_at("relation chosen", "cap", max(self._acting), path, hop)
         call = self._ending_call(after)
         reason: Reason = "cap" if self._at_limit else self._model_reason(call)
         ended = self._loss_at("relation offered", reason, after if call is None else call, path, hop)
         return self._chance(path, hop) or ended
+
+    def _was_asked_last(self, edge: int) -> bool:
+        """Whether the budget ended the search before what the last action of an agent asked for was looked up."""
+        action = max(self._acting, default=None)
+        is_named = any(event.step == action for event in self._of("written", edge))
+        return is_named and self._was_interrupted(action, edge)
 
     def _chance(self, path: _Path, hop: int) -> Loss | None:
         """Return the loss of the first edge up to a hop that was followed although each readable reply left it out.
@@ -302,7 +326,7 @@ class _Question:
             return self._count_loss(found[0])
         shown = [event for event in self._of("shown") if event.at > found[0].at]
         is_shown = any(event.step in self._answering for event in shown) or not self._answering
-        return None if is_shown or self._row["answer_in_evidence"] == 1 else self._unshown_loss(found, shown)
+        return None if is_shown else self._unshown_loss(found, shown)
 
     def _unshown_loss(self, found: Sequence[_Event], shown: Sequence[_Event]) -> Loss:
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
@@ -409,7 +433,14 @@ class _Question:
         call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
         if reason == "beam" and call is not None and self._step(call).get("error"):
             return self._model_reason(call), call
-        return reason, cut.step
+        return reason, self._selection_of(cut) if reason == "beam" else cut.step
+
+    def _selection_of(self, cut: _Event) -> int:
+        """Return the step at which a beam dropped something: the decision that it made, which lists all scores.
+
+        The last call before it is of any of the branches, maybe of one that was kept.
+        """
+        return cut.step + 1 if self._step(cut.step + 1).get("kind") == "decision" else cut.step
 
     def _next_hop_after(self, step: int) -> float:
         """Return the number of the next lookup of neighbours; infinity if there is none."""

@@ -29,6 +29,8 @@ async def judge_entities(search: Search, nodes: Sequence[Node]) -> None:
     grown = [outcome for outcome in outcomes if isinstance(outcome, Node)]
     search.leaves += [outcome for outcome in outcomes if isinstance(outcome, Leaf)]
     search.advance(entity_beam(grown, search.settings.width))
+    unread = [asked for (_, asked), segment in zip(expansions, segments, strict=True) if segment is None]
+    search.tools.record("cut", by="cap", nodes=[tail.end for asked in unread for tail in asked.tails])
     search.tools.record("kept", nodes=[walk.end for found in outcomes if found for walk in found.walks])
     search.record_cut("beam", [node for node in grown if node not in search.frontier])
     search.tools.record(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import BudgetExhausted
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.exploration import MAX_TAILS, Group, is_number, reach
+from pipeline.methods.exploration import MAX_TAILS, Group, is_number, reach, selecting
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.node_labels import path_label, relation_label
 from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
@@ -276,9 +276,9 @@ class SubgoalSearch:
                 undecided.append(await self._candidates(group))
         selected: Sequence[GroundedPath] = ()
         if undecided:
-            reply = await self._state.ask(
-                SelectEntities(self._question, self._subgoal, self._state.plan, tuple(undecided))
-            )
+            prompt = SelectEntities(self._question, self._subgoal, self._state.plan, tuple(undecided))
+            with selecting((fact.end for group in groups for fact in group.facts), self._tools):
+                reply = await self._state.ask(prompt)
             selected = await self._most_similar_facts(undecided) if reply is None else reply
         self._record(
             "pruned",

@@ -15,7 +15,7 @@ from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import entity_names, search_status
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.exploration import MAX_TAILS, is_number, reach
+from pipeline.methods.exploration import MAX_TAILS, is_number, reach, selecting
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.node_labels import NodeLabels
@@ -194,7 +194,8 @@ class PoG:
         offered = [await self._candidates(search, groups[index]) for index in choices]
         search.labels.add(fact.end for facts in offered for fact in facts)
         batches = [tuple(offered)] if self.calls == "batched" and offered else [(facts,) for facts in offered]
-        replies = await concurrently(self._ask_entities(search, batch) for batch in batches)
+        with selecting((fact.end for facts in groups for fact in facts), search.tools):
+            replies = await concurrently(self._ask_entities(search, batch) for batch in batches)
         selections = [each for reply in replies for each in reply]
         picked = {
             index: [facts[position] for position in selection.picked[: self.width or None]]

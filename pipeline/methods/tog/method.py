@@ -19,6 +19,7 @@ from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.answer_linking import answer_from_chains
 from pipeline.methods.answering import Answers
 from pipeline.methods.concurrency import concurrently
+from pipeline.methods.exploration import selecting
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rendering import node_name
@@ -128,7 +129,8 @@ class ToG:
         reached = await self._neighbours(search, picked, depth)
         await search.look_up_names(node for nodes in reached for node in nodes)
         productive = [(move, nodes) for move, nodes in zip(picked, reached, strict=True) if nodes]
-        scores = await concurrently(self._score_nodes(search, move, nodes) for move, nodes in productive)
+        with selecting((node for _, nodes in productive for node in nodes), search.tools):
+            scores = await concurrently(self._score_nodes(search, move, nodes) for move, nodes in productive)
         return [
             _Candidate(move.chain.then(move.relation, node), move.score * score)
             for (move, nodes), node_scores in zip(productive, scores, strict=True)
