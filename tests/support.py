@@ -22,6 +22,9 @@ KGQA = [sys.executable, "-m", "pipeline.cli.main"]
 METHODS = tuple(sorted(file.stem for file in (conf_dir() / "method").glob("*.yaml")))
 """The choices of `method=`, so that a test of every method also has the newest one."""
 
+PRESETS = tuple(sorted(file.stem for file in (conf_dir() / "experiment").glob("*.yaml") if file.stem != "none"))
+"""The choices of `experiment=` that configure a method."""
+
 ORIGIN = ShardOrigin(run="a test", index=0, questions=())
 """For a shard that no run wrote."""
 

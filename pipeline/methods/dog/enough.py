@@ -16,7 +16,11 @@ from pipeline.methods.rendering import Names, Printer, as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
-_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_VERDICTS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (r"\A\W*+(yes|no)\b(?![ \t]++\w)", r"\{\s*+(yes|no)\s*+\}", r"\b(yes|no)\b")
+)
+"""What is the verdict: a word at the beginning, else the first one in braces, else the first one. Names contain others."""
 _AROUND = " \t,;:.!-*_}{"
 """What may stand around an answer without braces."""
 
@@ -48,7 +52,7 @@ class Enough(Prompt[Answers | None]):
 
 
 def _read(plain: str, raw: str) -> Answers | None:
-    verdict = _VERDICT.search(plain)
+    verdict = next(filter(None, (pattern.search(plain) for pattern in _VERDICTS)), None)
     if verdict is None:
         raise ParseError("there is neither {Yes} nor {No}")
     if verdict[1].lower() == "no":
