@@ -1,8 +1,8 @@
 """Text of the graph or of a question that looks like a marker of a method is never read as one (specification §2.4).
 
 With a perfect model, each method and each preset scores the same on a world whose names are made of markers as on one
-with plain names. Only questions that it answers with plain names are compared: where it cannot answer, as one hop of RAG
-cannot, its guess depends on the order of the names.
+with plain names. Only questions that it answers with plain names are compared. Where it cannot answer, as one hop of
+RAG cannot, its guess depends on the order of the names.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SWITCHES = ["method=arg method.facts=walk", "method=pog method.calls=batched", "
 MORE_ANSWERS = ["experiment=arg_prompted", "experiment=dog_wide", "experiment=rag_2_hop", "experiment=rog_listed"]
 """Presets that answer more questions than their method by itself, or with other prompts."""
 BY_NAME = {"rog_random_plans", "rog_no_reasoning", "rog_vote", "tog_bm25", "tog_encoder"}
-"""Presets that draw relations, rank them by their text, or answer with the ends of all paths, the best of which depend on
-the order of the names. Other names lead to other answers, whatever they look like."""
+"""Presets that draw relations, rank them by their text, or answer with the ends of all paths, of which the best are the
+first by name. Other names lead to other answers, whatever they look like."""
 
 QUICK = [*(f"method={method}" for method in METHODS), *SWITCHES, *MORE_ANSWERS]
 ALL = [*(f"experiment={preset}" for preset in PRESETS if preset not in BY_NAME), *SWITCHES]
@@ -63,7 +63,7 @@ def innocent(tmp_path_factory: pytest.TempPathFactory) -> Scores:
 
 
 def markers_of(family: str, of: Sequence[str]) -> list[str]:
-    """Return markers for names. A relation with # comes from a foreign vocabulary and is hidden from every method (§8.4)."""
+    """Return markers for names. A relation with # is of a foreign vocabulary, which every method ignores (§8.4)."""
     return [marker for marker in MARKERS[family] if "relations" not in of or "#" not in marker]
 
 
