@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from pipeline.config import conf_dir
 from pipeline.traces.origin import KEY, ShardOrigin
@@ -22,8 +24,24 @@ KGQA = [sys.executable, "-m", "pipeline.cli.main"]
 METHODS = tuple(sorted(file.stem for file in (conf_dir() / "method").glob("*.yaml")))
 """The choices of `method=`, so that a test of every method also has the newest one."""
 
+PRESETS = tuple(sorted(file.stem for file in (conf_dir() / "experiment").glob("*.yaml") if file.stem != "none"))
+"""The choices of `experiment=` that configure a method."""
+
+_REPLY_LENGTH = re.compile(r"(?:.+_)?max_(?:new_)?tokens(?:_.+)?")
+
 ORIGIN = ShardOrigin(run="a test", index=0, questions=())
 """For a shard that no run wrote."""
+
+
+def each_method(quick: str) -> list[Any]:
+    """Return all methods for `parametrize`: one for each `make test`, the others for `make test-all`."""
+    return [quick, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS if each != quick)]
+
+
+def short_replies(method: str, tokens: int) -> list[str]:
+    """Return the words that choose a method and limit each of its replies, as a model that knows nothing writes."""
+    keys = yaml.safe_load((conf_dir() / "method" / f"{method}.yaml").read_text("utf-8"))
+    return [f"method={method}", *(f"method.{key}={tokens}" for key in keys if _REPLY_LENGTH.fullmatch(key))]
 
 
 def run_file(configurations: int = 1) -> dict[str, Any]:

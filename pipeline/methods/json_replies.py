@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pipeline.errors import ParseError
 from pipeline.methods.parsing import Value, read_records
@@ -21,11 +21,15 @@ def read_object(text: str, *keys: str) -> dict[str, Value]:
     raise ParseError(f"there is no JSON object with {wanted}")
 
 
-def read_texts(value: Value) -> tuple[str, ...]:
-    """Return a list of answers, or a single one, as texts, without repeats and texts that are not an answer."""
+def read_texts(value: Value, is_name: Callable[[str], bool] = frozenset[str]().__contains__) -> tuple[str, ...]:
+    """Return a list of answers, or a single one, as texts, without repeats and texts that are not an answer.
+
+    A text for which `is_name` is true is an answer, whatever it looks like: a node that the prompt shows may be called
+    Unknown.
+    """
     items = value if isinstance(value, list) else [value]
     texts = (str(item).strip() for item in items if isinstance(item, (str, int, float)) and not isinstance(item, bool))
-    return tuple(dict.fromkeys(text for text in texts if not _NOTHING.fullmatch(text)))
+    return tuple(dict.fromkeys(text for text in texts if is_name(text) or not _NOTHING.fullmatch(text)))
 
 
 def read_flag(value: Value) -> bool:

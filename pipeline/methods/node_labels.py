@@ -62,6 +62,11 @@ class NodeLabels:
         """Return the node with the label that a model wrote, else the first with that name; else None."""
         return self._by_label.get(match_key(text)) or self._by_name.get(normalise(text))
 
+    def is_name(self, text: str) -> bool:
+        """Return whether a text is, letter for letter, the label of a node that has a name."""
+        node = self._by_label.get(match_key(text))
+        return node is not None and self._labels[node] == text and self.name(node) is not None
+
     def _unused_label(self, node: Node) -> str:
         name, number = self.name(node), 2
         if name is None:

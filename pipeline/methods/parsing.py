@@ -47,9 +47,6 @@ _PART = re.compile(rf"\s*+(?:({_QUOTED})\s*+(?=[;|}}])|[^{{}};|]+)", re.DOTALL)
 _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _ANSWER_IS = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
-_PATH_PART = re.compile(
-    rf"\s*+({_QUOTED})\s*+(?={_ARROW.pattern}|\Z)|((?:(?!{_ARROW.pattern}).)++)|{_ARROW.pattern}", re.DOTALL
-)
 _QUOTES_AND_SPACE = "\"'` \t"
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(
@@ -57,6 +54,14 @@ _PAIR = re.compile(
     re.DOTALL,
 )
 _MID = re.compile(r"[mg]\.[0-9a-z_]+")
+
+
+def _parts_between(separator: str) -> re.Pattern[str]:
+    """Return the pattern of a part: one in double quotes, which may contain separators, or else any other text."""
+    return re.compile(rf"\s*+({_QUOTED})\s*+(?={separator}|\Z)|((?:(?!{separator}).)++)|{separator}", re.DOTALL)
+
+
+_PATH_PART = _parts_between(_ARROW.pattern)
 
 
 def parse_leniently(read: Callable[[str], T], text: str) -> T:
@@ -142,6 +147,13 @@ def split_path(text: str) -> list[str]:
     """
     found = _PATH_PART.finditer(text)
     parts = (read_string(part[1]).strip() if part[1] else unquoted(part[2] or "") for part in found)
+    return [part for part in parts if part]
+
+
+def split_at(mark: str, text: str) -> list[str]:
+    """Split a text at a mark into non-empty parts. A part in double quotes may contain the mark."""
+    found = _parts_between(re.escape(mark)).finditer(text)
+    parts = ((read_string(part[1]) if part[1] else part[2] or "").strip() for part in found)
     return [part for part in parts if part]
 
 

@@ -45,13 +45,18 @@ class RelationIndex:
         self._found: Lru[str, list[str]] = Lru(_CACHED_SEARCHES)
 
     async def search(self, query: str, k: int) -> list[str]:
-        """Return at most k relation names, best first, equal scores by name. The query may be a relation name."""
+        """Return at most k relation names, best first, equal scores by name. A query that is one of them comes first.
+
+        So a name without words, or with the words of another, is found by itself.
+        """
         text = as_text(query)
+        index = self._built or await self._index()
         if (found := self._found.get(text)) is None:
-            index = await self._index()
             vector = (await self._encoder.encode([text]))[0]
             found = await asyncio.to_thread(self._search, index, text, vector)
             self._found.put(text, found)
+        if query in index.known:
+            found = [query, *(name for name in found if name != query)]
         return found[:k]
 
     def _search(self, index: _Built, text: str, vector: Vectors) -> list[str]:
@@ -69,7 +74,7 @@ class RelationIndex:
                 names = await self._kg.relation_names()
                 texts = [as_text(name) for name in names]
                 bm25 = await asyncio.to_thread(Bm25, texts)
-                self._built = _Built(names, await self._encode(texts), bm25)
+                self._built = _Built(names, frozenset(names), await self._encode(texts), bm25)
         return self._built
 
     async def _encode(self, texts: list[str]) -> Vectors:
@@ -83,6 +88,8 @@ class RelationIndex:
 class _Built:
     names: list[str]
     """The relation names, sorted."""
+    known: frozenset[str]
+    """The same names, to look one up."""
     vectors: Vectors
     bm25: Bm25
 

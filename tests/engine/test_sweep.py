@@ -14,6 +14,7 @@ from pipeline import config
 from pipeline.engine.run import Configuration, execute
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
+from tests.support import each_method
 
 WORLD = (
     *("dataset.triples=2000", "run.limit=8", "evaluation.bootstrap_resamples=100"),
@@ -53,20 +54,28 @@ def calls(folder: Path) -> pl.DataFrame:
     return frame.explode("steps", "texts").unnest("steps", "texts").filter(kind="llm").collect()
 
 
+def is_accepted(point: tuple[str, ...]) -> bool:
+    """Return whether the method has these values: RAG looks no further than two hops."""
+    try:
+        config.build("method", config.compose(point))
+    except UserError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "grid",
     [pytest.param(GRID[::4], marks=pytest.mark.smaller), pytest.param(GRID, marks=pytest.mark.exhaustive)],
     ids=len,
 )
-@pytest.mark.parametrize(
-    "method", ["arg", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("srp", "parog", "r3"))]
-)
+@pytest.mark.parametrize("method", each_method("arg"))
 def test_a_sweep_makes_each_distinct_call_once_and_answers_as_each_configuration_alone(
     method: str, grid: Sequence[tuple[str, ...]], tmp_path: Path
 ) -> None:
-    points = [(f"method={method}", *axes) for axes in grid]
+    points = [point for axes in grid if is_accepted(point := (f"method={method}", *axes))]
+    assert 2 * len(points) >= len(grid)
     fused = run(tmp_path / "fused", *points)
-    assert len(fused["points"]) == len(grid)
+    assert len(fused["points"]) == len(points)
     made = calls(tmp_path / "fused")
     assert fused["physical_llm_calls"] == made.select("question_id", "key").n_unique()
     assert fused["physical_llm_calls"] == made.filter(~pl.col("shared")).height == fused["distinct_call_keys"]

@@ -142,7 +142,7 @@ class View:
 
 def test_the_walk_of_every_method_and_its_calls(view: View, wrong: Mapping[int, str]) -> None:
     words = {"srp": "round 1", "arg": "hop 1", "parog": "sub-goal 1", "r3": "attempt 1", "tog": "round 1"}
-    words |= {"pog": "round 1", "rog": "plan", "rag": "expanded", "cot": "answered"}
+    words |= {"pog": "round 1", "rog": "plan", "rag": "expanded", "cot": "answered", "dog": "turn 1"}
     view.wait_until_read()
     for configuration, method in enumerate(METHODS):
         view.open(wrong[configuration])
@@ -210,7 +210,7 @@ def test_two_configurations_are_compared_side_by_side(view: View) -> None:
 
 def test_hostile_texts_are_shown_and_do_nothing(view: View) -> None:
     view.wait_until_read()
-    view.open("/?run=hostile&configuration=8")
+    view.open(f"/?run=hostile&configuration={len(METHODS) - 1}")
     assert "<script>document.title='owned'</script>" in view.one(".questions tbody").text
     view.follow(view.one(".questions tbody th a"))
     view.wait("<img src=x onerror=", "h1")

@@ -11,6 +11,7 @@ import polars as pl
 
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN
 from pipeline.methods.srp.judge import HAVE_ANSWER, NO_ANSWER
+from pipeline.normalisation import normalise
 
 MARKERS: Mapping[str, Sequence[str]] = {
     "arg": [
@@ -93,11 +94,13 @@ PLACES: Mapping[str, Place] = {
 
 
 def hostile_names(names: Sequence[str], markers: Sequence[str], place: Place, offset: int) -> dict[str, str]:
-    """Give each name its marker, and a second one where a marker alone has no place left."""
+    """Give each name its marker, or the next one that no name has. Names of one normal form are one name in scores."""
     renamed: dict[str, str] = {}
+    taken: set[str] = set()
     for name, start in zip(names, count(offset), strict=False):
         candidates = (place(markers[(start + step) % len(markers)], name) for step in range(len(markers)))
-        renamed[name] = next(text for text in candidates if text not in renamed.values())
+        renamed[name] = next(text for text in candidates if (normalise(text) or text) not in taken)
+        taken.add(normalise(renamed[name]) or renamed[name])
     return renamed
 
 

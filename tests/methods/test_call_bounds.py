@@ -59,7 +59,6 @@ def highest(method: str, axis: str, value: int) -> int:
 
 
 def test_the_sweep_has_every_corner_of_every_method() -> None:
-    assert {"rag", "srp", "arg", "parog", "r3", "tog", "pog", "rog", "cot"} <= set(METHODS)
     assert len(grid("arg")) == len(grid("pog")) == 8
     assert "method.beam_width=5 method.depth=2 method.retries=2" in grid("rag")
 

@@ -13,6 +13,7 @@ from rich.console import Console
 import pipeline
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
+from tests.support import METHODS
 
 FACTS = [
     ("Salt Road", "directed_by", "Ann Vell"),
@@ -28,20 +29,16 @@ QUESTIONS = [
     ("Whose native tongue is Aymara?", "Aymara", ["Orsa"]),
     ("Who has the native tongue of the film released in Chile?", "Chile", ["Orsa"]),
 ]
-METHODS = [
-    "method=cot",
-    "method=tog",
-    "method=srp",
+SWITCHES = {"dog": "method.directions=both", "rog": "method.render=kg"}
+"""DoG follows facts from their objects only with its switch. Without its own, RoG prints walks without directions."""
+CONFIGURATIONS = [
+    *(f"method={method} {SWITCHES.get(method, '')}".strip() for method in METHODS),
     "experiment=readi",
-    "method=parog",
-    "method=pog",
-    "method=pog method.calls=batched",
-    "method=dog method.directions=both",
-    "method=r3",
-    "method=r3 method.calls_per_step=1",
     "experiment=r3_memory",
+    "experiment=rag_2_hop",
+    "method=pog method.calls=batched",
+    "method=r3 method.calls_per_step=1",
     "method=r3 method.on_halt_guess=true method.depth=2",
-    "method=arg",
     "method=arg method.generator=prompted",
 ]
 _NOTHING_BETWEEN = r"[\s,;:.()\[\]\"'|>-]{1,12}"
@@ -73,7 +70,7 @@ def test_a_reversed_fact_is_recognised(text: str) -> None:
 
 
 @pytest.mark.parametrize("errors", ["llm.error_rate=0", "llm.error_rate=0.4"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CONFIGURATIONS)
 def test_no_incoming_edge_is_printed_against_the_direction_of_the_graph(
     method: str, errors: str, tmp_path: Path
 ) -> None:

@@ -273,6 +273,9 @@ async def test_limits_of_the_budget_are_counted() -> None:
         ("The simplified question is: 'Who founded Vell Harbour?'", "Who founded Vell Harbour?"),
         ("It is true.\nQuestion:\nWho founded\nVell Harbour?", "Who founded Vell Harbour?"),
         ("Question: x\nBetter question: Who made Star Wars: A New Hope?", "Who made Star Wars: A New Hope?"),
+        ("The simplified question: Who sang Question: Why?", "Who sang Question: Why?"),
+        ("A simpler question: x\n**New question**: Who sang The question: is it?", "Who sang The question: is it?"),
+        ("The facts name it. Simplified question: Who sang it?", "Who sang it?"),
         ("Who founded Vell Harbour?", "Who founded Vell Harbour?"),
         ("Questions: none", "Questions: none"),
         ("", CHAPEL),
@@ -330,6 +333,19 @@ def test_relations_are_read(text: str, picked: str, unknown: tuple[str, ...]) ->
     assert choice.unknown == unknown
 
 
+def test_a_label_that_a_reply_repeats_is_no_further_number() -> None:
+    relations = (Relation("relation_2", "out"), Relation("a", "out"), Relation("x relation_1", "in"))
+    prompt = ChooseRelations(question("?", "A"), ("A",), relations)
+    for text, picked in (
+        ("relation_1: relation_2", [0]),
+        ('relation_3 ("^x relation_1"), relation_2', [2, 1]),
+        ("relation_2: relation_1", [1, 0]),
+    ):
+        choice = prompt.parse(text)
+        assert choice is not None
+        assert choice.picked == tuple(relations[number] for number in picked)
+
+
 def test_a_name_in_both_directions_means_the_outgoing_one() -> None:
     for text, direction in (("d", "out"), ("^d", "in")):
         choice = OFFERED.parse(text)
@@ -360,6 +376,10 @@ ENOUGH = Enough(question("?", "A"), (chain("A", "r", "B"),), {"A": "A", "B": "B"
         ("{No}", None),
         ("No. Yes would be wrong.", None),
         ('{Yes} {"A; B"}', ["A; B"]),
+        ("No Time to Die is among the facts. {Yes} The answer is {Lyon}.", ["Lyon"]),
+        ("Yes, the answer is {No More}.", ["No More"]),
+        ("Yes the facts are enough: {Lyon}", ["Lyon"]),
+        ("No {Yes}", None),
     ],
 )
 def test_verdicts(text: str, answers: list[str] | None) -> None:

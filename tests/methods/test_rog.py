@@ -14,12 +14,15 @@ from pipeline.config import default
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import ParseError, UserError
 from pipeline.llm.prompt import Candidate, Sampling
+from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.grounded_path import Path as RelationNames
+from pipeline.methods.rendering import Printer
 from pipeline.methods.rog import RoG
-from pipeline.methods.rog.instances import fit, instantiate
-from pipeline.methods.rog.plan import ListPaths, PlanPath, most_frequent, read_candidates
+from pipeline.methods.rog.instances import fit, instantiate, walked
+from pipeline.methods.rog.plan import ListPaths, PlanPath, most_frequent, read_candidates, write_path
 from pipeline.methods.rog.read import AnswerAlone
 from pipeline.types import Entity, Prediction, Relation, Triple
+from tests.methods.markers import MARKERS
 from tests.methods.support import (
     NEXT_CANDIDATE,
     DictionaryGraph,
@@ -112,6 +115,8 @@ async def test_the_planner_searches_with_beams_and_is_asked_the_question_alone()
         ("<PATH><SEP>a<SEP> <SEP>b<SEP></PATH>", ("a", "b")),
         ("<PATH>a</PATH><PATH>b</PATH>", ("a</PATH><PATH>b",)),
         ("<PATH><PATH>a</PATH></PATH>", ("<PATH>a</PATH>",)),
+        ('<PATH>"a<SEP>b"<SEP> "</PATH>c" </PATH>', ("a<SEP>b", "</PATH>c")),
+        ('<PATH>"a" b<SEP>"c</PATH>', ('"a" b', '"c')),
         ("<PATH>a<SEP>b", None),
         ("a<SEP>b</PATH>", None),
         ("</PATH>a<PATH>", None),
@@ -184,6 +189,19 @@ def test_listed_paths_are_read(reply: str, paths: tuple[RelationNames, ...] | No
             prompt.parse(reply)
     else:
         assert prompt.parse(reply) == paths
+
+
+@pytest.mark.parametrize("marker", [marker for family in MARKERS.values() for marker in family])
+def test_a_relation_that_contains_a_mark_is_written_and_read(marker: str) -> None:
+    for path in ((marker,), ("a", marker), (marker, "a"), (f"a{marker}", f"{marker} b", marker)):
+        stripped = tuple(relation.strip() for relation in path)
+        assert PlanPath(GOVERNMENT).parse(f"Path: {write_path(path)}.") == stripped
+
+
+def test_a_name_that_contains_an_arrow_is_quoted_in_a_walk() -> None:
+    chain = GroundedPath("A -> B").then(Relation("r -> s", "out"), "C => D").then(Relation("t", "in"), "E")
+    names = {name: name for name in ("A -> B", "C => D", "E")}
+    assert walked(chain, Printer(names)) == '"A -> B" -> "r -> s" -> "C => D" -> t -> E'
 
 
 def test_draws_are_ranked_by_frequency_then_score_then_appearance() -> None:

@@ -99,6 +99,15 @@ async def test_the_index_is_built_once_and_searches_are_cached() -> None:
     assert encoder.encoded.count("directed by") == 1
 
 
+async def test_a_relation_is_found_by_its_own_name() -> None:
+    names = ["!", "?", "a.b", "a_b", *(f"a.b{number}" for number in range(20))]
+    index = RelationIndex(VocabularyOnly(sorted(names)), LexicalEncoder())
+    for name in names:
+        assert await index.search(name, 1) == [name]
+        found = await index.search(name, 30)
+        assert (found[0], len(found)) == (name, len(set(found)))
+
+
 async def test_a_graph_without_relations_finds_nothing() -> None:
     assert await RelationIndex(VocabularyOnly([]), LexicalEncoder()).search("who directed", 5) == []
 

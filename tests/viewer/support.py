@@ -10,9 +10,11 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
+from tests import support
 from tests.support import rewrite_shard
 
-METHODS = ("srp", "arg", "parog", "r3", "tog", "pog", "rog", "rag", "cot")
+METHODS = ("srp", "arg", *(method for method in support.METHODS if method not in ("srp", "arg", "cot")), "cot")
+"""All methods. The tests compare the first two, and the first step of the last one is a call."""
 QUESTIONS = 12
 MARKUP = (
     "</pre></title><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">{{ 7 * 7 }}"

@@ -23,6 +23,9 @@ from pipeline.viewer.queries import question_url
 from pipeline.viewer.server import Viewer, open_indexes
 from tests.viewer.support import HOSTILE, LONG, METHODS
 
+LAST = len(METHODS) - 1
+"""The configuration with long completions."""
+
 
 async def client(index: RunIndex) -> TestClient:
     client = TestClient(TestServer(Viewer([index]).application(), host="127.0.0.1"))
@@ -136,10 +139,11 @@ async def test_what_is_not_there_is_a_page_that_says_so(path: str, pages: TestCl
 async def test_the_open_step_is_that_of_the_address_or_the_one_that_lost_the_answer(
     pages: TestClient, index: RunIndex
 ) -> None:
-    row = index.scan().filter(configuration=4, outcome="wrong").first().collect().row(0, named=True)
-    trace = index.question(row["question_id"], 4)
+    tog = METHODS.index("tog")
+    row = index.scan().filter(configuration=tog, outcome="wrong").first().collect().row(0, named=True)
+    trace = index.question(row["question_id"], tog)
     assert trace.loss is not None
-    url = question_url("run", 4, row["question_id"])
+    url = question_url("run", tog, row["question_id"])
     assert f">Step {trace.loss.step}: " in await (await pages.get(url)).text()
     page = await (await pages.get(f"{url}?step=0")).text()
     assert f">Step 0: <bdi>{trace.steps[0].role}</bdi>" in page
@@ -172,8 +176,8 @@ async def test_hostile_texts_are_text(hostile_pages: TestClient, hostile_index: 
 async def test_a_long_completion_is_cut_until_all_is_asked_for(
     hostile_pages: TestClient, hostile_index: RunIndex
 ) -> None:
-    id = hostile_index.scan().filter(configuration=8).first().collect()["question_id"][0]
-    url = question_url("run", 8, id, step=0)
+    id = hostile_index.scan().filter(configuration=LAST).first().collect()["question_id"][0]
+    url = question_url("run", LAST, id, step=0)
     page = await (await hostile_pages.get(url)).text()
     assert f"The first {MOST_CHARACTERS:,} characters." in page
     assert len(page) < 10 * MOST_CHARACTERS

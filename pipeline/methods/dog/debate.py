@@ -15,6 +15,12 @@ from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
 _QUESTION = re.compile(r"\bquestion\b", re.IGNORECASE)
+_ANNOUNCEMENT = re.compile(
+    r"^\W{0,9}(?:\w++[ \t]++){0,2}?(?:simplified|simpler|shorter|new|better|final|revised|rewritten)[ \t]++question"
+    r"(?:[ \t]++is)?+[ \t*_]*+:",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The beginning of a line that announces the simpler question, whatever the question contains."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,13 @@ def simplified_question(speech: str, question: str) -> str:
 
 
 def _after_announcement(text: str) -> str:
-    """Return what stands after the last colon that the word "question" precedes, on its line; else the whole text."""
+    """Return what the last line that begins with an announcement announces.
+
+    Without such a line, return what stands after the last colon that the word "question" precedes, on its line; else
+    the whole text.
+    """
+    if announcements := list(_ANNOUNCEMENT.finditer(text)):
+        return text[announcements[-1].end() :]
     start = end = 0
     for line in text.splitlines(keepends=True):
         *before_colons, rest = line.split(":")

@@ -18,6 +18,8 @@ from pipeline.methods.templates import load_template
 from pipeline.types import Question, Relation
 
 _NUMBER = re.compile(r"relation[_ ]?([0-9]{1,6})\b", re.IGNORECASE | re.ASCII)
+_TO_LABEL = re.compile(r"[ \t:(\"']*+")
+"""What stands between a number and its label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class ChooseRelations(LenientPrompt[Choice | None]):
         return None
 
     def read(self, text: str) -> Choice:
-        numbers = dict.fromkeys(int(number) for number in _NUMBER.findall(text))
+        numbers = dict.fromkeys(self._numbers(text))
         offered = range(1, len(self.relations) + 1)
         picked = [self.relations[number - 1] for number in numbers if number in offered]
         unknown = tuple(f"relation_{number}" for number in numbers if number not in offered)
@@ -67,6 +69,17 @@ class ChooseRelations(LenientPrompt[Choice | None]):
         if not picked:
             raise ParseError("there is none of the numbers of the relations, as in relation_1")
         return Choice(tuple(picked), unknown)
+
+    def _numbers(self, text: str) -> Iterator[int]:
+        """Yield the numbers in the text. A label that a reply repeats after its number is no further number."""
+        at = 0
+        while match := _NUMBER.search(text, at):
+            number, at = int(match[1]), match.end()
+            label = self._labels[number - 1] if 0 < number <= len(self._labels) else ""
+            after = _TO_LABEL.match(text, at)
+            if after and text.startswith(label, after.end()):
+                at = after.end() + len(label)
+            yield number
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:

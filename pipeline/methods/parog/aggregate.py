@@ -48,7 +48,8 @@ class Aggregate(Prompt[Answers]):
         }
 
     def parse(self, text: str) -> Answers:
-        return Answers(read_texts(parse_leniently(lambda text: read_object(text, "answers"), text)["answers"]), text)
+        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
+        return Answers(read_texts(reply["answers"], self.labels.is_name), text)
 
     def fallback(self, text: str) -> Answers:
         """Return the answers of the last sub-goal that has any, and no text: they were not read from the reply."""

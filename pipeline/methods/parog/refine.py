@@ -88,6 +88,18 @@ class FactsPrompt(Prompt[T]):
             "facts": print_found(self.facts, self.labels, self.left_out),
         }
 
+    def _read_verdict(self, text: str) -> Refinement:
+        reply = parse_leniently(lambda text: read_object(text, "done"), text)
+        return Refinement(done=read_flag(reply["done"]), final=self._final(reply), raw=text)
+
+    def _read_answers(self, text: str) -> tuple[str, ...]:
+        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
+        return read_texts(reply["answers"], self.labels.is_name)
+
+    def _final(self, reply: dict[str, Value]) -> tuple[str, ...]:
+        answered = read_flag(reply.get("question_answered"))
+        return read_texts(reply.get("final"), self.labels.is_name) if answered else ()
+
 
 @dataclass(frozen=True)
 class RefinementPrompt(FactsPrompt[Refinement]):
@@ -107,8 +119,8 @@ class Refine(RefinementPrompt):
 
     def parse(self, text: str) -> Refinement:
         reply = parse_leniently(lambda text: read_object(text, "aligned", "answers"), text)
-        aligned, answers = read_flag(reply["aligned"]), read_texts(reply["answers"])
-        return Refinement(aligned, answers, read_flag(reply.get("done")), _final(reply), text)
+        aligned, answers = read_flag(reply["aligned"]), read_texts(reply["answers"], self.labels.is_name)
+        return Refinement(aligned, answers, read_flag(reply.get("done")), self._final(reply), text)
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class Correct(RefinementPrompt):
     template = CORRECT
 
     def parse(self, text: str) -> Refinement:
-        return Refinement(answers=_read_answers(text))
+        return Refinement(answers=self._read_answers(text))
 
 
 @dataclass(frozen=True)
@@ -142,7 +154,7 @@ class Suffice(RefinementPrompt):
     template = SUFFICE
 
     def parse(self, text: str) -> Refinement:
-        return _read_verdict(text)
+        return self._read_verdict(text)
 
 
 @dataclass(frozen=True)
@@ -153,7 +165,7 @@ class SufficeAlone(FactsPrompt[Refinement]):
     template = _template_without_tentative(load_texts(__file__, "suffice_alone"))
 
     def parse(self, text: str) -> Refinement:
-        return _read_verdict(text)
+        return self._read_verdict(text)
 
     def fallback(self, text: str) -> Refinement:
         """Return the verdict that they do not."""
@@ -168,20 +180,7 @@ class Read(FactsPrompt[tuple[str, ...]]):
     template = _template_without_tentative(load_texts(__file__, "read"))
 
     def parse(self, text: str) -> tuple[str, ...]:
-        return _read_answers(text)
+        return self._read_answers(text)
 
     def fallback(self, text: str) -> tuple[str, ...]:
         return ()
-
-
-def _read_verdict(text: str) -> Refinement:
-    reply = parse_leniently(lambda text: read_object(text, "done"), text)
-    return Refinement(done=read_flag(reply["done"]), final=_final(reply), raw=text)
-
-
-def _read_answers(text: str) -> tuple[str, ...]:
-    return read_texts(parse_leniently(lambda text: read_object(text, "answers"), text)["answers"])
-
-
-def _final(reply: dict[str, Value]) -> tuple[str, ...]:
-    return read_texts(reply.get("final")) if read_flag(reply.get("question_answered")) else ()

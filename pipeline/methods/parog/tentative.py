@@ -51,7 +51,7 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
         reply = parse_leniently(lambda text: read_object(text, "answers"), text)
         confidence = str(reply.get("confidence", "")).strip().lower()
         known = confidence if confidence in {"high", "medium", "low"} else ""
-        return TentativeAnswer(read_texts(reply["answers"]), known)
+        return TentativeAnswer(read_texts(reply["answers"], self.labels.is_name), known)
 
     def fallback(self, text: str) -> TentativeAnswer:
         return TentativeAnswer()

@@ -31,7 +31,7 @@ class AnswerFromTriples(LenientPrompt[Verdict]):
         return Verdict(raw=text)
 
     def read(self, text: str) -> Verdict:
-        return read_verdict(text, ["answers", "answer"], self.facts.shown_labels)
+        return read_verdict(text, ["answers", "answer"], self.facts.shown_names)
 
 
 @dataclass(frozen=True)

@@ -35,4 +35,4 @@ class Evaluate(LenientPrompt[Verdict]):
         return Verdict(raw=text)
 
     def read(self, text: str) -> Verdict:
-        return read_verdict(text, ["sufficient"], self.facts.shown_labels)
+        return read_verdict(text, ["sufficient"], self.facts.shown_names)

@@ -42,9 +42,10 @@ class ShownFacts:
         return f"{subject} | {relation.name} | {object}"
 
     @property
-    def shown_labels(self) -> tuple[str, ...]:
-        """The labels of all nodes in the facts."""
-        return tuple(self.labels.label(node) for fact in self.facts for node in fact.nodes)
+    def shown_names(self) -> frozenset[str]:
+        """The labels of all nodes in the facts that have a name."""
+        nodes = (node for fact in self.facts for node in fact.nodes)
+        return frozenset(self.labels.label(node) for node in nodes if self.labels.name(node) is not None)
 
 
 def print_numbered(texts: Iterable[str]) -> str:

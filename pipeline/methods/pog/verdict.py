@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import ParseError
@@ -23,13 +23,14 @@ class Verdict:
     """The whole reply."""
 
 
-def read_verdict(text: str, needed: Sequence[str], shown: Iterable[str] = ()) -> Verdict:
+def read_verdict(text: str, needed: Sequence[str], shown: Collection[str] = ()) -> Verdict:
     """Return the last verdict in a reply: an object, or the nested shape that the published prompts ask for.
 
     Args:
         text: The reply.
         needed: The object has at least one of these keys.
-        shown: The names that the prompt shows. If one of them has a comma, commas do not separate answers.
+        shown: The names that the prompt shows. Each is one answer, whatever it looks like. If one of them has a comma,
+            commas do not separate answers.
 
     Raises:
         ParseError: there is no such object.
@@ -41,7 +42,7 @@ def read_verdict(text: str, needed: Sequence[str], shown: Iterable[str] = ()) ->
             if isinstance(answers, str):
                 answers = _split(answers, shown)
             reason = str(fields.get("reason", fields.get("r", "")))
-            return Verdict(read_flag(fields.get("sufficient")), read_texts(answers), reason, text)
+            return Verdict(read_flag(fields.get("sufficient")), read_texts(answers, shown.__contains__), reason, text)
     raise ParseError(f'there is no JSON object with "{needed[0]}"')
 
 
@@ -52,6 +53,8 @@ def flat(record: dict[str, Value]) -> dict[str, Value]:
     return {**fields, **flat(inner)} if isinstance(inner, dict) else fields
 
 
-def _split(text: str, shown: Iterable[str]) -> list[Value]:
+def _split(text: str, shown: Collection[str]) -> list[Value]:
+    if text.strip() in shown:
+        return [text]
     has_comma = any(", " in name for name in shown)
     return [part.strip() for part in re.split(r"[;|\n]" if has_comma else r"[;|\n]|, ", text)]

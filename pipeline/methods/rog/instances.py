@@ -10,7 +10,8 @@ from itertools import zip_longest
 from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
-from pipeline.methods.rendering import Printer, one_line
+from pipeline.methods.parsing import contains_arrow
+from pipeline.methods.rendering import Printer, one_line, quoted
 from pipeline.methods.walk import CostedChain, Layer, Move, first_u_turn, follow
 from pipeline.types import Direction, Entity, EntityId, Relation
 
@@ -89,9 +90,14 @@ async def _step(
 
 
 def walked(chain: GroundedPath, printer: Printer) -> str:
-    """Return a chain in the order in which it was walked, without directions: `e0 -> r1 -> e1`."""
-    hops = (f"{step.relation.name} -> {one_line(printer.node(step.node))}" for step in chain.steps)
-    return " -> ".join([one_line(printer.node(chain.start)), *hops])
+    """Return a chain in the order in which it was walked, without directions: `e0 -> r1 -> e1`.
+
+    A part that contains an arrow is in quotes.
+    """
+    parts = [one_line(printer.node(chain.start))]
+    for step in chain.steps:
+        parts += [step.relation.name, one_line(printer.node(step.node))]
+    return " -> ".join(quoted(part) if contains_arrow(part) else part for part in parts)
 
 
 def fit(

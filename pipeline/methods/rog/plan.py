@@ -9,8 +9,8 @@ from typing import ClassVar
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Candidate, Prompt, Template
 from pipeline.methods.grounded_path import Path
-from pipeline.methods.parsing import LenientPrompt, Value, read_literal
-from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.parsing import LenientPrompt, Value, read_literal, split_at
+from pipeline.methods.rendering import as_question, one_line, quoted
 from pipeline.methods.rog.wording import OWN
 from pipeline.methods.templates import load_template
 from pipeline.types import EntityId, Question
@@ -32,12 +32,11 @@ class PlanPath(Prompt[Path]):
         return {"question": self.question.text}
 
     def parse(self, text: str) -> Path:
-        """Return the relations between the first `<PATH>` and the last `</PATH>`."""
+        """Return the relations between the first `<PATH>` and the last `</PATH>`. One in quotes may contain a mark."""
         start, end = text.find(BEGIN), text.rfind(END)
         if start < 0 or end < start:
             raise ParseError(f"there is no path between {BEGIN} and {END}")
-        parts = (part.strip() for part in text[start + len(BEGIN) : end].split(SEPARATOR))
-        if not (path := tuple(part for part in parts if part)):
+        if not (path := tuple(split_at(SEPARATOR, text[start + len(BEGIN) : end]))):
             raise ParseError("the path has no relations")
         return path
 
@@ -46,8 +45,13 @@ class PlanPath(Prompt[Path]):
 
 
 def write_path(path: Iterable[str]) -> str:
-    """Write a path as the planner does."""
-    return f"{BEGIN}{SEPARATOR.join(path)}{END}"
+    """Write a path as the planner does. A relation that contains a mark or begins with a quote is in quotes."""
+    return f"{BEGIN}{SEPARATOR.join(map(_escaped, path))}{END}"
+
+
+def _escaped(relation: str) -> str:
+    marked = relation.startswith('"') or any(mark in relation for mark in (BEGIN, SEPARATOR, END))
+    return quoted(relation) if marked else relation
 
 
 @dataclass(frozen=True)

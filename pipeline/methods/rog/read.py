@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from pipeline.llm.prompt import Prompt, Template
 from pipeline.methods.answering import Answers
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.parsing import parse_leniently, read_literal, unquoted
-from pipeline.methods.rendering import Names, as_question
+from pipeline.methods.rendering import Names, as_question, names_of, one_line
 from pipeline.methods.rog.wording import OWN
 from pipeline.methods.templates import load_texts
 from pipeline.normalisation import normalise
@@ -36,13 +37,20 @@ class AnswersByLine(Prompt[Answers], ABC):
         if self.explain and (reasons := _REASONS.search(text)):
             listed = text[: reasons.start()]
         lines = [line for line in listed.splitlines() if not line.lstrip().startswith("```")]
-        texts = [text.strip() for text in _literal("\n".join(lines))] or list(map(_without_marks, lines))
+        texts = [text.strip() for text in _literal("\n".join(lines))]
+        if not texts:
+            names = self._shown_names()
+            texts = [_without_marks(line.strip(), names) for line in lines]
         if not (answers := _distinct(texts)):
             raise ParseError("the reply has no answer")
         return Answers(answers, text)
 
     def fallback(self, text: str) -> Answers:
         return Answers((), text)
+
+    def _shown_names(self) -> Collection[str]:
+        """Return the names of the nodes that the prompt shows."""
+        return ()
 
     @property
     def _request(self) -> str:
@@ -58,7 +66,7 @@ class ReadPaths(AnswersByLine):
     lines: tuple[str, ...]
     """The paths as they are shown."""
     chains: tuple[GroundedPath, ...]
-    """The paths, for simulated models."""
+    """The paths, by which names are told from bullets and quotes."""
     names: Names
     template: Template = OWN.read
 
@@ -68,6 +76,10 @@ class ReadPaths(AnswersByLine):
             "paths": "\n".join(self.lines),
             "explain": self._request,
         }
+
+    def _shown_names(self) -> Collection[str]:
+        shown = names_of((node for chain in self.chains for node in chain.nodes), self.names)
+        return set(map(one_line, shown.values()))
 
 
 @dataclass(frozen=True)
@@ -94,9 +106,10 @@ def _literal(text: str) -> list[str]:
     return [str(each) for each in listed if isinstance(each, str | int | float) and not isinstance(each, bool)]
 
 
-def _without_marks(line: str) -> str:
-    """Remove the bullet or number, the quotes and the full stop of a line. An item of a literal has none of them."""
-    return unquoted(_BULLET.sub("", line.strip(), count=1).strip().rstrip("."))
+def _without_marks(line: str, names: Collection[str]) -> str:
+    """Remove the bullet or number, the quotes and the full stop of a line, which one of `names` keeps."""
+    bare = _BULLET.sub("", line, count=1).strip()
+    return next((text for text in (line, bare) if text in names), unquoted(bare.rstrip(".")))
 
 
 def _distinct(texts: list[str]) -> tuple[str, ...]:

@@ -17,18 +17,19 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from pipeline.cli.main import main
-from pipeline.config import default
+from pipeline.config import compose, default
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Message, Sampling
 from pipeline.llm.vllm import VllmServer
 from pipeline.training.llama import REFLECTION_TOKENS, LlamaShape, new_llama, train_tokenizer
-from pipeline.training.sft.texts import read_texts
+from pipeline.training.sft.texts import read_texts, split
 from tests.integration.conftest import RayCluster
 from tests.llm.reference import Reference, call
 from tests.support import KGQA
 
 pytestmark = pytest.mark.exhaustive
 
+COLLECTED = ("arg", "parog", "rog")
 STEPS = 4
 LONGEST = 900
 """Seconds that a training may take on a machine that is busy otherwise."""
@@ -39,10 +40,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A few texts of each collection."""
     folder = tmp_path_factory.mktemp("texts")
     world = ["dataset.triples=1000", "dataset.questions=40", "dataset.split=train", "llm=oracle"]
-    for word in ("arg", "parog"):
-        words = [word, *world, f"output={folder}/{word}.jsonl", f"run.dir={folder}/{word}"]
+    for word in COLLECTED:
+        shorter = ["collect.reader_prompt_tokens=400"] if word == "rog" else []
+        words = [word, *world, *shorter, f"output={folder}/{word}.jsonl", f"run.dir={folder}/{word}"]
         assert main(["collect", *words]) == 0
-    return {word: folder / f"{word}.jsonl" for word in ("arg", "parog")}
+    return {word: folder / f"{word}.jsonl" for word in COLLECTED}
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +203,28 @@ def test_parog_with_an_adapter_on_two_sharded_workers(
     inner = "model.layers.0.mlp.up_proj.weight"
     assert torch.linalg.matrix_rank(after[inner] - before[inner], atol=1e-5) <= 4
     assert not torch.equal(before[inner], after[inner])
+
+
+def test_rog_learns_to_plan_and_to_read_in_one_model(
+    texts: dict[str, Path], base: Path, shared: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.loads(line) for line in texts["rog"].read_text("utf-8").splitlines()]
+    assert {row["role"] for row in rows} == {"rog.plan", "rog.read"}
+    seed = compose(["output=o", "texts=t", "model=m"], name="train_rog")["recipe"]["seed"]
+    used, evaluated = split(list(read_texts([texts["rog"]])), 8, seed)
+    assert len(used) < len(rows) - len(evaluated), "several paths of an evaluated question have its prompt"
+
+    # In this process, which has loaded the libraries already.
+    assert main(words("rog", texts["rog"], base, tmp_path / "rog", shared)[len(KGQA) :]) == 0
+
+    assert f"{len(used) + len(evaluated):,} texts\n" in capfd.readouterr().err
+    losses = of_steps(tmp_path / "rog", "eval_loss")
+    assert losses[1] > losses[STEPS]
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "rog"))
+    assert before.keys() == after.keys()
+    assert not torch.equal(before["lm_head.weight"], after["lm_head.weight"])
+    marks = AutoTokenizer.from_pretrained(tmp_path / "rog").tokenize("<PATH>a<SEP>b</PATH>")
+    assert len(marks) > 5, "the marks are ordinary text"
 
 
 async def test_vllm_serves_what_was_trained(served: VllmServer, undisturbed: Path, texts: dict[str, Path]) -> None:

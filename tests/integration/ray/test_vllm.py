@@ -30,7 +30,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.training.llama import REFLECTION_TOKENS
 from tests.integration.conftest import SERVE, RayCluster, ServedLlama, VirtuosoFactory
 from tests.llm.reference import BEGUN, CHAT, Reference, call
-from tests.support import KGQA, until
+from tests.support import KGQA, METHODS, short_replies, until
 
 
 @pytest.fixture(scope="module")
@@ -135,16 +135,14 @@ async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
     assert weighed.probabilities == pytest.approx(expected.probabilities(CHAT, CLASSES["utility"]), abs=1e-3)
 
 
-METHODS = [
-    "method=srp method.retries=0 method.max_tokens_plan=24 method.max_tokens_judge=16 method.max_tokens_other=16 "
-    "budget.max_llm_calls=60",
-    "method=arg method.max_new_tokens=16 method.generator=prompted",
-    "method=parog method.max_tokens=16",
-    "method=r3 method.max_tokens=16 method.max_tokens_other=16",
-    "method=rog method.planner=listed method.plan_max_tokens=16 method.reader_max_tokens=16",
-]
-"""SRP, which asks of several entities at once, is given calls enough. vLLM counts a prompt of several candidates again
-for each of them, so RoG has a planner that asks for one."""
+SETTINGS = {
+    "srp": "method.retries=0 budget.max_llm_calls=60",
+    "arg": "method.generator=prompted",
+    "rog": "method.planner=listed",
+}
+"""SRP, which asks of several entities at once, is given calls enough. ArG has no trained model. vLLM counts a prompt of
+several candidates again for each of them, so RoG has a planner that asks for one."""
+POINTS = [" ".join([*short_replies(method, 16), SETTINGS.get(method, "")]) for method in METHODS]
 SMALL = ["budget.max_llm_calls=4", "budget.max_evidence_triples=20", "budget.max_frontier=50"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=16", "engine.shard_size=10"]
 
@@ -161,14 +159,14 @@ async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_tok
     replicas = virtuoso_factory(default(SyntheticWorld).triples(), replicas=2)
     graph = ["kg=sparql", f"kg.endpoints=[{','.join(server.endpoint for server in replicas)}]"]
     points = tmp_path / "points.txt"
-    points.write_text("\n".join(METHODS))
+    points.write_text("\n".join(POINTS))
     first, before = [await settled(served_llama, ray_cluster) for _ in range(2)]
     words = [str(points), "run.limit=50", *SMALL, *RAY, *graph, *served_llama.words, f"run.dir={tmp_path / 'run'}"]
     done = kgqa("sweep", *words, cluster=ray_cluster)
     assert done.returncode == 0, done.stderr
     rows = pl.read_parquet(RunFolder(tmp_path / "run").traces)
     asked = rows.group_by("point").agg(pl.len(), pl.col("question_id").n_unique().alias("distinct"))
-    assert sorted(asked.rows()) == [(point, 50, 50) for point in range(len(METHODS))]
+    assert sorted(asked.rows()) == [(point, 50, 50) for point in range(len(POINTS))]
     assert rows.filter(status="failed").select("question_id", "error").rows() == []
     asked_of = set(steps(rows)["endpoint"].drop_nulls())
     assert asked_of
