@@ -11,7 +11,7 @@ import rdflib
 import yaml
 from rdflib.plugins.sparql.parserutils import CompValue
 
-from pipeline.datasets.gold_paths import CLASS_RELATIONS, Pattern, Variable, algebra, graph_of
+from pipeline.datasets.gold_paths import CLASS_RELATIONS, Pattern, Variable, algebra, graph_of, number_entities
 from pipeline.errors import ParseError
 
 QueryType: TypeAlias = Literal["linear", "composition", "conjunction", "comparative", "superlative"]
@@ -19,13 +19,17 @@ QueryType: TypeAlias = Literal["linear", "composition", "conjunction", "comparat
 _ORDERS = frozenset({"<", "<=", ">", ">="})
 
 
-@lru_cache(4_096)
 def query_type(sparql: str) -> QueryType | None:
     """Return the first of superlative, comparative, conjunction, composition and linear that applies (§7.3, step 4).
 
     Whether a variable is a mediator is told from its relations, without a graph. Conditions inside `EXISTS` and
     `NOT EXISTS` are not comparisons. Returns None for a query that cannot be parsed.
     """
+    return _query_type(number_entities(sparql))
+
+
+@lru_cache(4_096)
+def _query_type(sparql: str) -> QueryType | None:
     try:
         query = algebra(sparql)
         graph = graph_of(query)

@@ -14,7 +14,7 @@ from inspect import isawaitable
 from itertools import zip_longest
 from random import Random
 
-from pipeline.datasets.gold_paths import gold_relations
+from pipeline.datasets.gold_paths import gold_relations, has_known_relations
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import Budget, QuestionRecord
 from pipeline.engine.returned_answer import check_answer
@@ -30,7 +30,7 @@ from pipeline.llm.roles import FULL, PromptStyle, RoleRouter
 from pipeline.methods.interface import GoldFeedback, GoldPaths, Method, Tools, uses_gold, uses_graph
 from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
-from pipeline.types import Answer, Example, Prediction, RelationPath
+from pipeline.types import Answer, Example, Gold, Prediction, RelationPath
 
 _LOOK_AHEAD_S = 10
 """Seconds that the lookups for the trail of a wrong question may take."""
@@ -74,7 +74,7 @@ async def run_question(
         dataset=example.question.dataset,
         scoring=runtime.evaluation,
         followed=followed,
-        gold_relations=gold_relations(example.gold.sparql),
+        gold_relations=await _gold_relations(example.gold),
     )
     if scores.hits_at_1 == 0:
         await _look_ahead(example, runtime, record)
@@ -90,6 +90,13 @@ async def run_question(
         error=error,
         trail=record.trail.events,
     )
+
+
+async def _gold_relations(gold: Gold) -> tuple[str, ...] | None:
+    """Return the relations of the gold query. It is parsed in a thread, so that no other question waits for that."""
+    if gold.sparql and not has_known_relations(gold.sparql):
+        return await asyncio.to_thread(gold_relations, gold.sparql)
+    return gold_relations(gold.sparql)
 
 
 async def _fitted(example: Example, runtime: ConfigurationRuntime) -> tuple[Example, str | None]:

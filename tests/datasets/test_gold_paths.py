@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from pipeline.datasets.gold_paths import Pattern, SparqlPaths, Variable, gold_relations, query_graph
+from pipeline.datasets.gold_paths import Pattern, SparqlPaths, Variable, gold_relations, number_entities, query_graph
 from pipeline.types import LiteralNode, Relation
 
 PREFIX = "PREFIX ns: <http://rdf.freebase.com/ns/>\n"
@@ -131,3 +131,13 @@ def test_the_relations_of_a_query_are_those_that_a_method_can_follow() -> None:
     assert gold_relations("SELECT ?x WHERE { ?x <http://other.org/r> ?y }") is None
     assert gold_relations("no query") is None
     assert gold_relations(None) is None
+
+
+def test_queries_that_differ_only_in_their_entities_are_parsed_once() -> None:
+    query = PREFIX + (
+        "SELECT ?x WHERE { ns:m.0a ns:a.b.c ?y . ?y ns:d.e.f ns:g.1b . FILTER (?x != ns:m.0a) . ?y ns:m.o.p ?x }"
+    )
+    other = query.replace("ns:m.0a", "ns:m.9_z").replace("ns:g.1b", "ns:m.0a")
+    assert number_entities(query) == number_entities(other)
+    assert number_entities(query) != number_entities(query.replace("ns:g.1b", "ns:m.0a"))
+    assert gold_relations(query) == gold_relations(other) == ("a.b.c", "d.e.f", "m.o.p")
