@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # pip, not uv: uv resolves differently and does not find local wheels.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo test test-all system-packages golden lint format docs benchmark clean
+.PHONY: install demo test test-all system-packages golden lint format docs benchmark benchmark-compare clean
 
 install: .venv/installed
 
@@ -48,6 +48,10 @@ docs: .venv/installed-test
 
 benchmark: .venv/installed-test
 	$(BIN)/kgqa benchmark all
+
+# Compare the speed of the main job at another commit with this tree's: `make benchmark-compare BASE=<commit>`.
+benchmark-compare: .venv/installed-test
+	$(BIN)/python -m tests.compare_commits $(BASE) $(WORDS)
 
 clean:
 	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
