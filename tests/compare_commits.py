@@ -98,11 +98,12 @@ def _run(tree: Path, words: Sequence[str], server: str) -> Cost:
     module, _, function = script.partition(":")
     with tempfile.TemporaryDirectory(prefix="kgqa-compared-") as folder:
         filled = [word.replace("{run}", f"{folder}/run").replace("{server}", server) for word in words]
-        code = f"import sys; from {module} import {function}; sys.argv[0] = 'kgqa'; sys.exit({function}())"
+        # Without the installed tree, whose Hydra plugin would be found from the base as well.
+        code = f"import sys; sys.path[:] = [{str(tree)!r}, *(each for each in sys.path if each != {str(_ROOT)!r})]; "
+        code += f"from {module} import {function}; sys.argv[0] = 'kgqa'; sys.exit({function}())"
         command = [sys.executable, "-c", code, *filled]
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
         began = time.monotonic()
-        with subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, cwd=tree, stdout=subprocess.DEVNULL) as process:
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
