@@ -1,14 +1,17 @@
-"""Tests the parser of every prompt class of every method with 100,000 texts in total (specification §2.4).
+"""Tests the parser of every prompt class of every method with 100,000 texts (specification §2.4).
 
-The prompt classes are found by importing all of `pipeline.methods`. Prompts come from every method and preset, which
-answer a few questions with an erring oracle. So the parsers of a new method are tested without a change here; a prompt
-class that is never asked fails `test_every_prompt_class_is_asked`.
+`make test` shares out as many texts among all parsers. The prompt classes are found by importing all of
+`pipeline.methods`. Prompts come from every method and preset, which answer a few questions with an erring oracle; replies
+come from simulated and from real models. So the parsers of a new method are tested without a change here; a prompt class
+that is never asked fails `test_every_prompt_class_is_asked`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import importlib
+import json
 import pkgutil
 import re
 from collections import Counter, defaultdict
@@ -16,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Any, Self
 
@@ -44,7 +48,8 @@ from tests.methods.grbench_world import write_grbench
 from tests.methods.hostile import read
 from tests.support import refuse
 
-TEXTS_IN_ALL = 1000 * settings().max_examples
+TEXTS = 100_000
+"""The number of texts that each parser reads in an exhaustive test, and that all read together in another one."""
 INSTANCES = 12
 """The number of prompts of each class that are used in turn."""
 LONG = 20_000
@@ -67,8 +72,8 @@ def prompt_classes() -> list[type[Prompt[Any]]]:
 
 
 CLASSES = prompt_classes()
-EACH = -(-TEXTS_IN_ALL // len(CLASSES))
-"""The number of texts that each parser reads."""
+EACH = -(-TEXTS * settings().max_examples // 100 // len(CLASSES))
+"""The number of texts that each parser reads in a test that is not exhaustive."""
 
 PIECES = (
     # parts of the formats
@@ -300,23 +305,37 @@ def test_every_prompt_class_is_asked(recorded: dict[type[Prompt[Any]], Any]) -> 
     assert [cls.__qualname__ for cls in CLASSES if cls not in recorded] == []
 
 
-def test_there_are_enough_texts() -> None:
-    assert len(CLASSES) * EACH >= TEXTS_IN_ALL
-    assert len(CLASSES) >= 10
+@pytest.fixture(scope="module")
+def natural(shared_data: Path) -> dict[str, list[str]]:
+    """Replies that language models have written, by the role of the prompt."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for file in sorted((shared_data / "replies").glob("*.jsonl.gz")):
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                found[row["role"]].append(row["completion"] or "")
+    return found
 
 
+@pytest.mark.parametrize(
+    "count", [pytest.param(EACH, marks=pytest.mark.smaller), pytest.param(TEXTS, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.role}-{cls.__name__}")
 def test_a_parser_returns_a_value_or_raises_a_parse_error(
-    cls: type[Prompt[Any]], recorded: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]
+    cls: type[Prompt[Any]],
+    count: int,
+    recorded: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]],
+    natural: dict[str, list[str]],
 ) -> None:
     rng = Random(f"{cls.__module__}.{cls.__qualname__}")
     pairs = recorded[cls]
     prompts = [prompt for prompt, _ in rng.sample(pairs, min(INSTANCES, len(pairs)))]
     replies = [text for _, text in rng.sample(pairs, min(200, len(pairs))) if text] or ["{Ada}"]
+    replies += natural.get(cls.role, [])
     foreign_replies = [text for other in recorded.values() for _, text in other[:20]]
-    damaged = islice(texts(replies, foreign_replies, rng), EACH)
+    foreign_replies += [text for others in natural.values() for text in others]
+    damaged = islice(texts(replies, foreign_replies, rng), count)
     outcomes = Counter(read(prompts[number % len(prompts)], text) for number, text in enumerate(damaged))
-    assert outcomes.total() == EACH
+    assert outcomes.total() == count
     assert outcomes[True], "some of the texts can be parsed"
 
 

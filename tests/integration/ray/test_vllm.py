@@ -137,11 +137,13 @@ async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
 
 SETTINGS = {
     "srp": "method.retries=0 budget.max_llm_calls=60",
+    "tog": "method.retries=0 budget.max_llm_calls=60",
+    "pog": "method.calls=batched",
     "arg": "method.generator=prompted",
     "rog": "method.planner=listed",
 }
-"""SRP, which asks of several entities at once, is given calls enough. ArG has no trained model. vLLM counts a prompt of
-several candidates again for each of them, so RoG has a planner that asks for one."""
+"""SRP and ToG, which ask of several entities at once, are given calls enough; PoG asks of all in one call. ArG has no
+trained model. vLLM counts a prompt of several candidates again for each, so RoG has a planner that asks for one."""
 POINTS = [" ".join([*short_replies(method, 16), SETTINGS.get(method, "")]) for method in METHODS]
 SMALL = ["budget.max_llm_calls=4", "budget.max_evidence_triples=20", "budget.max_frontier=50"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=16", "engine.shard_size=10"]
@@ -173,7 +175,7 @@ async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_tok
     assert asked_of <= {server.endpoint for server in replicas}
 
     made = steps(rows).filter((pl.col("kind") == "llm") & ~pl.col("shared"))
-    # A cap that is met while SRP explores two entities drops the calls in flight, which only the server could count.
+    # A cap that is met while a method asks of two entities drops the calls in flight. Only the server counts those.
     assert made["finish_reason"].null_count() == 0
     after = await settled(served_llama, ray_cluster)
     counted = [now - then - (then - earlier) for now, then, earlier in zip(after, before, first, strict=True)]
