@@ -31,6 +31,7 @@ from pipeline.papers.reproduction import (
     plan_figures,
     reproduce,
     summary_table,
+    unit_text,
 )
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
@@ -122,7 +123,7 @@ def _write(
     for title, lines in sections:
         text += [
             f"## {title}\n",
-            f"Percent, {interval_text(lines)}.\n",
+            f"{unit_text(lines).capitalize()}, {interval_text(lines)}.\n",
             _line(HEADINGS),
             _line(["---"] * len(HEADINGS)),
         ]

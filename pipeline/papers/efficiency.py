@@ -19,7 +19,10 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
 PAPER = "R3-Cycle"
-HEADINGS = ("row", "dataset", "calls", "tokens", "seconds of a retry", "halted, recovered", "incorrect, recovered")
+HEADINGS = (
+    *("row", "dataset", "calls", "tokens", "seconds"),
+    *("seconds of a retry", "halted, recovered", "incorrect, recovered"),
+)
 _STAT = Path("/proc/stat")
 _EVERY_S = 2.0
 """Seconds between two readings of the GPUs."""
@@ -35,6 +38,8 @@ class Efficiency:
     calls: float
     tokens: float
     """Prompt and completion tokens."""
+    seconds: float
+    """From its start to its end, with others in flight."""
     retry_s: float | None
     """Mean seconds from the end of the first attempt to the end of the last, over the questions with a retry."""
     retried: int
@@ -43,10 +48,14 @@ class Efficiency:
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the table row, in the order of `HEADINGS`."""
-        retry = "–" if self.retry_s is None else f"{self.retry_s:.2f} (of {self.retried:,})"
-        shares = (self.recovered.get(failure) for failure in ("halted", "incorrect"))
-        recovered = ("–" if each is None else f"{100 * each[0]:.1f} % of {each[1]:,}" for each in shares)
-        return (self.row, self.dataset, f"{self.calls:.1f}", f"{self.tokens:,.0f}", retry, *recovered)
+        retry = "no retry" if self.retry_s is None else f"{self.retry_s:.2f} (of {self.retried:,})"
+        shares = {failure: self.recovered.get(failure) for failure in ("halted", "incorrect")}
+        recovered = (
+            f"none {failure}" if share is None else f"{100 * share[0]:.1f} % of {share[1]:,}"
+            for failure, share in shares.items()
+        )
+        costs = (f"{self.calls:.1f}", f"{self.tokens:,.0f}", f"{self.seconds:.2f}")
+        return (self.row, self.dataset, *costs, retry, *recovered)
 
 
 @dataclass(slots=True)
@@ -109,6 +118,7 @@ def efficiency(
             dataset=dataset,
             calls=summary.counters["llm_calls"] / summary.questions,
             tokens=summary.counters["tokens"] / summary.questions,
+            seconds=summary.counters["wall_s"] / summary.questions,
             retry_s=sum(seconds) / len(seconds) if seconds else None,
             retried=len(seconds),
             recovered={

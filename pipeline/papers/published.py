@@ -50,8 +50,10 @@ class Figure:
     """What the preset assumes where the paper does not say it, if several presets run the row; None for one."""
     seeds: int = 1
     """The number of runs whose mean the paper prints."""
+    cost: str | None = None
+    """The trace column that holds it, if it is a cost per question and no score."""
     reason: str | None = None
-    """Why no preset runs this row, if that is not a property of its system."""
+    """Why the row has no number of ours, if that is not a property of its system."""
 
     @property
     def row(self) -> str:
@@ -85,6 +87,8 @@ class _Column(_Part):
     subset: str | None = None
     metric: str | None = None
     score: str | None = None
+    cost: str | None = None
+    reason: str | None = None
 
 
 class _Row(_Part):
@@ -114,6 +118,9 @@ class _Table(_Part):
                 raise ValueError(f"{row.method} has {len(row.values)} values for {len(self.columns)} columns")
         if any(not (column.metric or self.metric) for column in self.columns):
             raise ValueError(f"{self.table}: neither the table nor each of its columns names a metric")
+        told = any(row.preset or row.readings for row in self.rows)
+        if told and not all(self.score or column.score or column.cost or column.reason for column in self.columns):
+            raise ValueError(f"{self.table}: a column has neither a score nor a cost, and no reason")
         return self
 
     def figures(self) -> Iterator[Figure]:
@@ -147,7 +154,8 @@ class _Table(_Part):
             score=column.score or self.score,
             preset=row.preset,
             seeds=self.seeds,
-            reason=row.reason,
+            cost=column.cost,
+            reason=row.reason or column.reason,
         )
 
 

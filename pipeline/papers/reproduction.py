@@ -45,13 +45,13 @@ class PlannedFigure:
 
 @dataclass(frozen=True, slots=True)
 class ReproducedFigure:
-    """A published figure and the score of this run, both in percent."""
+    """A published figure and the score of this run, both in percent, or the cost of this run, in the figure's unit."""
 
     figure: Figure
     measured: Estimate | None
-    """The score of this run by the paper's metric."""
+    """The score or cost of this run by the paper's metric."""
     strict: Estimate | None
-    """The strict Hits@1 of this run."""
+    """The strict Hits@1 of this run; None beside a cost."""
     reason: str
     """Why the score of this run is missing; empty if it is not."""
     substituted: bool = False
@@ -65,7 +65,7 @@ class ReproducedFigure:
 
     @property
     def gap(self) -> float | None:
-        """The measured score minus the paper's, in percentage points; None if it is missing or for another dataset."""
+        """The measured number minus the paper's, in its unit; None if it is missing or for another dataset."""
         return None if self.measured is None or self.substituted else self.measured.mean - self.figure.value
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +113,8 @@ def reproduce(
     scoring: ScoringConfig,
 ) -> list[ReproducedFigure]:
     """Compare a finished run, with these configurations in this order, with the published figures."""
-    scores = sorted({STRICT}.union(each.figure.score for each in planned if each.figure.score))
+    named = (name for each in planned for name in (each.figure.score, each.figure.cost) if name)
+    scores = sorted({STRICT}.union(named))
     table = pl.concat(read_shards(folder, ["point", "level", *scores]))
     by_number = {number: rows for (number,), rows in table.partition_by("point", as_dict=True).items()}
     rows = {overrides: by_number[number] for number, overrides in enumerate(configurations)}
@@ -137,7 +138,8 @@ def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple
 
 def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
     """Build a published table with every row that was run or cannot be run, as `reproduction.md` has it."""
-    table = plain_table(title, f"percent, {interval_text(figures)}; gap: ours minus the paper's, in percentage points")
+    caption = f"{unit_text(figures)}, {interval_text(figures)}; gap: ours minus the paper's, in the same unit"
+    table = plain_table(title, caption)
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
     for each in figures:
@@ -163,6 +165,12 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
         texts = (method, figure.subset or figure.dataset or _ABSENT, figure.metric, paper)
         table.add_row(*texts, _estimate(first, first.strict), _estimate(first, first.measured) or first.reason)
     return table
+
+
+def unit_text(figures: Sequence[ReproducedFigure]) -> str:
+    """Say what the numbers of a published table are in."""
+    costs = any(each.figure.cost for each in figures)
+    return "per question, in the unit that the metric names" if costs else "percent"
 
 
 def interval_text(figures: Sequence[ReproducedFigure]) -> str:
@@ -277,8 +285,9 @@ def _plan(
     dataset = datasets.get(dataset_key(figure) or "")
     if figure.preset is None:
         return PlannedFigure(figure, (), why_not_run(figure))
-    if figure.score is None:
-        return PlannedFigure(figure, (), "in the table of efficiency")
+    if figure.score is None and figure.cost is None:
+        assert figure.reason is not None, "the file says where else the number is"
+        return PlannedFigure(figure, (), figure.reason)
     if dataset is None:
         return PlannedFigure(figure, (), "no dataset")
     overrides = (*dataset, f"experiment={figure.preset}", *common)
@@ -296,8 +305,10 @@ def _reproduce(
         rows_by_seed = [rows.filter(level=figure.subset) for rows in rows_by_seed]
         if not rows_by_seed[0].height:
             return ReproducedFigure(figure, None, None, f"no question of the kind {figure.subset}")
+    if figure.cost is not None:
+        return ReproducedFigure(figure, _mean(rows_by_seed, figure.cost, scoring), None, "", planned.substituted)
     assert figure.score is not None
-    mean, strict = (_mean_score(rows_by_seed, score, scoring) for score in (figure.score, STRICT))
+    mean, strict = (_mean(rows_by_seed, score, scoring, unit=100) for score in (figure.score, STRICT))
     return ReproducedFigure(figure, mean, strict, "" if mean else f"no {figure.score}", planned.substituted)
 
 
@@ -308,16 +319,18 @@ def _with_run(reproduced: ReproducedFigure, runs: Sequence[ConfigurationSummary]
     return replace(reproduced, retriever=runs[0].retriever, departures=runs[0].departures, seeds=len(runs))
 
 
-def _mean_score(rows_by_seed: Sequence[pl.DataFrame], score: str, scoring: ScoringConfig) -> Estimate | None:
-    """Return the mean in percent with its interval: over questions, or over seeds if there are several."""
-    values = [rows[score].drop_nulls().to_numpy() for rows in rows_by_seed]
+def _mean(
+    rows_by_seed: Sequence[pl.DataFrame], column: str, scoring: ScoringConfig, *, unit: int = 1
+) -> Estimate | None:
+    """Return `unit` times the mean with its interval: over questions, or over seeds if there are several."""
+    values = [rows[column].drop_nulls().to_numpy() for rows in rows_by_seed]
     if not len(values[0]):
         return None
     if len(values) > 1:
-        share = mean_over_seeds([float(of_seed.mean()) for of_seed in values])
+        mean = mean_over_seeds([float(of_seed.mean()) for of_seed in values])
     else:
-        share = estimate_mean(values[0], **scoring.bootstrap)
-    return Estimate(100 * share.mean, 100 * share.low, 100 * share.high, share.questions)
+        mean = estimate_mean(values[0], **scoring.bootstrap)
+    return Estimate(unit * mean.mean, unit * mean.low, unit * mean.high, mean.questions)
 
 
 def _estimate(figure: ReproducedFigure, score: Estimate | None) -> str:

@@ -1,9 +1,9 @@
 """Tests the parser of every prompt class of every method with 100,000 texts (specification §2.4).
 
 `make test` shares out as many texts among all parsers. The prompt classes are found by importing all of
-`pipeline.methods`. Prompts come from every method and preset, which answer a few questions with an erring oracle; replies
-come from simulated and from real models. So the parsers of a new method are tested without a change here; a prompt class
-that is never asked fails `test_every_prompt_class_is_asked`.
+`pipeline.methods`. Prompts come from every method and preset, which answer a few questions with an erring oracle.
+Replies come from simulated models and from real ones. So the parsers of a new method are tested without a change here.
+A prompt class that is never asked fails `test_every_prompt_class_is_asked`.
 """
 
 from __future__ import annotations

@@ -41,11 +41,12 @@ def test_a_row_has_the_costs_of_its_configuration_and_the_seconds_of_its_retries
 
 
 def test_a_row_is_printed_with_the_number_of_its_retries() -> None:
-    row = Efficiency(
-        row="r3", dataset="amazon", calls=9.44, tokens=7000.4, retry_s=1.5, retried=7, recovered={"halted": (0.25, 4)}
-    )
-    assert row.cells() == ("r3", "amazon", "9.4", "7,000", "1.50 (of 7)", "25.0 % of 4", "–")
+    costs = {"calls": 9.44, "tokens": 7000.4, "seconds": 0.123}
+    row = Efficiency(row="r3", dataset="amazon", **costs, retry_s=1.5, retried=7, recovered={"halted": (0.25, 4)})
+    assert row.cells() == ("r3", "amazon", "9.4", "7,000", "0.12", "1.50 (of 7)", "25.0 % of 4", "none incorrect")
     assert len(HEADINGS) == len(row.cells())
+    plain = Efficiency(row="r3", dataset="amazon", **costs, retry_s=None, retried=0, recovered={})
+    assert plain.cells()[5:] == ("no retry", "none halted", "none incorrect")
 
 
 def test_the_use_of_the_machine_is_a_share_and_gpus_are_read_where_there_is_one(

@@ -196,7 +196,12 @@ def test_every_row_has_a_preset_or_a_reason() -> None:
     assert {figure.preset for figure in FIGURES} - {None} <= presets
     without = [figure for figure in FIGURES if figure.preset is None]
     assert all(why_not_run(figure) for figure in without)
-    assert all(figure.reason is None for figure in FIGURES if figure.preset)
+    assert all(bool(figure.score or figure.cost) != bool(figure.reason) for figure in FIGURES if figure.preset), (
+        "a row that is run has a score, a cost, or the place of its number"
+    )
+    table = {"paper": "P", "table": "t", "section": "0", "metric": "m", "columns": [{}]}
+    with pytest.raises(ValidationError, match="neither a score nor a cost, and no reason"):
+        TypeAdapter(_Table).validate_python(table | {"rows": [{"method": "x", "preset": "srp", "values": [1]}]})
 
 
 def test_every_system_that_a_paper_compares_itself_with_is_described() -> None:

@@ -60,7 +60,8 @@ def test_arg_has_the_depth_of_the_dataset_except_in_the_depth_table() -> None:
     [
         ({"method": "TransferNet"}, "a trained network of its own"),
         ({"method": "SRP", "dataset": "cwq"}, "no dataset"),
-        ({"table": "efficiency", "subset": "amazon"}, "in the table of efficiency"),
+        ({"table": "efficiency", "subset": "amazon", "metric": "CPU %"}, "of the whole run, at the top"),
+        ({"table": "efficiency", "subset": "amazon", "metric": "seconds"}, "in the table of efficiency"),
         ({"method": "R3-Cycle", "subset": "goodreads", "table": "main"}, "no dataset"),
     ],
 )
