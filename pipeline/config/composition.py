@@ -291,12 +291,13 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
 
 
 def _similar(name: str, keys: Sequence[str]) -> str | None:
-    """Return the key whose last name, or the end of it after a `_`, is most similar to a name."""
-    names = {key: key.rpartition(".")[2] for key in reversed(keys)}
-    ends = {end: key for key, full in names.items() for end in _ends(full)}
-    ends |= {full: key for key, full in names.items()}  # a whole name before the end of another one
-    close = get_close_matches(name, ends, n=1)
-    return ends[close[0]] if close else None
+    """Return the key whose last name is most similar to a name; if none is, the one that ends so after a `_`."""
+    names = {key.rpartition(".")[2]: key for key in reversed(keys)}
+    ends = {end: key for full, key in names.items() for end in _ends(full)}
+    for found in (names, ends):
+        if close := get_close_matches(name, found, n=1):
+            return found[close[0]]
+    return None
 
 
 def _ends(name: str) -> Iterator[str]:
