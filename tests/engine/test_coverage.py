@@ -65,7 +65,8 @@ async def test_values_are_not_searched_as_nodes(dataset: Custom) -> None:
     assert await warnings(dataset, rows("3", "2009-03-05", "1,200.5", "no", "2009-03-05T00:00:00Z")) == []
 
 
-async def test_a_text_of_the_graph_is_an_answer() -> None:
+async def test_a_text_of_the_graph_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "_SECONDS", 600)
     world = default(SyntheticWorld, triples=2000, questions=200)
     async with default(EmbeddedGraph, dataset=world) as graph:
         found = await coverage_of(graph, world.examples(refuse))
