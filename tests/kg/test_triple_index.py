@@ -88,7 +88,7 @@ RELATIONS = st.sampled_from([*NAMING, "film.starring", "knows", "common.topic.im
 LITERALS = st.builds(
     LiteralNode, st.sampled_from(["A", "true", "1.50", "2001"]), st.sampled_from([None, XSD + "double", XSD + "gYear"])
 ) | st.builds(LiteralNode, st.sampled_from(["A", "x", "é"]), lang=st.sampled_from(["en", "de", "en-GB", None]))
-TRIPLES = st.lists(st.builds(Triple, IDS, RELATIONS, IDS | LITERALS), max_size=25)
+TRIPLES = st.lists(st.builds(Triple, IDS, RELATIONS, IDS | LITERALS), min_size=1, max_size=25)
 
 
 @settings(deadline=None)
