@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.rdf_terms import Terms
 
 _NOT_IN_IRIS = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 _BEFORE_VOCABULARIES: Mapping[str, object] = {
     "names": ("type.object.name",),
@@ -43,7 +44,7 @@ def _predicate(text: str) -> str:
 
 
 def _namespace(text: str) -> str:
-    if _NOT_IN_IRIS.search(text):
+    if _NOT_IN_IRIS.search(text) or (text and not _SCHEME.match(text)):
         raise ValueError(f"{text!r} is not the start of an IRI")
     return text
 
@@ -92,6 +93,13 @@ class GraphVocabulary:
     unnamed_mediators: bool
     inverses: Predicate | None
     redirects: Predicate | None
+
+    @model_validator(mode="after")
+    def _check(self) -> GraphVocabulary:
+        prefixes = (self.namespace, self.relations, *(self.statements or {}).values())
+        if self.percent_encoded and "" in prefixes:
+            raise ValueError("with percent_encoded=true, no prefix of namespace, relations and statements may be empty")
+        return self
 
     @property
     def terms(self) -> Terms:

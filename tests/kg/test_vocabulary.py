@@ -154,6 +154,8 @@ def test_hostile_ids_and_relations_are_never_written(hostile: str) -> None:
         ("names", ["http://x/> . } #"], "neither an IRI nor the name of a relation"),
         ("redirects", "", "neither an IRI nor the name of a relation"),
         ("namespace", "http://x/ y", "is not the start of an IRI"),
+        ("namespace", "m.", "is not the start of an IRI"),
+        ("relations", "x", "is not the start of an IRI"),
         ("languages", ['en") || true #'], "is not a language tag"),
         ("languages", [], "at least 1 item"),
         ("opaque_ids", "(", "is not a regular expression"),
@@ -314,3 +316,9 @@ def test_a_damaged_file_of_n_triples_is_refused(tmp_path: Path) -> None:
     (tmp_path / "facts.nt").write_text("<a> <b>\n")
     with pytest.raises(UserError, match="is not N-Triples"):
         list(read_triples(tmp_path / "facts.nt"))
+
+
+@pytest.mark.parametrize(("key", "value"), [("namespace", ""), ("relations", ""), ("statements", {"value": ""})])
+def test_percent_encoded_ids_need_a_prefix(key: str, value: object) -> None:
+    with pytest.raises(UserError, match="no prefix of namespace, relations and statements may be empty"):
+        vocabulary("freebase", **{key: value})
