@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,8 @@ def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary
 
 def refresh_summary(folder: RunFolder) -> None:
     """Average the rows again after some have new scores, and write them into `summary.json`, if the run has one."""
-    if (saved := folder.read_summary()) is None:
-        return
-    questions = [point["questions"] for point in saved["points"]]
-    summaries = _aggregate(folder, group_equal_rows(read_shards(folder, SUMMARY_COLUMNS)), questions=questions)
-    folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
+    if saved := folder.read_summary():
+        _average_again(folder, saved, read_shards(folder, SUMMARY_COLUMNS))
 
 
 def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[ConfigurationSummary]:
@@ -68,10 +65,20 @@ def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[Configurat
     saved = folder.read_summary()
     needed = [name for name in dict.fromkeys((*INPUTS, *SUMMARY_COLUMNS)) if name not in SCORES]
     rows = (rescore(shard, scoring=evaluation) for shard in read_shards(folder, needed))
+    return _average_again(folder, saved, rows, evaluation)
+
+
+def _average_again(
+    folder: RunFolder,
+    saved: Mapping[str, Any] | None,
+    rows: Iterable[pl.DataFrame],
+    evaluation: ScoringConfig | None = None,
+) -> list[ConfigurationSummary]:
+    """Average rows whose scores are new, and write them into the summary that is `saved`, if there is one."""
     questions = [point["questions"] for point in saved["points"]] if saved else None
     summaries = _aggregate(folder, group_equal_rows(rows), questions=questions, evaluation=evaluation)
     if saved:
-        folder.write_summary(saved | {"points": [summary.to_dict() for summary in summaries]})
+        folder.write_summary({**saved, "points": [summary.to_dict() for summary in summaries]})
     return summaries
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from pipeline.methods.interface import uses_graph
 from pipeline.net.server_stats import ServerStats
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
-from pipeline.traces.origin import QuestionDigest, ShardOrigin
+from pipeline.traces.origin import ShardOrigin
 from pipeline.traces.reader import RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.storage import StoragePath
@@ -51,15 +51,15 @@ class _ShardRun:
     retried: Mapping[str, Mapping[str, Completion]]
     """If failed questions are run again: the calls that the shard made earlier, by question."""
     on_row: Callable[[Progress], None]
-
+    golds: Mapping[str, str]
+    """The digest of the gold answers of each question."""
     from_gold: bool
     """Whether a model of the run replies from the gold answers."""
 
-    def cache(self, example: Example, configuration: int | None, reused: Mapping[str, Completion]) -> CallCache:
+    def cache(self, question_id: str, configuration: int | None, reused: Mapping[str, Completion]) -> CallCache:
         """Return a cache for one configuration of a question, or for all of them (None), filled from the journal."""
-        question_id = example.question.id
         # Replies from gold answers must not be those of other ones: the gold is a part of the journal's name for them.
-        name = f"{question_id} {QuestionDigest.of(example).gold}" if self.from_gold else question_id
+        name = f"{question_id} {self.golds[question_id]}" if self.from_gold else question_id
         made = {**self.retried.get(question_id, {}), **self.journal.calls(name, configuration)}
         on_call = partial(self.journal.append, name, configuration=configuration)
         return CallCache(made_in_this_run=made, from_earlier_runs=reused, on_call=on_call)
@@ -74,6 +74,8 @@ class Worker:
         self._folder = RunFolder(folder)
         self._runtimes: list[ConfigurationRuntime] = []
         self._earlier: list[RecordedCalls] = []
+        self._graphs: Set[str] = frozenset()
+        """The fingerprints of the graphs."""
         self._templates: dict[str, asyncio.Task[None]] = {}
         """The task that stores each prompt's fixed text, by its digest."""
         self._stack = AsyncExitStack()
@@ -94,6 +96,7 @@ class Worker:
         except BaseException:
             await self._stack.aclose()
             raise
+        self._graphs = {runtime.graph.fingerprint for runtime in self._runtimes}
         self._earlier = [RecordedCalls(run) for run in self._configs[0]["run"]["reuse"]]
         self._server_stats = components.server_stats
         for background in (self._measure_lag(), self._emit_periodically()):
@@ -143,7 +146,8 @@ class Worker:
         origin = await asyncio.to_thread(ShardOrigin.of, shard.run, shard.index, shard.examples)
         retried = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
         async with Journal(self._folder, shard.index) as journal:
-            run = _ShardRun(shard, journal, retried, on_row, bool(from_gold))
+            golds = {each.id: each.gold for each in origin.questions}
+            run = _ShardRun(shard, journal, retried, on_row, golds, bool(from_gold))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]
@@ -173,15 +177,16 @@ class Worker:
 
     async def _run_question(self, example: Example, run: _ShardRun) -> list[TraceRow]:
         """Run one question in all configurations of the shard concurrently."""
-        reused = await asyncio.to_thread(self._reused, example) if self._earlier else {}
+        question_id = example.question.id
+        reused = await asyncio.to_thread(self._reused, question_id, run.golds[question_id]) if self._earlier else {}
         async with self._slots:
             if self._storage_error is not None:  # a call made now could not be stored, and would be repeated
                 raise StorageError(self._storage_error)
             self._recorder.begin()
             runtimes = list(filter(None, (_restrict(each, run.shard.configurations) for each in self._runtimes)))
-            shared = run.cache(example, None, reused)
+            shared = run.cache(question_id, None, reused)
             caches = [
-                shared if self._dedupe_calls else run.cache(example, each.configurations[0][0], reused)
+                shared if self._dedupe_calls else run.cache(question_id, each.configurations[0][0], reused)
                 for each in runtimes
             ]
             answering = (
@@ -210,10 +215,8 @@ class Worker:
             on_row(Progress.of(each))
         return rows
 
-    def _reused(self, example: Example) -> dict[str, Completion]:
-        id, gold = example.question.id, QuestionDigest.of(example).gold
-        graphs = {runtime.graph.fingerprint for runtime in self._runtimes}
-        calls = (run.reusable(id, gold, graphs) for run in self._earlier)
+    def _reused(self, question_id: str, gold: str) -> dict[str, Completion]:
+        calls = (run.reusable(question_id, gold, self._graphs) for run in self._earlier)
         return {key: call.completion for each in calls for key, call in each.items()}
 
     def _store_template(self, role: str, template: Template) -> None:
