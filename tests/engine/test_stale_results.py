@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 import yaml
 
@@ -20,67 +17,7 @@ from pipeline.engine import sources
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
-
-CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
-COMMAND = (
-    *("evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"),
-    "engine.shard_size=2",
-)
-METHOD = """
-from helper import best
-from pydantic.dataclasses import dataclass
-from pipeline.types import Answer, Prediction, Relation
-
-
-@dataclass
-class Capital:
-    name: str
-
-    async def answer(self, question, tools):
-        topics = [entity.id for entity in question.topic_entities]
-        found = await tools.kg.neighbours([(topic, Relation("capital", "out")) for topic in topics], 5)
-        return Answer(predictions=tuple(Prediction(best(each.nodes)) for each in found.values()))
-"""
-
-
-class Project:
-    """A user's folder with a dataset and a method, and the command that runs them."""
-
-    def __init__(self, folder: Path, output: Callable[[], tuple[str, str]]) -> None:
-        self.folder = folder
-        self._output = output
-        self.write_facts(CITIES)
-        self.write_questions(CITIES)
-
-    def write_facts(self, cities: dict[str, str]) -> None:
-        lines = [f"{country}\tcapital\t{city}\n" for country, city in cities.items()]
-        (self.folder / "facts.tsv").write_text("".join(lines))
-
-    def write_questions(self, cities: dict[str, str], text: str = "What is the capital of {}?") -> None:
-        rows = [
-            {"id": country, "question": text.format(country), "topic_entities": [country], "answers": [city]}
-            for country, city in cities.items()
-        ]
-        (self.folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
-        """Run the command, which must end with this exit code, and return all that it prints."""
-        self._output()
-        assert main([*COMMAND, f"run.dir={folder}", *words]) == code
-        return " ".join("".join(self._output()).split())
-
-    def summary(self, folder: str = "runs/r") -> dict[str, Any]:
-        summary: dict[str, Any] = json.loads((self.folder / folder / "summary.json").read_text())
-        return summary
-
-    def rows(self, folder: str = "runs/r") -> pl.DataFrame:
-        return pl.read_parquet(self.folder / folder / "traces/*.parquet").sort("question_id")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Project:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path, capsys.readouterr)
+from tests.engine.user_project import CITIES, METHOD, Project
 
 
 def test_an_unchanged_command_prints_the_same_result(project: Project) -> None:
@@ -333,22 +270,6 @@ def test_the_digest_of_a_method_is_of_its_files_and_its_prompts(
         before = digest(srp)
 
 
-@pytest.mark.parametrize("changed", [True, False])
-def test_calls_of_a_changed_simulator_are_not_reused(
-    project: Project, changed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = project.folder / "code"
-    code.mkdir()
-    (code / "other_simulator.py").write_text("# writes replies\n")
-    monkeypatch.syspath_prepend(str(code))
-    words = ("method=srp", "llm=oracle", "llm.simulators=[other_simulator]")
-    project.run(*words)
-    if changed:
-        (code / "other_simulator.py").write_text("# writes other replies\n")
-    said = project.run(*words, "run.reuse=[runs/r]", folder="runs/again", code=2 if changed else 0)
-    assert ("run.reuse=runs/r: the source of other_simulator has changed since" in said) is changed
-
-
 def test_a_higher_limit_is_asked_with_run_extend(project: Project) -> None:
     words = ("llm=similarity", "run.limit=3")
     project.run(*words)
@@ -372,127 +293,6 @@ def test_other_changes_are_refused_also_with_a_higher_limit(project: Project) ->
     project.run("llm=similarity", "run.limit=3")
     said = project.run("llm=similarity", "run.limit=5", "run.seed=4", "run.extend=true", code=2)
     assert "run.seed: 0 → 4" in said
-
-
-class TestRepliesOfAnOracleForOtherData:
-    """The oracle replies from gold answers and the graph, which are not in the key of a call."""
-
-    def start(self, project: Project, *words: str) -> None:
-        project.run("method=cot", "llm=oracle", *words)
-
-    def test_are_not_reused_for_other_gold_answers(self, project: Project) -> None:
-        self.start(project)
-        project.write_questions({**CITIES, "Borland": "Nowhere"})
-        said = project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
-        assert project.rows("runs/new")["answers"].to_list()[1] == ["Nowhere"]
-        assert project.summary("runs/new")["reused_llm_calls"] == len(CITIES) - 1
-        assert "run.reuse: 1 reply not taken over: the simulated model made them there from other gold answers" in said
-        assert "had to be made" not in said
-
-    def test_are_not_reused_after_the_earlier_run_was_scored_again(self, project: Project) -> None:
-        self.start(project)
-        for gold in ("Nowhere", "Elsewhere"):
-            project.write_questions({**CITIES, "Borland": gold})
-            assert "were scored again" in project.run("method=cot", "llm=oracle")
-        project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
-        assert project.rows("runs/new")["answers"].to_list()[1] == ["Elsewhere"]
-
-    def test_are_not_reused_for_another_graph(self, project: Project) -> None:
-        self.start(project)
-        project.write_facts({**CITIES, "Borland": "Nowhere"})
-        said = project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
-        assert f"run.reuse: {len(CITIES)} replies not taken over" in said
-
-    def test_are_not_read_from_a_journal(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(path: object, rows: object, origin: object) -> None:
-            raise UserError("no room")
-
-        with monkeypatch.context() as broken:
-            broken.setattr("pipeline.engine.worker.write_shard", fail)
-            project.run("method=cot", "llm=oracle", code=2)
-        assert list((project.folder / "runs/r/drafts").iterdir()), "the calls are stored"
-        project.write_questions({**CITIES, "Borland": "Nowhere"})
-        project.run("method=cot", "llm=oracle")
-        assert project.rows()["answers"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
-
-    def test_are_not_taken_from_a_shard_that_grows(self, project: Project) -> None:
-        self.start(project)
-        last = list(CITIES)[-1]
-        project.write_questions({**CITIES, last: "Nowhere", "Fenland": "Ford"})
-        project.run("method=cot", "llm=oracle", "run.extend=true")
-        assert project.rows()["answers"].to_list()[-2:] == [["Nowhere"], ["Ford"]]
-
-
-def test_replies_of_a_model_without_gold_are_reused_for_other_gold_answers(project: Project) -> None:
-    project.run("method=cot", "llm=similarity")
-    project.write_questions({**CITIES, "Borland": "Nowhere"})
-    said = project.run("method=cot", "llm=similarity", "run.reuse=[runs/r]", folder="runs/new")
-    assert "run.reuse: no call had to be made" in said
-
-
-SIMULATED = """
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from pydantic.dataclasses import dataclass as checked
-from pipeline.methods.answering import AnswerWithoutFacts
-from pipeline.llm.prompt import Prompt, Sampling
-from pipeline.types import Answer, Prediction
-
-
-@dataclass(frozen=True)
-class Ask(AnswerWithoutFacts):
-    role = "asking.ask"
-
-
-@checked
-class Asking:
-    name: str
-    prompts: ClassVar[tuple[type[Prompt[Any]], ...]] = (Ask,)
-
-    async def answer(self, question, tools):
-        await tools.llm.ask(Ask(question), Sampling(max_tokens=9))
-        return Answer(predictions=(Prediction("nobody"),))
-"""
-SIMULATOR = """
-from asking import Ask
-from phrases import WORDS
-from pipeline.simulation.registry import Simulator, simulates
-
-
-@simulates(Ask)
-class AskSimulator(Simulator[Ask]):
-    def write_as_oracle(self, prompt, gold_context, error_rng):
-        return WORDS
-"""
-
-
-@pytest.mark.parametrize(
-    ("edited", "named"), [("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")]
-)
-def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports(
-    project: Project, edited: str, named: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = project.folder / "code"
-    code.mkdir()
-    files = {"asking.py": SIMULATED, "asking_simulator.py": SIMULATOR, "phrases.py": "WORDS = 'unknown'\n"}
-    for name, text in files.items():
-        (code / name).write_text(text)
-        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
-    monkeypatch.syspath_prepend(str(code))
-    (project.folder / "conf" / "method").mkdir(parents=True)
-    (project.folder / "conf" / "method" / "asking.yaml").write_text("_target_: asking.Asking\nname: asking\n")
-    words = ("method=asking", "llm=oracle", "llm.simulators=[asking_simulator]")
-    project.run(*words)
-    assert "has changed" not in project.run(*words, "run.reuse=[runs/r]", folder="runs/same")
-    with (code / edited).open("a") as source:
-        source.write("\n# another way\n")
-    said = project.run(*words, "run.reuse=[runs/r]", folder="runs/new", code=2 if named else 0)
-    if named:
-        assert f"run.reuse=runs/r: the source of {named} has changed since, so its replies" in said
-    else:
-        assert "run.reuse=runs/r: the source of asking.Asking has changed since: only calls" in said
-        assert project.summary("runs/new")["physical_llm_calls"] == 0
 
 
 class TestAFolderWithoutAnAnswer:

@@ -1,0 +1,317 @@
+"""The rules that find where an answer was lost, each on a trace row with one thing in its trail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipeline import evaluate
+from pipeline.analysis.effects import add_role_counts, count_roles, role_costs
+from pipeline.analysis.losses import LOSS_COLUMNS, STAGE_TEXTS, STAGES, Loss, find_loss
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.schema import OVER_LIMIT
+
+
+def row(trail: list[dict[str, Any]], roles: str, /, **fields: Any) -> dict[str, Any]:
+    """Return a trace row of a wrong question. `roles` names its steps; a lookup has the name of one."""
+    lookups = {"relations", "neighbours", "labels"}
+    unset = {"truncated": False, "error": None, "rows": 1}
+    steps = [
+        {"index": at, "kind": "kg" if name in lookups else "llm", "role": name, **unset}
+        for at, name in enumerate(roles.split())
+    ]
+    events = [{"edge": None, "number": None, "of": None, "by": None, **event} for event in trail]
+    known = {
+        "hits_at_1": 0.0,
+        "hits_any": 0.0,
+        "status": "ok",
+        "gold": ["Oslo"],
+        "gold_aliases": [[]],
+        "answers": ["Rome"],
+        "followed_relations": ["capital"],
+        "topic_entities": ["norway"],
+        "gold_paths": [{"topic": "norway", "relations": ["capital"]}],
+        "steps": steps,
+        "trail": events,
+    }
+    return {**dict.fromkeys(LOSS_COLUMNS), **known, **fields}
+
+
+LISTED = {"step": 0, "event": "listed", "edge": 0, "number": 1, "of": 1}
+FOLLOWED = {"step": 2, "event": "followed", "edge": 0, "number": 1, "of": 1}
+REACHED = {"step": 2, "event": "reached", "edge": 0, "number": 3}
+FOUND = {"step": 2, "event": "found", "number": 1}
+ANSWER = {"step": 3, "event": "answered"}
+STEPS = "relations choose neighbours answer"
+
+
+@pytest.mark.parametrize(
+    ("trail", "fields", "expected"),
+    [
+        ([], {"hits_at_1": 1.0}, None),
+        ([], {"hits_at_1": None}, None),
+        ([], {"trail": None}, ("unknown", "old trace", None)),
+        ([{**LISTED, "number": 0}, ANSWER], {}, ("relation offered", "graph", 0)),
+        ([LISTED, ANSWER], {}, ("relation chosen", "model", 1)),
+        ([LISTED, {"step": 1, "event": "cut", "edge": 0, "by": "similarity"}], {}, ("relation offered", "cap", 1)),
+        ([LISTED, {"step": 1, "event": "cut", "edge": 0, "by": "beam"}], {}, ("relation chosen", "beam", 1)),
+        ([LISTED, FOLLOWED, {**REACHED, "number": 0}, ANSWER], {}, ("node reached", "graph", 2)),
+        ([LISTED, FOLLOWED, REACHED, ANSWER], {}, ("node reached", "graph", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "cut", "number": 1, "by": "beam"}, ANSWER], {},
+         ("node kept", "beam", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "cut", "number": 1, "by": "evidence"}, ANSWER], {},
+         ("shown", "cap", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, ANSWER], {},
+         ("answered", "model", 3)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, ANSWER], {"answers": ["Oslo, Norway"]},
+         ("matched", "match rule", 3)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, ANSWER], {"hits_any": 1.0},
+         ("answered", "model", 3)),
+        ([LISTED, ANSWER], {"status": "failed"}, ("relation chosen", "error", 3)),
+        ([ANSWER], {"gold_paths": [], "topic_entities": []}, ("node reached", "no gold path", 2)),
+        ([ANSWER], {"gold_paths": [], "topic_entities": [], "steps": []}, ("topic known", "graph", None)),
+        ([{"step": -1, "event": "cut", "edge": 0, "number": 1, "of": 1, "by": "cap"}, ANSWER], {},
+         ("relation offered", "cap", 1)),
+        ([ANSWER], {"followed_relations": None}, ("answered", "model", 3)),
+    ],
+)  # fmt: skip
+def test_the_loss_of_a_row(
+    trail: list[dict[str, Any]], fields: dict[str, Any], expected: tuple[str, str, int | None] | None
+) -> None:
+    loss = find_loss(row(trail, STEPS, **fields))
+    assert (loss and (loss.stage, loss.reason, loss.step)) == expected
+
+
+def test_a_reply_that_cannot_be_read_is_the_reason() -> None:
+    unread = row([LISTED, ANSWER], STEPS)
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_an_edge_that_no_call_named_and_code_followed_does_not_hide_the_loss() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}]
+    read = {"step": 1, "event": "shown", "edge": 0}
+    trail = [LISTED, read, FOLLOWED, {**REACHED, "number": 1}, ANSWER]
+    steps = "relations choose neighbours judge answer"
+    chance = find_loss(row(trail, steps, gold_paths=paths))
+    assert chance == Loss("relation chosen", "model", 1, 1, "topic ✗ king")
+    named = find_loss(row([*trail[:2], {**read, "event": "written"}, *trail[2:]], steps, gold_paths=paths))
+    assert named == Loss("relation offered", "model", 3, 2, "topic → king ✗ seat")
+
+
+def test_a_relation_that_was_cut_is_not_offered_because_a_later_prompt_names_an_equal_one() -> None:
+    cut = {"step": 1, "event": "cut", "edge": 0, "by": "similarity"}
+    read = {"step": 3, "event": "shown", "edge": 0}
+    end, steps = {**ANSWER, "step": 4}, "relations retrieve labels choose answer"
+    assert find_loss(row([LISTED, cut, read, end], steps)) == Loss("relation offered", "cap", 1, 1, "topic ✗ capital")
+    again = {**LISTED, "step": 2}
+    offered = find_loss(row([LISTED, cut, again, read, end], steps))
+    assert offered == Loss("relation chosen", "model", 3, 1, "topic ✗ capital")
+
+
+PATHS = [{"topic": "norway", "relations": ["king", "seat"]}]
+LOOKED_AT = "relations choose neighbours relations judge"
+"""A hop, then a lookup of the relations of the nodes it reached, by which a method selects among them."""
+
+
+def looked_at(*events: dict[str, Any], steps: str) -> Loss | None:
+    """Find the loss of a question whose second relation was listed before the selection at step 4."""
+    ahead = {**LISTED, "step": 3, "edge": 1}
+    return find_loss(row([LISTED, FOLLOWED, REACHED, ahead, *events], steps, gold_paths=PATHS))
+
+
+def test_a_relation_that_was_looked_at_to_select_nodes_was_not_offered() -> None:
+    kept = {"step": 4, "event": "kept", "edge": 1, "number": 2, "of": 2}
+    beam = {**kept, "event": "cut", "by": "beam"}
+    other = {"step": 5, "event": "answered"}
+    dropped = looked_at(kept, beam, other, steps=f"{LOOKED_AT} choose")
+    assert dropped == Loss("node kept", "beam", 4, 1, "topic → king ✗ seat")
+    assert looked_at(kept, other, steps=f"{LOOKED_AT} answer") == Loss(
+        "relation offered", "model", 5, 2, "topic → king ✗ seat"
+    )
+    offered = {"step": 5, "event": "shown", "edge": 1}
+    chosen = looked_at(kept, offered, {**other, "step": 6}, steps=f"{LOOKED_AT} choose answer")
+    assert chosen == Loss("relation chosen", "model", 5, 2, "topic → king ✗ seat")
+    again = {**LISTED, "step": 5, "edge": 1}
+    listed = looked_at(kept, beam, again, {**other, "step": 7}, steps=f"{LOOKED_AT} relations choose answer")
+    assert listed == Loss("relation chosen", "model", 6, 2, "topic → king ✗ seat")
+
+
+def test_a_limit_that_dropped_some_nodes_did_not_lose_those_that_a_reply_dropped() -> None:
+    cap = {"step": 2, "event": "cut", "edge": 1, "number": 1, "of": 3, "by": "cap"}
+    kept = {"step": 4, "event": "kept", "edge": 1, "number": 0, "of": 3}
+    end = {"step": 5, "event": "answered"}
+    assert looked_at(cap, kept, end, steps=f"{LOOKED_AT} answer") == Loss(
+        "node kept", "model", 4, 1, "topic → king ✗ seat"
+    )
+    all_of_them = looked_at({**cap, "number": 3}, kept, end, steps=f"{LOOKED_AT} answer")
+    assert all_of_them == Loss("node kept", "cap", 2, 1, "topic → king ✗ seat")
+
+
+def test_a_truncated_lookup_is_a_cap() -> None:
+    cut = row([LISTED, FOLLOWED, REACHED, ANSWER], STEPS)
+    cut["steps"][2]["truncated"] = True
+    assert find_loss(cut) == Loss("node reached", "cap", 2, 1, "topic → capital ✗")
+
+
+def test_the_attempt_that_came_furthest_counts() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}, {"topic": "norway", "relations": ["capital"]}]
+    trail = [LISTED, {**LISTED, "edge": 2}, FOLLOWED, {**REACHED, "number": 1}, {**LISTED, "step": 3, "edge": 1}]
+    lost = find_loss(row(trail, "relations choose neighbours relations choose answer", gold_paths=paths))
+    assert lost == Loss("relation chosen", "model", 5, 2, "topic → king ✗ seat")
+
+
+def test_a_trail_with_impossible_numbers_is_read() -> None:
+    trail = [{**LISTED, "step": 999}, {**ANSWER, "step": 888}, {"step": 5, "event": "cut", "edge": 77}]
+    assert find_loss(row(trail, STEPS)) is not None
+
+
+def test_the_documents_word_the_stages_as_the_code_does() -> None:
+    page = Path("docs/how-to/find-out-why.md").read_text()
+    table = "".join(f"| {stage} | {text.passed} |\n" for stage, text in STAGE_TEXTS.items())
+    assert table in page
+    assert tuple(STAGE_TEXTS) == STAGES
+
+
+def test_stages_are_in_order() -> None:
+    assert STAGES[:3] == ("topic known", "relation offered", "relation chosen")
+
+
+def test_a_topic_entity_of_which_the_graph_knows_nothing_is_not_known() -> None:
+    unknown = row([ANSWER], STEPS, gold_paths=[])
+    assert find_loss(unknown) == Loss("node reached", "no gold path", 2)
+    for step in unknown["steps"]:
+        step["rows"] = 0
+    assert find_loss(unknown) == Loss("topic known", "graph", 3)
+
+
+def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:
+    trail = [LISTED, FOLLOWED, REACHED, FOUND, ANSWER]
+    assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("answered", "model", 3)
+    cut = {"step": 2, "event": "cut", "number": 1, "by": "cap"}
+    trail = [LISTED, FOLLOWED, REACHED, FOUND, cut, ANSWER]
+    assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("node kept", "cap", 2)
+
+
+def test_a_call_that_failed_is_no_unreadable_reply() -> None:
+    call = {"configuration": 0, "kind": "llm", "role": "r", "shared": False, "completion_tokens": 1, "own_s": 0.1}
+    steps = [
+        {**call, "prompt_tokens": 9, "error": None},
+        {**call, "prompt_tokens": 9, "error": "no braces"},
+        {**call, "prompt_tokens": None, "error": "no server is up"},
+        {**call, "prompt_tokens": 9, "error": f"{OVER_LIMIT}the path is too long"},
+    ]
+    (costs,) = role_costs(pl.LazyFrame(steps)).collect().to_dicts()
+    assert costs["parse_failures"] == pytest.approx(1 / 3)
+    schema = pl.LazyFrame(steps).collect_schema()
+    parts = pl.concat(count_roles(pl.LazyFrame([step], schema=schema)) for step in steps)
+    assert add_role_counts(parts).collect().to_dicts() == [costs], "the report counts shard by shard"
+    (unanswered,) = role_costs(pl.LazyFrame(steps[2:3], schema=schema)).collect().to_dicts()
+    assert unanswered["parse_failures"] == 0
+
+
+def test_a_reply_that_a_limit_of_the_method_refuses_is_lost_by_the_limit() -> None:
+    refused = row([LISTED, ANSWER], STEPS)
+    refused["steps"][1]["error"] = f"{OVER_LIMIT}the path is too long"
+    assert find_loss(refused) == Loss("relation chosen", "cap", 1, 1, "topic ✗ capital")
+
+
+@pytest.mark.parametrize("method", ["srp", "rog"])
+def test_no_model_is_blamed_for_answers_beyond_the_depth(method: str, tmp_path: Path) -> None:
+    """The oracle plans the right path: it is longer than the setting allows."""
+    words = ("llm=oracle", "method.depth=1", "run.limit=30", "evaluation.bootstrap_resamples=100")
+    evaluate([f"method={method}", *words, f"run.dir={tmp_path / 'run'}"])
+    (rows,) = read_shards(RunFolder(tmp_path / "run"), [*LOSS_COLUMNS, "parse_failures"])
+    lost = [loss for row in rows.iter_rows(named=True) if len(row["gold_paths"]) == 1 and (loss := find_loss(row))]
+    assert len(lost) > 10
+    assert {(loss.stage, loss.reason) for loss in lost} == {("relation offered", "cap")}
+    assert rows["parse_failures"].sum() == 0
+
+
+def test_a_beam_over_replies_that_cannot_be_read_did_not_lose_the_answer() -> None:
+    cut = row([LISTED, {"step": 2, "event": "cut", "edge": 0, "by": "beam"}, ANSWER], STEPS)
+    assert find_loss(cut) == Loss("relation chosen", "beam", 2, 1, "topic ✗ capital")
+    cut["steps"][1]["error"] = "no list"
+    assert find_loss(cut) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_a_beam_dropped_a_node_at_its_decision_and_not_at_the_call_before_it() -> None:
+    cut = {"step": 2, "event": "cut", "edge": 0, "by": "beam"}
+    decided = row([LISTED, cut, {"step": 4, "event": "answered"}], "relations score score pruned answer")
+    decided["steps"][3]["kind"] = "decision"
+    assert find_loss(decided) == Loss("relation chosen", "beam", 3, 1, "topic ✗ capital")
+    limit = {**decided, "trail": [decided["trail"][0], {**decided["trail"][1], "by": "cap"}, decided["trail"][2]]}
+    assert find_loss(limit) == Loss("relation offered", "cap", 2, 1, "topic ✗ capital")
+
+
+def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:
+    trail = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, {"step": 5, "event": "answered"}]
+    agent = row(trail, "relations act neighbours act act act")
+    assert find_loss(agent) == Loss("answered", "model", 3)
+    retried = row(trail, "relations choose neighbours look answer answer")
+    retried["steps"][5]["parent"] = 4
+    assert find_loss(retried) == Loss("node kept", "model", 3), "a second try does not make an agent"
+
+
+def test_a_limit_that_ended_the_search_before_the_chosen_relation_was_followed_lost_it() -> None:
+    shown, chosen = {"step": 1, "event": "shown", "edge": 0}, {"step": 1, "event": "written", "edge": 0}
+    end, steps = {"step": 2, "event": "answered"}, "relations choose answer"
+    lost = Loss("relation chosen", "cap", 1, 1, "topic ✗ capital")
+    assert find_loss(row([LISTED, shown, chosen, end], steps, status="budget_exhausted")) == lost
+    unread = row([LISTED, shown, end], steps, status="budget_exhausted")
+    assert find_loss(unread) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital"), "the reply left it out"
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == lost, "code chose, and nothing was followed"
+    unasked = row([LISTED, {**shown, "step": 2}, end], steps, status="budget_exhausted")
+    assert find_loss(unasked) == lost, "only the call that answers was shown the relation"
+    followed = row([LISTED, shown, {**end, "step": 3}], STEPS, status="budget_exhausted")
+    followed["steps"][1]["error"] = "no list"
+    assert find_loss(followed) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
+
+
+def test_a_budget_that_ended_an_agent_before_its_question_was_looked_up_lost_the_answer() -> None:
+    asked = {"step": 2, "event": "written", "edge": 0}
+    trail = [asked, {"step": 2, "event": "answered"}]
+    steps = "act labels act"
+    assert find_loss(row(trail, steps, status="budget_exhausted")) == Loss(
+        "relation chosen", "cap", 2, 1, "topic ✗ capital"
+    )
+    assert find_loss(row(trail, steps)) == Loss("relation offered", "model", 2, 1, "topic ✗ capital")
+    onward = [FOLLOWED, {**REACHED, "number": 1}, {**asked, "step": 3, "edge": 1}, {"step": 3, "event": "answered"}]
+    agent = row(onward, "act act neighbours act", gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(agent) == Loss("relation chosen", "cap", 3, 2, "topic → king ✗ seat")
+    wrote_nothing = [event for event in onward if event["event"] != "written"]
+    agent = row(wrote_nothing, "act act neighbours act", gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(agent) == Loss("relation offered", "cap", 3, 2, "topic → king ✗ seat")
+
+
+@pytest.mark.parametrize(("method", "calls", "least"), [("tog", 1, 2), ("pog", 2, 2), ("parog", 3, 8), ("arg", 6, 2)])
+def test_a_budget_that_ended_a_selection_lost_the_nodes_in_it(
+    method: str, calls: int, least: int, tmp_path: Path
+) -> None:
+    words = ("llm=oracle", "dataset.types=[2-hop]", "run.limit=24", f"budget.max_llm_calls={calls}")
+    losses = evaluate([f"method={method}", *words, f"run.dir={tmp_path}/run"]).losses().filter(~pl.col("right"))
+    lost = losses.filter(pl.col("stage").cast(pl.String) == "node kept").collect()
+    assert lost.height >= least
+    assert set(lost["reason"]) == {"cap"}
+
+
+def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
+    named = {"step": 2, "event": "written", "edge": 0}
+    agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")
+    assert find_loss(agent) == Loss("relation offered", "model", 4, 1, "topic ✗ capital")
+    passed = {"step": 3, "event": "passed", "edge": 0, "number": 1, "of": 1}
+    elsewhere = row([passed, {"step": 4, "event": "answered"}], "act labels act neighbours act")
+    assert find_loss(elsewhere) == Loss("relation chosen", "model", 2, 1, "topic ✗ capital")
+
+
+def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:
+    paths = [{"topic": "norway", "relations": ["king", "seat"]}]
+    trail = [LISTED, {"step": 1, "event": "shown", "edge": 0}, FOLLOWED, {**REACHED, "number": 1}, ANSWER]
+    unread = row(trail, "relations choose neighbours judge answer", gold_paths=paths)
+    unread["steps"][1]["error"] = "no list"
+    assert find_loss(unread) == Loss("relation offered", "model", 3, 2, "topic → king ✗ seat")

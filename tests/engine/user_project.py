@@ -1,0 +1,67 @@
+"""A user's folder with a dataset and a method, for tests of what changes between two runs of a command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipeline.cli.main import main
+
+CITIES = {"Aland": "Arta", "Borland": "Bexley", "Cetland": "Corvo", "Dunland": "Dora", "Erland": "Essa"}
+COMMAND = (
+    *("evaluate", "dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl"),
+    "engine.shard_size=2",
+)
+METHOD = """
+from helper import best
+from pydantic.dataclasses import dataclass
+from pipeline.types import Answer, Prediction, Relation
+
+
+@dataclass
+class Capital:
+    name: str
+
+    async def answer(self, question, tools):
+        topics = [entity.id for entity in question.topic_entities]
+        found = await tools.kg.neighbours([(topic, Relation("capital", "out")) for topic in topics], 5)
+        return Answer(predictions=tuple(Prediction(best(each.nodes)) for each in found.values()))
+"""
+
+
+class Project:
+    """A user's folder with a dataset and a method, and the command that runs them."""
+
+    def __init__(self, folder: Path, output: Callable[[], tuple[str, str]]) -> None:
+        self.folder = folder
+        self._output = output
+        self.write_facts(CITIES)
+        self.write_questions(CITIES)
+
+    def write_facts(self, cities: dict[str, str]) -> None:
+        lines = [f"{country}\tcapital\t{city}\n" for country, city in cities.items()]
+        (self.folder / "facts.tsv").write_text("".join(lines))
+
+    def write_questions(self, cities: dict[str, str], text: str = "What is the capital of {}?") -> None:
+        rows = [
+            {"id": country, "question": text.format(country), "topic_entities": [country], "answers": [city]}
+            for country, city in cities.items()
+        ]
+        (self.folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
+        """Run the command, which must end with this exit code, and return all that it prints."""
+        self._output()
+        assert main([*COMMAND, f"run.dir={folder}", *words]) == code
+        return " ".join("".join(self._output()).split())
+
+    def summary(self, folder: str = "runs/r") -> dict[str, Any]:
+        summary: dict[str, Any] = json.loads((self.folder / folder / "summary.json").read_text())
+        return summary
+
+    def rows(self, folder: str = "runs/r") -> pl.DataFrame:
+        return pl.read_parquet(self.folder / folder / "traces/*.parquet").sort("question_id")
