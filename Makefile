@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # pip, not uv: uv resolves differently and does not find local wheels.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo test test-all system-packages golden lint format docs benchmark benchmark-compare clean
+.PHONY: install demo test test-all test-large system-packages golden lint format docs benchmark benchmark-compare clean
 
 install: .venv/installed
 
@@ -23,6 +23,13 @@ test: .venv/installed-test system-packages lint
 # All tests. They start their own servers. Two processes share them; those of Ray run in one process.
 test-all: .venv/installed-test system-packages lint
 	$(BIN)/pytest -n 2 --durations=30
+
+# The largest sizes, for a release: 10,000 questions over misbehaving servers, 10,000 changed run folders, 100,000
+# changed answers of servers for each property. They take hours.
+test-large: .venv/installed-test
+	$(BIN)/pytest -m large -n 2
+	$(BIN)/pytest --hypothesis-profile=large --timeout=0 -k "changed or damaged or stray" -n 2 \
+		tests/llm/test_misbehaving_server.py tests/kg/test_damaged_results.py
 
 system-packages:
 	infra/install-virtuoso.sh

@@ -18,6 +18,7 @@ from tests.support import refuse
 _ROOT = Path(__file__).resolve().parent.parent
 
 settings.register_profile("quick", max_examples=8)  # for `make test`; a property is tested with 100 values otherwise
+settings.register_profile("large", max_examples=100_000, deadline=None)  # for `make test-large`
 
 _MARKER_OF_FIXTURE = {
     "browser": "needs_browser",
@@ -50,12 +51,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out smaller sizes if the exhaustive ones run, and let `pytest -n 2` start with the longest modules."""
+    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 2` start with the longest modules."""
     if not config.option.markexpr:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("smaller")])
-        items[:] = [item for item in items if not item.get_closest_marker("smaller")]
+        _deselect(config, items, "smaller")
+    if "large" not in config.option.markexpr:
+        _deselect(config, items, "large")
     if hasattr(config, "workerinput"):
         items.sort(key=_place)
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
+    items[:] = [item for item in items if not item.get_closest_marker(marker)]
 
 
 def _place(item: pytest.Item) -> int:

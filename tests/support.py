@@ -27,6 +27,9 @@ METHODS = tuple(sorted(file.stem for file in (conf_dir() / "method").glob("*.yam
 PRESETS = tuple(sorted(file.stem for file in (conf_dir() / "experiment").glob("*.yaml") if file.stem != "none"))
 """The choices of `experiment=` that configure a method."""
 
+LARGE = (pytest.mark.large, pytest.mark.timeout(0))
+"""Marks of a size that takes longer than a test may."""
+
 _REPLY_LENGTH = re.compile(r"(?:.+_)?max_(?:new_)?tokens(?:_.+)?")
 
 ORIGIN = ShardOrigin(run="a test", index=0, questions=())

@@ -18,6 +18,7 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls
 from tests.cli.odd_values import change_value
 from tests.cli.support import Kgqa
+from tests.support import LARGE
 
 WORLD = ("dataset.triples=2000", "run.limit=6", "engine.shard_size=3", "evaluation.bootstrap_resamples=100")
 FOLDER = "damaged"
@@ -215,12 +216,15 @@ FIGURES = (
     f"ls {FOLDER} json=true",
 )
 """Commands whose figures must be those of the whole run, or they end with a sentence."""
-
-
-@pytest.mark.parametrize(
-    "seeds",
-    [pytest.param(range(10), marks=pytest.mark.smaller), pytest.param(range(100), marks=pytest.mark.exhaustive)],
+SEEDS = (
+    pytest.param(range(10), marks=pytest.mark.smaller),
+    pytest.param(range(100), marks=pytest.mark.exhaustive),
+    pytest.param(range(100, 5100), marks=LARGE),
 )
+"""Of changed run folders."""
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
 def test_random_changes_of_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) -> None:
     """A change of any file but run.yaml, which a user may edit, is a sentence, or it changes no figure."""
     question = first_question(folder)
@@ -244,10 +248,7 @@ def test_random_changes_of_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) 
             assert done.out == expected[command], f"seed {seed}: {file.name}, {command}"
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [pytest.param(range(10), marks=pytest.mark.smaller), pytest.param(range(100), marks=pytest.mark.exhaustive)],
-)
+@pytest.mark.parametrize("seeds", SEEDS)
 def test_random_values_in_a_run_folder(seeds: range, folder: Path, kgqa: Kgqa) -> None:
     """A file that is well formed, but holds another value somewhere, is a sentence or a result in every command."""
     question = first_question(folder)

@@ -21,8 +21,8 @@ from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from tests.kg.lying_server import MODES, LyingGraph, lying
 from tests.llm.misbehaving_server import GOOD, ODD, UNUSABLE, serving
+from tests.support import LARGE
 
-QUESTIONS = 250
 TRIPLES = 5_000
 HONEST = 16
 """Answers of a graph server to the checks at the start."""
@@ -135,6 +135,14 @@ def compare(folder: Path, questions: int, every: int) -> None:
     )
 
 
-@pytest.mark.exhaustive
-def test_every_question_is_answered_as_by_honest_servers_or_fails_with_a_reason(tmp_path: Path) -> None:
-    compare(tmp_path, QUESTIONS, every=10)
+@pytest.mark.parametrize(
+    ("questions", "every"),
+    [
+        pytest.param(250, 10, marks=pytest.mark.exhaustive),
+        pytest.param(10_000, 100, marks=LARGE),
+    ],
+)
+def test_every_question_is_answered_as_by_honest_servers_or_fails_with_a_reason(
+    questions: int, every: int, tmp_path: Path
+) -> None:
+    compare(tmp_path, questions, every)
