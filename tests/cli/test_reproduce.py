@@ -31,6 +31,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.exhaustive
 def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_path: Path) -> None:
     shown = kgqa("reproduce", "scale=smoke", *SMALL, "run.dir=run")
     assert shown.code == 0, shown.err

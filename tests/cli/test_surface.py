@@ -33,7 +33,7 @@ GROUPS = {
         "parog_no_planner parog_no_refinement parog_per_entity parog_prior_only parog_prompted_planner "
         "parog_split_refine parog_topic_starts "
         "pog pog_batched pog_compat pog_depth_3 pog_evidence pog_fixed_width pog_no_guidance pog_no_memory "
-        "pog_no_reflection "
+        "pog_no_reflection pog_wide "
         "r3 r3_gold r3_memory r3_memory_reflection r3_reflection "
         "rag_1_hop rag_2_hop rag_2_hop_compat rag_no_graph rag_text readi "
         "rog rog_gold rog_listed rog_no_planning rog_no_reasoning rog_random_plans rog_sampled rog_vote srp "

@@ -56,7 +56,9 @@ class TestRuns:
         )
         assert common.equals(rows(tmp_path / "stopped"))
 
-    @pytest.mark.parametrize("lost", [(0,), (2, 3), (5, 11), (18,)])
+    @pytest.mark.parametrize(
+        "lost", [(5, 11), *(pytest.param(lost, marks=pytest.mark.exhaustive) for lost in ((0,), (2, 3), (18,)))]
+    )
     def test_a_resumed_run_drops_the_same_configurations(self, lost: tuple[int, ...], tmp_path: Path) -> None:
         run(tmp_path / "run", "run.early_stopping=24")
         before = rows(tmp_path / "run")

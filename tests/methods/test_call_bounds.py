@@ -18,7 +18,7 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question
-from tests.support import METHODS, refuse
+from tests.support import METHODS, each_method, refuse
 
 AXES = {"beam_width": (1, 5), "depth": (1, 4), "retries": (0, 2)}
 """The default sweep, by its lowest and highest value."""
@@ -66,7 +66,7 @@ def test_the_sweep_has_every_corner_of_every_method() -> None:
 @pytest.mark.parametrize(
     "questions", [pytest.param(8, marks=pytest.mark.smaller), pytest.param(40, marks=pytest.mark.exhaustive)]
 )
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", each_method("parog"))
 def test_no_question_of_a_default_sweep_meets_a_limit(method: str, questions: int, tmp_path: Path) -> None:
     """Neither do bad replies make more calls than the bound, nor does a limit of another kind cut the search."""
     shared = (

@@ -67,7 +67,9 @@ def markers_of(family: str, of: Sequence[str]) -> list[str]:
     return [marker for marker in MARKERS[family] if "relations" not in of or "#" not in marker]
 
 
-@pytest.mark.parametrize("of", ["relations", "entities", "questions"])
+@pytest.mark.parametrize(
+    "of", ["relations", *(pytest.param(of, marks=pytest.mark.exhaustive) for of in ("entities", "questions"))]
+)
 @pytest.mark.parametrize("family", MARKERS)
 def test_names_made_of_markers_change_no_score(family: str, of: str, innocent: Scores, tmp_path: Path) -> None:
     place = PLACES["after" if of == "questions" else "alone"]
@@ -75,6 +77,7 @@ def test_names_made_of_markers_change_no_score(family: str, of: str, innocent: S
     assert compared(scores(QUICK, tmp_path / "run", words), innocent) == compared(innocent, innocent)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("offset", [5, 10, 15, 20])
 def test_relations_named_like_tokens_of_arg_change_no_score(offset: int, innocent: Scores, tmp_path: Path) -> None:
     words = write_world(tmp_path, MARKERS["arg"], of=["relations"], offset=offset)

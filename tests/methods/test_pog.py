@@ -428,7 +428,13 @@ async def test_what_is_evaluated(evaluate_on: Any, shown: int) -> None:
 # The oracle on the synthetic world: the cost of every question
 
 
-@pytest.mark.parametrize("words", [[], ["experiment=pog_batched"]], ids=["per entity", "batched"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param([], id="per entity", marks=pytest.mark.exhaustive),
+        pytest.param(["experiment=pog_batched"], id="batched"),
+    ],
+)
 def test_the_calls_of_each_question_follow_from_its_decisions(words: list[str], tmp_path: Path) -> None:
     common = ["llm=oracle", "llm.error_rate=0.2", "run.limit=200", "dataset.triples=5000", f"run.dir={tmp_path}/run"]
     assert main(["evaluate", "method=pog", *words, *common, "evaluation.bootstrap_resamples=100"]) == 0
@@ -486,7 +492,9 @@ def test_no_question_fails(words: list[str], tmp_path: Path) -> None:
     assert statuses <= {"ok", "no_evidence", "budget_exhausted"}
 
 
-@pytest.mark.parametrize(("hops", "low", "high"), [(2, 0.55, 0.80), (3, 0.0, 0.46)])
+@pytest.mark.parametrize(
+    ("hops", "low", "high"), [(2, 0.55, 0.80), pytest.param(3, 0.0, 0.46, marks=pytest.mark.exhaustive)]
+)
 def test_without_relations_back_metaqa_is_out_of_reach(
     hops: int, low: float, high: float, shared_data: Path, tmp_path: Path
 ) -> None:

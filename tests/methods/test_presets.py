@@ -190,7 +190,7 @@ def test_presets_of_arg(preset: str, changed: dict[str, Any]) -> None:
     assert method.name != "arg", "a variant has a name of its own in every table"
 
 
-@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide", "tog_wide"])
+@pytest.mark.parametrize("preset", ["arg_exhaustive", "arg_wide", "pog_wide", "tog_wide"])
 def test_presets_without_a_beam_cap_the_calls(preset: str) -> None:
     assert compose([f"experiment={preset}"])["budget"]["max_llm_calls"] == 3000
     assert compose([f"experiment={preset}", "budget.max_llm_calls=7"])["budget"]["max_llm_calls"] == 7
@@ -245,6 +245,7 @@ def test_the_sweep_axes_drive_pogs_own_keys() -> None:
         ("pog_no_guidance", {"guidance": False}),
         ("pog_no_memory", {"memory": False}),
         ("pog_no_reflection", {"reflection": False}),
+        ("pog_wide", {"unnamed_sample": 2000, "frontier_cap": 2000}),
         ("pog_fixed_width", {"width": 3}),
         ("pog_batched", {"calls": "batched"}),
         ("pog_compat", {"backtrack_from": "expanded", "no_return": "relation"}),

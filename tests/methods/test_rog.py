@@ -453,7 +453,7 @@ def metaqa(shared_data: Path, hops: int) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "questions", [pytest.param(30, marks=pytest.mark.smaller), pytest.param(200, marks=pytest.mark.exhaustive)]
 )
-@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("hops", [*(pytest.param(hops, marks=pytest.mark.exhaustive) for hops in (1, 2)), 3])
 def test_the_cost(hops: int, questions: int, shared_data: Path, tmp_path: Path) -> None:
     """Exactly 2 calls and 2 lookups for each relation of the longest plan that a layer reached, for every width."""
     widths = [f"method=rog method.plans={plans}" for plans in (1, 3, 5)]
@@ -479,7 +479,9 @@ def test_the_cost(hops: int, questions: int, shared_data: Path, tmp_path: Path) 
         assert tokens == sum(step["completion_tokens"] or 0 for step in steps)
 
 
-@pytest.mark.parametrize(("hops", "f1"), [(1, 98.1), (2, 94.6), (3, 93.9)])
+@pytest.mark.parametrize(
+    ("hops", "f1"), [*(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((1, 98.1), (2, 94.6))), (3, 93.9)]
+)
 @pytest.mark.parametrize(
     "questions", [pytest.param(150, marks=pytest.mark.smaller), pytest.param(3000, marks=pytest.mark.exhaustive)]
 )

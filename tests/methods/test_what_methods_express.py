@@ -44,7 +44,7 @@ def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
         ("experiment=arg_wide", BUT_COUNT),
         ("method=parog", ALL),
         ("method=r3", ALL),
-        ("method=pog", BUT_COUNT),
+        ("experiment=pog_wide", ALL),
         ("method=tog", ("1-hop", "2-hop", "conjunction")),
         ("experiment=tog_wide", ALL),
         ("method=rog method.plans=5", BUT_COUNT),
