@@ -41,7 +41,7 @@ from pipeline.engine.resume import (
 )
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, user_sources
-from pipeline.engine.summary import TIMES, RunTotals, refresh_summary, summarise
+from pipeline.engine.summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
@@ -297,8 +297,8 @@ async def _compare_dataset(
         finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
     if changes.gold:
         await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
-        score_again(folder, saved, changes, first)
-        refresh_summary(folder)  # before anything is printed: a closed pipe would leave the old scores in it
+        with renewed_summary(folder):  # before anything is printed: a closed pipe would leave the old scores in it
+            score_again(folder, saved, changes, first)
         count = sum(map(len, changes.gold.values()))
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):

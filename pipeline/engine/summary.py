@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +50,17 @@ def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary
     return summaries
 
 
-def refresh_summary(folder: RunFolder) -> None:
-    """Average the rows again after some have new scores, and write them into `summary.json`, if the run has one."""
-    if saved := folder.read_summary():
+@contextmanager
+def renewed_summary(folder: RunFolder) -> Iterator[None]:
+    """Average the rows again after the block has given some new scores, and write `summary.json`, if the run has one.
+
+    Meanwhile it says that the run is not complete. So a kill leaves no old scores that look like those of the rows.
+    """
+    saved = folder.read_summary()
+    if saved:
+        folder.write_summary({**saved, "complete": False})
+    yield
+    if saved:
         _average_again(folder, saved, read_shards(folder, SUMMARY_COLUMNS))
 
 

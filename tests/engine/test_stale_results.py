@@ -125,6 +125,25 @@ def test_a_pipe_that_closes_while_rows_are_scored_again_leaves_no_old_score(
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
 
 
+def test_a_run_that_is_killed_while_rows_are_scored_again_is_not_complete(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run("llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+
+    def be_killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr("pipeline.engine.summary._average_again", be_killed)
+        project.run("llm=oracle", code=130)
+    assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
+    assert not project.summary()["complete"]
+    project.run("llm=oracle")
+    assert project.summary()["complete"]
+    assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
+
+
 def test_nothing_is_scored_again_if_the_graph_has_changed_too(project: Project) -> None:
     project.run()
     before = project.rows()
