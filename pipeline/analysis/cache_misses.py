@@ -8,12 +8,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss, read_shards
+from pipeline.traces.reader import OTHER_DATA, RecordedCall, RecordedCalls, explain_miss, read_shards
 
 NEW_QUESTION = "a question that no earlier run has finished"
 """The reason for all calls of such a question."""
-OTHER_DATA = "a reply that was made from other gold answers, or for another graph"
-"""The reason for the calls that earlier runs have, but whose simulated model read other data."""
 
 
 def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:

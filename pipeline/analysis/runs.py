@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from pipeline import config
 from pipeline.analysis import effects, losses
+from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.engine.requested import requested
 from pipeline.errors import UserError, first_defect, nearest
@@ -148,8 +149,13 @@ class Run:
         """One row per question that only one of two configurations answers right, with where the wrong one lost it.
 
         Columns: `question_id`, `type`, `hops`, `gained` (right in `other` only), `stage`, `reason`, `role`,
-        `departure`, `step`.
+        `departure`, `step`. Raises UserError if a question has other gold answers in the other run.
         """
+        if other.folder != self.folder:
+            columns = ("question_id", GOLD_DIGEST)
+            gold, others = (run.questions.select(columns).unique().collect() for run in (self, other))
+            if difference := other_gold(gold, others):
+                raise UserError(f"{self.folder.path} and {other.folder.path} cannot be compared: {difference}")
         before = self.losses().filter(pl.col("configuration") == configuration)
         return losses.flips(before, other.losses().filter(pl.col("configuration") == other_configuration))
 

@@ -14,7 +14,7 @@ import orjson
 from rich.console import RenderableType
 
 from pipeline import config
-from pipeline.analysis.cache_misses import NEW_QUESTION, OTHER_DATA, explain_misses
+from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
@@ -24,7 +24,7 @@ from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.export.table_files import write_tables
 from pipeline.text import counted, printable, printable_json
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import count_errors
+from pipeline.traces.reader import OTHER_DATA, count_errors
 
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows."""

@@ -25,6 +25,8 @@ from pipeline.traces.storage import StoragePath, read_all, storage_path
 
 _log = logging.getLogger(__name__)
 
+OTHER_DATA = "a reply that was made from other gold answers, or for another graph"
+"""Why a recorded call cannot be used again: a simulated model read other data."""
 _OPEN_SHARDS = 64
 """Finished shards kept in memory; questions are requested shard by shard."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Self
 
 import orjson
@@ -12,7 +12,8 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ServiceError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
-from pipeline.traces.reader import RecordedCall, RecordedCalls, explain_miss
+from pipeline.traces.origin import QuestionDigest
+from pipeline.traces.reader import OTHER_DATA, RecordedCall, RecordedCalls, explain_miss
 from pipeline.types import Example
 
 
@@ -35,27 +36,37 @@ class Replay:
         pass
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> _QuestionReplay:
-        return _QuestionReplay(self.identity, self._roles, self._recorded, example.question.id)
+        gold = QuestionDigest.of(example).gold
+        recorded = self._recorded.calls(example.question.id)
+        usable = self._recorded.reusable(example.question.id, gold, [kg.fingerprint])
+        return _QuestionReplay(self.identity, self._roles, recorded, usable.keys())
 
 
 class _QuestionReplay:
     """The recorded calls of one question."""
 
-    def __init__(self, identity: str, roles: Mapping[str, str], recorded: RecordedCalls, question_id: str) -> None:
+    def __init__(
+        self, identity: str, roles: Mapping[str, str], recorded: Mapping[str, RecordedCall], usable: Collection[str]
+    ) -> None:
         self._identity = identity
         self._roles = roles
         self._recorded = recorded
-        self._question_id = question_id
+        self._usable = usable
 
     def identity_of(self, role: str) -> str:
         return self._roles.get(role, self._identity)
 
     async def complete(self, call: Call) -> Completion:
-        """Return the recorded completion. Raises ServiceError naming the differences from the nearest recorded call."""
-        calls = self._recorded.calls(self._question_id)
-        if recorded := calls.get(call.key):
-            return recorded.completion
-        same_role = [other for other in calls.values() if other.role == call.prompt.role]
+        """Return the recorded completion.
+
+        Raises ServiceError with the differences from the nearest recorded call, or if a simulated model replied from
+        other data.
+        """
+        if recorded := self._recorded.get(call.key):
+            if call.key in self._usable:
+                return recorded.completion
+            raise ServiceError(f"not usable: the recorded call has {OTHER_DATA}")
+        same_role = [other for other in self._recorded.values() if other.role == call.prompt.role]
         difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
         raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import polars as pl
 import pytest
 
 from pipeline.errors import UserError
@@ -48,6 +49,14 @@ class TestRepliesOfAnOracleForOtherData:
             assert "were scored again" in project.run("method=cot", "llm=oracle")
         project.run("method=cot", "llm=oracle", "run.reuse=[runs/r]", folder="runs/new")
         assert project.rows("runs/new")["answers"].to_list()[1] == ["Elsewhere"]
+
+    def test_are_not_replayed_for_other_gold_answers(self, project: Project) -> None:
+        self.start(project)
+        project.write_questions({**CITIES, "Borland": "Nowhere"})
+        project.run("method=cot", "llm=replay", "llm.run=runs/r", "run.max_failed=1", folder="runs/new")
+        failed = project.rows("runs/new").filter(pl.col("status") == "failed")
+        assert failed["question_id"].to_list() == ["Borland"]
+        assert "the recorded call has a reply that was made from other gold answers" in failed["error"][0]
 
     def test_are_not_reused_for_another_graph(self, project: Project) -> None:
         self.start(project)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.analysis.runs import open_run
 from pipeline.cli.main import main
 from pipeline.console import Console
 from pipeline.engine import sources
@@ -142,6 +143,17 @@ def test_a_run_that_is_killed_while_rows_are_scored_again_is_not_complete(
     project.run("llm=oracle")
     assert project.summary()["complete"]
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
+
+
+def test_flips_between_runs_with_other_gold_answers_are_refused(project: Project) -> None:
+    project.run("llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    project.run("llm=oracle", folder="runs/new")
+    before, now = open_run("runs/r"), open_run("runs/new")
+    with pytest.raises(UserError, match="question Borland has other gold answers"):
+        now.flips(before)
+    project.run("llm=oracle")
+    assert now.flips(open_run("runs/r")).collect().is_empty(), "both are scored by the same gold answers"
 
 
 def test_nothing_is_scored_again_if_the_graph_has_changed_too(project: Project) -> None:
