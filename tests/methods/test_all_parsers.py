@@ -46,10 +46,10 @@ from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
 from tests.methods.grbench_world import write_grbench
 from tests.methods.hostile import read
-from tests.support import refuse
+from tests.support import LARGE, refuse
 
 TEXTS = 100_000
-"""The number of texts that each parser reads in an exhaustive test, and that all read together in another one."""
+"""The number of texts that each parser reads in a large test, and that all read together in one of `make test`."""
 INSTANCES = 12
 """The number of prompts of each class that are used in turn."""
 LONG = 20_000
@@ -73,7 +73,7 @@ def prompt_classes() -> list[type[Prompt[Any]]]:
 
 CLASSES = prompt_classes()
 EACH = -(-TEXTS * settings().max_examples // 100 // len(CLASSES))
-"""The number of texts that each parser reads in a test that is not exhaustive."""
+"""The number of texts that each parser reads in `make test`."""
 
 PIECES = (
     # parts of the formats
@@ -317,7 +317,12 @@ def natural(shared_data: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(EACH, marks=pytest.mark.smaller), pytest.param(TEXTS, marks=pytest.mark.exhaustive)]
+    "count",
+    [
+        pytest.param(EACH, marks=pytest.mark.smaller),
+        pytest.param(TEXTS // 10, marks=pytest.mark.exhaustive),
+        pytest.param(TEXTS, marks=LARGE),
+    ],
 )
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.role}-{cls.__name__}")
 def test_a_parser_returns_a_value_or_raises_a_parse_error(
