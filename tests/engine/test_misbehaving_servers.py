@@ -77,14 +77,12 @@ def memory_of_this_process() -> Iterator[list[int]]:
         thread.join()
 
 
-def run(
-    folder: Path, models: Sequence[GuessingModel], graphs: Sequence[LyingGraph], questions: int
-) -> tuple[int, pl.DataFrame]:
-    """Answer questions over these servers. Return the exit code and the rows."""
+def run(folder: Path, models: Sequence[GuessingModel], graphs: Sequence[LyingGraph], questions: int) -> int:
+    """Answer questions over these servers. Return the exit code."""
     with ExitStack() as servers:
         model_urls = ",".join(servers.enter_context(serving(model)) for model in models)
         graph_urls = ",".join(servers.enter_context(lying(graph)) for graph in graphs)
-        code = main(
+        return main(
             [
                 *("evaluate", "method=tog", "method.depth=1", "method.retries=0", "method.temperature_explore=0"),
                 *(f"dataset.triples={TRIPLES}", f"dataset.questions={questions}", f"run.dir={folder}"),
@@ -99,24 +97,28 @@ def run(
                 ),
             ]
         )
-    rows = pl.concat(pl.read_parquet(path) for path in RunFolder(folder).traces)
-    return code, rows.sort("question_id")
+
+
+def rows(folder: Path) -> pl.DataFrame:
+    """Return what is compared of the rows of a run."""
+    columns = ["question_id", "status", "error", "answers", "hits_at_1", "f1"]
+    return pl.read_parquet(RunFolder(folder).traces, columns=columns).sort("question_id")
 
 
 def compare(folder: Path, questions: int, every: int) -> None:
     """Run over honest servers, then over servers of which every `every`-th answer is wrong, and check every promise."""
     facts = list(default(SyntheticWorld, triples=TRIPLES).triples())
     never = 10**9
-    _, expected = run(
-        folder / "honest", [GuessingModel(None)], [LyingGraph(facts, [], honest=never, every=1)], questions
-    )
+    run(folder / "honest", [GuessingModel(None)], [LyingGraph(facts, [], honest=never, every=1)], questions)
+    expected = rows(folder / "honest")
     assert expected["status"].eq("failed").sum() == 0
     assert expected["hits_at_1"].sum() > 0
 
     models = [GuessingModel(every) for _ in range(2)]
     graphs = [LyingGraph(facts, MODES, honest=HONEST, every=every) for _ in range(2)]
     with memory_of_this_process() as memory:
-        code, found = run(folder / "misbehaving", models, graphs, questions)
+        code = run(folder / "misbehaving", models, graphs, questions)
+    found = rows(folder / "misbehaving")
     assert all(server.lies for server in (*models, *graphs))
     assert found["question_id"].to_list() == expected["question_id"].to_list()
     failed = found.filter(pl.col("status") == "failed")
