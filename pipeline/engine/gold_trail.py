@@ -23,6 +23,8 @@ _MOST_NAMES = 64
 """Texts of gold answers that are searched for in prompts and completions."""
 _MOST_AHEAD = 4
 """Gold paths of which the nodes that lead to a gold answer are looked up."""
+_MOST_TOLD_APART = 200
+"""Nodes of an edge that are searched for in a prompt, to find out whether it is about one of them alone."""
 _OPPOSITE: Mapping[str, Any] = {"out": "in", "in": "out"}
 _Layer: TypeAlias = Mapping[Node, Set[Node]]
 """Node → the nodes to which one hop of a path leads from it."""
@@ -39,6 +41,8 @@ class _Mark:
     of: Set[Node] | None = None
     number: int | None = None
     by: str | None = None
+    about: Node | None = None
+    """Of a prompt that names an edge: the node of the edge that it is about, if it names no other one."""
 
 
 class GoldTrail:
@@ -70,6 +74,8 @@ class GoldTrail:
         names = [answer.name for answer in gold.answers]
         self._is_count = len(names) == 1 and names[0].isascii() and names[0].isdigit()
         self._topics = {path.topic for path in self.paths}
+        self._labels: dict[EntityId, str] = {}
+        """Name of each node whose name was looked up, where it is not its id."""
         self._inverses: Inverses = {}
         self._edges: dict[int, Relation] = {}
         self._next: dict[int, set[int]] = {}
@@ -149,6 +155,7 @@ class GoldTrail:
 
     def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
         """Note whether a node has the name of a gold answer, where ids are not names."""
+        self._labels.update((id, name) for id, name in found.items() if name and name != id)
         others = found.keys() - self._topics
         named = {id for id in others if found[id] in self._gold and not self._is_gold(id)}
         self._forms.update((id, self._forms[name]) for id in named if (name := found[id]) is not None)
@@ -208,10 +215,20 @@ class GoldTrail:
     def _mention(self, step: Step, event: TrailEventName, text: str) -> None:
         for edge in sorted(self._starts):
             if any(_stands_in(name, text) for name in self._names_of(edge)):
-                self._mark(step.index, event, edge)
+                about = self._only_node_in(text, edge) if event == "shown" else None
+                self._marks.append(_Mark(step.index, event, edge, about=about))
         passed = self._passed_names - self._met_names
         if count := sum(name not in passed and _stands_in(name, text) for name in self._named_gold):
             self._marks.append(_Mark(step.index, event, number=count))
+
+    def _only_node_in(self, text: str, edge: int) -> Node | None:
+        """Return the node at which an edge may begin that a text names; None if it names several, or none."""
+        starts = self._starts[edge]
+        if not 1 < len(starts) <= _MOST_TOLD_APART:
+            return None
+        named = (node for node in starts if isinstance(node, str) and _stands_in(self._labels.get(node, node), text))
+        first = next(named, None)
+        return first if next(named, None) is None else None
 
     def answer(self, steps: Sequence[Step], raw: str) -> None:
         """Note from which call the answer was read: the last one whose completion contains `raw`, else the last one."""
@@ -297,6 +314,8 @@ class GoldTrail:
     def _count(self, mark: _Mark) -> TrailEvent | None:
         nodes, of = mark.nodes, mark.of
         if nodes is None:
+            if mark.about is not None and mark.about not in self._leading.get(mark.edge or 0, {mark.about}):
+                return None  # the prompt is about another node, with an equal relation
             return TrailEvent(mark.step, mark.event, mark.edge, mark.number, by=mark.by)
         assert mark.edge is not None
         if mark.event == "reached" and mark.edge in self._leading and not self._next.get(mark.edge):

@@ -32,7 +32,8 @@ class TrailEvent(NamedTuple):
     - `reached`: following it led to `number` nodes;
     - `found`: a lookup returned `number` nodes that are gold answers. A gold answer that was met only where a gold path
       leads on, such as an actor of a film who has directed another one, counts in no event without `edge`;
-    - `shown`: the prompt of a model call names the edge, or `number` gold answers;
+    - `shown`: the prompt of a model call names the edge, or `number` gold answers. A prompt that names one of the nodes
+      at which the edge may begin, and no other, does not count if this node leads to no gold answer;
     - `written`: the completion names the edge, or `number` gold answers;
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
     - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin;

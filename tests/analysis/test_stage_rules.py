@@ -315,3 +315,26 @@ def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:
     unread = row(trail, "relations choose neighbours judge answer", gold_paths=paths)
     unread["steps"][1]["error"] = "no list"
     assert find_loss(unread) == Loss("relation offered", "model", 3, 2, "topic → king ✗ seat")
+
+
+def test_an_agent_that_asks_about_other_nodes_was_offered_no_relation_of_the_node_it_reached() -> None:
+    shown = {"step": 3, "event": "shown", "edge": 1}
+    trail = [FOLLOWED, {**REACHED, "number": 1}, shown, {"step": 6, "event": "answered"}]
+    steps = "act act neighbours think act neighbours act"
+    asked = row(trail, steps, gold_paths=PATHS)
+    assert find_loss(asked) == Loss("relation offered", "model", 6, 2, "topic → king ✗ seat"), "it ended the attempt"
+    asked["steps"][6]["error"] = "no action"
+    left = Loss("relation offered", "model", 4, 2, "topic → king ✗ seat")
+    assert find_loss(asked) == left, "a limit of steps ended it: the loss is where it left the path"
+    out_of_budget = row(trail, steps, gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(out_of_budget) == left
+    last = row([*trail, {"step": 6, "event": "written", "edge": 1}], steps, gold_paths=PATHS, status="budget_exhausted")
+    assert find_loss(last) == Loss("relation chosen", "cap", 6, 2, "topic → king ✗ seat"), "it was not looked up"
+
+
+def test_a_try_of_the_call_that_answers_chose_no_relation() -> None:
+    shown = [{"step": step, "event": "shown", "edge": 0} for step in (1, 2, 3)]
+    tried = row([LISTED, *shown, ANSWER], "relations choose answer answer", status="budget_exhausted")
+    tried["steps"][2]["error"] = "no braces"
+    tried["steps"][3]["parent"] = 2
+    assert find_loss(tried) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital")

@@ -164,10 +164,10 @@ def test_the_end_of_a_short_path_is_found_although_a_longer_one_leads_on() -> No
 
 
 class Marriages:
-    """A graph in which ann and bob are married, and both were born in Oslo."""
+    """A graph in which ann and bob are married, and bob was born in Oslo; eva is married to them, too."""
 
     married = Relation("marriage", "out"), Relation("partner", "out")
-    hops: ClassVar = {"ann": ["m"], "m": ["ann", "bob"], "bob": ["m.1"]}
+    hops: ClassVar = {"ann": ["m"], "eva": ["m"], "m": ["ann", "bob"], "bob": ["m.1"]}
 
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
         return Batch({hop: Neighbours(tuple(self.hops.get(hop[0], ()))) for hop in hops})
@@ -182,3 +182,16 @@ async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
     assert ("kept", 2, 1, 2, None) in events(trail)
     await trail.look_ahead(cast("GraphLookups", Marriages()))
     assert ("kept", 2, 0, 1, None) in events(trail)
+
+
+async def test_a_prompt_about_a_node_that_leads_nowhere_does_not_show_the_edge() -> None:
+    first, second = Marriages.married
+    trail = GoldTrail(Gold(GOLD.answers, {"eva": ((first, second, BORN),)}))
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("eva", first): Neighbours(("m",))})
+    trail.reach(Step(1, "kg", "neighbours", 0.0), {("m", second): Neighbours(("bob", "m.9"))})
+    trail.name(Step(2, "kg", "labels", 0.0), {"m.9": "joe"})
+    relations = {"relations": "born_in; child"}
+    for number, entity in enumerate(["bob", "joe", "bob and joe", "all of them"], 3):
+        trail.show(Step(number, "llm", "r", 0.0), {"entity": entity, **relations})
+    await trail.look_ahead(cast("GraphLookups", Marriages()))
+    assert [event.step for event in trail.events if (event.event, event.edge) == ("shown", 2)] == [3, 5, 6]

@@ -176,7 +176,7 @@ class _Question:
             return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
         call = max(shown or calls, default=None)
         call = self._call_before(within_reach[-1].step) if call is None else call
-        interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._answering))
+        interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._tries_of_the_answer))
         reason: Reason = "cap" if interrupted else self._model_reason(call)
         return self._loss_at("relation chosen", reason, call, path, hop)
 
@@ -198,7 +198,7 @@ class _Question:
         """
         windows = [(event.step, self._next_hop_after(event.step)) for event in self._of("listed", edge)]
         within = {call for call in self._calls() if any(start < call < end for start, end in windows)}
-        return within - self._answering or within
+        return within - self._tries_of_the_answer or within
 
     def _detour(self, path: _Path, hop: int) -> Loss | None:
         """Return the first edge up to a hop that was in reach at one hop of the search and followed only later."""
@@ -238,6 +238,14 @@ class _Question:
             survivors = 1 - sum(event.number or 0 for event in cut)
         if survivors is not None and survivors > 0:
             return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
+        if survivors is None and self._acting:
+            return self._loss_of_agent(path, hop, reached.step)
+        return self._loss_of_dropped(path, hop, reached, kept, cut)
+
+    def _loss_of_dropped(
+        self, path: _Path, hop: int, reached: _Event, kept: Sequence[_Event], cut: Sequence[_Event]
+    ) -> Loss:
+        """Return the loss of a path whose last node was dropped: by a selection, or by code."""
         call = self._call_in(reached.step, kept[0].step if kept else None)
         if cut and (call is None or not self._was_partial(cut, kept)):
             return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
@@ -271,6 +279,19 @@ class _Question:
         ended = self._loss_at("relation offered", reason, after if call is None else call, path, hop)
         return self._chance(path, hop) or ended
 
+    def _loss_of_agent(self, path: _Path, hop: int, after: int) -> Loss:
+        """Return the loss of an agent that asked nothing about a node that it had reached, but something else.
+
+        An agent selects among no nodes, so it dropped none. An attempt that a limit ended was lost by the action that
+        left the path, and any other one by the action that ended it.
+        """
+        if self._was_asked_last(path.edges[hop]):
+            return self._loss_at("relation chosen", "cap", max(self._acting), path, hop)
+        ended = max((call for call in self._acting & self._answering if call > after), default=None)
+        is_finished = ended is not None and not self._at_limit and not self._step(ended).get("error")
+        call = ended if is_finished else self._ending_call(after)
+        return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
+
     def _was_asked_last(self, edge: int) -> bool:
         """Whether the budget ended the search before what the last action of an agent asked for was looked up."""
         action = max(self._acting, default=None)
@@ -303,6 +324,8 @@ class _Question:
                 cut = [event for event in self._of("cut", path.edges[hop]) if event.number]
                 if cut:
                     return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
+                if self._acting:
+                    return self._loss_of_agent(path, hop, reached.step)
                 call = self._call_in(reached.step, followed[-1].step)
                 reason = self._model_reason(call)
                 return self._loss_at("node kept", reason, reached.step if call is None else call, path, hop - 1)
@@ -450,6 +473,15 @@ class _Question:
     @property
     def _answering(self) -> set[int]:
         return {event.step for event in self._of("answered")}
+
+    @cached_property
+    def _tries_of_the_answer(self) -> set[int]:
+        """The calls from which an answer was read, with the tries before them whose replies could not be read."""
+        tries = set(self._answering)
+        for step in reversed(self._steps_of("llm")):  # a try comes after the one that it repeats
+            if step["index"] in tries and step.get("parent") is not None:
+                tries.add(step["parent"])
+        return tries
 
     def _lookups_after(self, step: int) -> bool:
         lookups = {"relations", "neighbours", "degrees"}
