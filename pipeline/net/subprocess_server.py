@@ -70,7 +70,7 @@ class SubprocessServer(ABC):
     ) -> None:
         """Start the process and write its output to `log`."""
         full_command = ["setpriv", "--pdeathsig", "TERM", *command] if shutil.which("setpriv") else command
-        with log.open("wb") as output:
+        with log.open("ab") as output:  # what the server said before it was restarted stays readable
             # In its own session: Ctrl-C in a terminal must reach only our command, which then stops its servers.
             self.process = subprocess.Popen(  # noqa: S603 — the command is not user input
                 full_command,
@@ -90,6 +90,23 @@ def answers(url: str, body: bytes | None = None, *, timeout_s: float = 5) -> boo
             return bool(response.status == 200)
     except OSError:
         return False
+
+
+def fetch(url: str, *, timeout_s: float = 5) -> bytes:
+    """Return the body of a page. Raises OSError if the server does not send it."""
+    with urllib.request.urlopen(url, timeout=timeout_s) as response:  # noqa: S310 — http
+        return bytes(response.read())
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server can listen on a port of this machine."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections do not count
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -221,8 +221,7 @@ def test_a_job_serves_its_model_itself_and_finds_the_calls_of_another_server(
     endpoint, own = tmp_path / "endpoint", tmp_path / "own"
     first = kgqa("evaluate", *words, "run.limit=4", *served_llama.words, f"run.dir={endpoint}")
     assert first.returncode == 0, first.stderr
-    # One model has the process that routes by prefixes, which takes as much memory as the way in: served_llama's.
-    serve = ["run.limit=6", "llm=serve", f"llm.model={llama}", *SERVE, "llm.prefix_routing=false", "engine=ray"]
+    serve = ["run.limit=6", "llm=serve", f"llm.model={llama}", *SERVE, "engine=ray"]
     done = kgqa("evaluate", *words, *serve, f"run.dir={own}", f"run.reuse=[{endpoint}]", cluster=ray_cluster)
     assert done.returncode == 0, done.stderr
     summary = json.loads((own / "summary.json").read_text())
