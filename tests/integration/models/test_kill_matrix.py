@@ -1,0 +1,155 @@
+"""The rows of the kill matrix with a real Llama on vLLM, which decodes greedily in single precision."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ray._private.utils import write_ray_address
+from ray.cluster_utils import Cluster
+
+from pipeline.llm.vllm import VllmServer
+from tests.integration.conftest import LOOPBACK, SERVE, KillMatrix
+from tests.integration.kill_matrix import Row, Stage, Undisturbed
+from tests.integration.processes import engines, model_servers
+from tests.integration.rows import read
+
+pytestmark = pytest.mark.exhaustive
+
+# Random weights write to the last token they may, so few of each are allowed.
+LLAMA_RUN = [
+    *("method=srp", "method.max_tokens_plan=24", "method.max_tokens_judge=16", "method.max_tokens_other=16"),
+    *("dataset=synthetic", "budget.max_llm_calls=6", "budget.max_evidence_triples=20", "budget.max_frontier=50"),
+    *("run.limit=8", "engine.concurrency=4", "engine.shard_size=8", "llm.max_retries=100", "llm.max_backoff_s=2"),
+]
+AFTER = 8
+"""Calls of a run before a fault."""
+
+
+def kept(stage: Stage) -> int:
+    """The calls in the journals of a run."""
+    return sum(draft.read_bytes().count(b"\n") for draft in (stage.run / "drafts").glob("*.jsonl"))
+
+
+def staged(folder: Path, words: Sequence[str]) -> Stage:
+    folder.mkdir()
+    return Stage(folder, [], [], [*LLAMA_RUN, *words], uuid.uuid4().hex, kept)
+
+
+def test_plain_vllm_server(vllm_server: VllmServer, kill_matrix: KillMatrix, tmp_path: Path) -> None:
+    words = ["llm=endpoint", f"llm.base_urls=[{vllm_server.base_url}]"]
+    before, stage = staged(tmp_path / "a", words), staged(tmp_path / "b", words)
+    printed = before.go_on()
+    undisturbed = Undisturbed(read(before.run), printed, before.requests)
+    with stage.struck(after=AFTER) as driver:
+        vllm_server.kill()
+        vllm_server.start()
+        Row(kill_matrix, "plain vLLM server", "kill -9, started again").enter(stage, undisturbed, stage.end(driver))
+
+
+@pytest.fixture(scope="module")
+def served(llama: Path) -> list[str]:
+    """The words of a run that serves the Llama itself. Its servers are restarted if they hang for a few seconds."""
+    return ["llm=serve", f"llm.model={llama}", *SERVE, "llm.hang_timeout_s=8"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(served: list[str], tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    stage = staged(tmp_path_factory.mktemp("undisturbed") / "a", served)
+    printed = stage.go_on()
+    return Undisturbed(read(stage.run), printed, stage.requests)
+
+
+@pytest.mark.parametrize(
+    ("what", "done", "processes", "fate"),
+    [
+        ("model server of a run", "kill -9, restarted", model_servers, signal.SIGKILL),
+        ("hung model server of a run", "the process stops responding, restarted", model_servers, signal.SIGSTOP),
+        ("hung engine of a run's model server", "its calls stop, restarted", engines, signal.SIGSTOP),
+    ],
+    ids=["killed", "hung", "engine-hung"],
+)
+def test_model_server(
+    what: str,
+    done: str,
+    processes: Callable[[str], list[int]],
+    fate: signal.Signals,
+    served: list[str],
+    undisturbed: Undisturbed,
+    kill_matrix: KillMatrix,
+    tmp_path: Path,
+) -> None:
+    stage = staged(tmp_path / "run", served)
+    with stage.struck(after=AFTER) as driver:
+        [process] = processes(stage.mark)
+        os.kill(process, fate)
+        Row(kill_matrix, what, done).enter(stage, undisturbed, stage.end(driver))
+    assert "is gone" in stage.said
+    assert "has joined" in stage.said
+    assert model_servers(stage.mark) == []
+
+
+@contextmanager
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster whose head has no room for a model server; what joins the run's cluster is up to the test."""
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # sockets are in it, whose names have to be short
+        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, "node_ip_address": LOOPBACK}
+        one = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            write_ray_address(one.address, folder)
+            monkeypatch.setenv("RAY_ADDRESS", one.address)
+            yield one
+        finally:
+            one.shutdown()
+
+
+def test_drained_node(
+    served: list[str],
+    undisturbed: Undisturbed,
+    kill_matrix: KillMatrix,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    stage = staged(tmp_path / "run", served)
+    with cluster(monkeypatch) as nodes:
+        first = nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+        with stage.struck(after=AFTER) as driver:
+            nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+            drain(nodes.address, first.node_id)
+            Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(
+                stage, undisturbed, stage.end(driver)
+            )
+    assert "is drained: its model server is replaced" in stage.said
+
+
+def drain(address: str, node: str) -> None:
+    command = [sys.executable, "-m", "ray.scripts.scripts", "drain-node", f"--address={address}", f"--node-id={node}"]
+    reason = ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=test", "--deadline-remaining-seconds=3600"]
+    subprocess.run([*command, *reason], check=True)
+
+
+def test_added_node(
+    served: list[str],
+    undisturbed: Undisturbed,
+    kill_matrix: KillMatrix,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    workers = ["engine=ray", "engine.workers=1", "engine.cpus_per_worker=0", "llm.replicas=2", "run.limit=8"]
+    stage = staged(tmp_path / "run", [*served, *workers])
+    with cluster(monkeypatch) as nodes:
+        nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+        with stage.struck(after=1) as driver:
+            nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+            Row(kill_matrix, "added Ray node", "a second model server joins").enter(
+                stage, undisturbed, stage.end(driver)
+            )
+    assert "1 of 2 model servers wait for room" in stage.said
