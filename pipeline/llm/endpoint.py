@@ -273,7 +273,8 @@ class EndpointModel(CallConfig, OneModel):
             CHAT_REPLY,
             partial(_defect, candidates=call.sampling.candidates, tokens=tokens),
         )
-        affinity = zlib.crc32(call.question.encode()) if self.question_affinity else None
+        has_affinity = self.question_affinity and call.question
+        affinity = zlib.crc32(call.question.encode()) if has_affinity else None
         return await self._client.ask(request, affinity=affinity)
 
     def _body(self, call: Call) -> dict[str, Any]:

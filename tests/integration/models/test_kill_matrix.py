@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from ray._private.utils import write_ray_address
@@ -68,30 +69,32 @@ def undisturbed(served: list[str], tmp_path_factory: pytest.TempPathFactory) -> 
     return Undisturbed(read(stage.run), printed, stage.requests)
 
 
+class Fault(NamedTuple):
+    """What is done to the processes of a model server."""
+
+    what: str
+    done: str
+    processes: Callable[[str], list[int]]
+    fate: signal.Signals
+
+
 @pytest.mark.parametrize(
-    ("what", "done", "processes", "fate"),
+    "fault",
     [
-        ("model server of a run", "kill -9, restarted", model_servers, signal.SIGKILL),
-        ("hung model server of a run", "the process stops responding, restarted", model_servers, signal.SIGSTOP),
-        ("hung engine of a run's model server", "its calls stop, restarted", engines, signal.SIGSTOP),
+        Fault("model server of a run", "kill -9, restarted", model_servers, signal.SIGKILL),
+        Fault("hung model server of a run", "the process stops responding, restarted", model_servers, signal.SIGSTOP),
+        Fault("hung engine of a run's model server", "its calls stop, restarted", engines, signal.SIGSTOP),
     ],
     ids=["killed", "hung", "engine-hung"],
 )
 def test_model_server(
-    what: str,
-    done: str,
-    processes: Callable[[str], list[int]],
-    fate: signal.Signals,
-    served: list[str],
-    undisturbed: Undisturbed,
-    kill_matrix: KillMatrix,
-    tmp_path: Path,
+    fault: Fault, served: list[str], undisturbed: Undisturbed, kill_matrix: KillMatrix, tmp_path: Path
 ) -> None:
     stage = staged(tmp_path / "run", served)
     with stage.struck(after=AFTER) as driver:
-        [process] = processes(stage.mark)
-        os.kill(process, fate)
-        Row(kill_matrix, what, done).enter(stage, undisturbed, stage.end(driver))
+        [process] = fault.processes(stage.mark)
+        os.kill(process, fault.fate)
+        Row(kill_matrix, fault.what, fault.done).enter(stage, undisturbed, stage.end(driver))
     assert "is gone" in stage.said
     assert "has joined" in stage.said
     assert model_servers(stage.mark) == []
