@@ -90,7 +90,7 @@ class VllmServer(SubprocessServer):
         address = [f"--host={self.host}", f"--port={self.port}"]
         # On CPUs, vLLM reserves half of the memory for the KV cache by default.
         own = {"VLLM_CPU_KVCACHE_SPACE": "1", **self.environment, "VLLM_SERVER_DEV_MODE": str(int(self.resettable))}
-        self._launch([*self.command, *model, *address, *self.arguments], self.log, environment=own)
+        self._launch([*self.command, *model, *address, *self.arguments], self.log, environment=own, has_children=True)
 
     def _reason(self) -> str:
         """Return the last error in the log, or else its end."""

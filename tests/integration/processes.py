@@ -43,7 +43,7 @@ def question_workers(mark: str) -> list[int]:
 
 def model_servers(mark: str) -> list[int]:
     """The process ids of the vLLM servers."""
-    return [int(process.name) for process in marked(mark) if "vllm.entrypoints.openai.api_server" in command(process)]
+    return _named(mark, r"\S*python\S* -m vllm\.entrypoints\.openai\.api_server")
 
 
 def engines(mark: str) -> list[int]:
@@ -52,7 +52,7 @@ def engines(mark: str) -> list[int]:
 
 
 def _named(mark: str, name: str) -> list[int]:
-    """Ray names an actor's process after its class, and vLLM names its processes, too."""
+    """The marked processes whose command begins so. Ray and vLLM give their processes names."""
     return [int(process.name) for process in marked(mark) if re.match(name, command(process))]
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from pipeline.errors import UserError
@@ -205,7 +205,8 @@ class Fleet:
         return sum([await self._is_placed(each) for each in self._replicas])
 
     async def _is_placed(self, replica: _Replica) -> bool:
-        return bool(await asyncio.to_thread(replica.group.wait, 0))
+        table = await asyncio.to_thread(placement_group_table, replica.group)
+        return bool(table["state"] == "CREATED")
 
 
 def _reserved(bundle: Mapping[str, float]) -> dict[str, Any]:

@@ -81,7 +81,6 @@ class ModelServer:
         self._port = launch.port + number if launch.port else 0
         if launch.token and several_machines():  # nobody else on the network can use a server with a token
             self._is_open.set()
-        # The server ends with the thread that starts it.
         self._thread = threading.Thread(target=self._keep_running, daemon=True)
         self._thread.start()
 
