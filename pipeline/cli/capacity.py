@@ -104,7 +104,7 @@ class Projection:
     speedup: float
     """How many times faster the run is than on the first of the clusters."""
     longest_s: float
-    """Seconds that the longest question takes by itself: no cluster is faster."""
+    """Seconds that the longest question takes alone on this cluster: no run is shorter."""
 
     def cell(self) -> str:
         """Return the text of a table cell: the wall time, the speed-up, the price and the bottleneck."""
@@ -185,10 +185,10 @@ def _projections(workloads: Workloads, plan: Plan) -> Iterator[Projection]:
     for dataset, questions in plan.questions.items():
         for method, measured in workloads.get(dataset, {}).items():
             drawn = draw_questions(measured, questions, seed=plan.seed)
-            alone_s = longest_s(plan.cluster(1), drawn)
             first_s: float | None = None
             for gpus in plan.gpus:
-                result = simulate(plan.cluster(gpus), drawn)
+                cluster = plan.cluster(gpus)
+                result = simulate(cluster, drawn)
                 first_s = result.wall_s if first_s is None else first_s
                 yield Projection(
                     dataset=dataset,
@@ -200,7 +200,7 @@ def _projections(workloads: Workloads, plan: Plan) -> Iterator[Projection]:
                     bottleneck=result.bottleneck,
                     utilisation=result.busy[result.bottleneck],
                     speedup=first_s / result.wall_s if result.wall_s else 1.0,
-                    longest_s=alone_s,
+                    longest_s=longest_s(cluster, drawn),
                 )
 
 
@@ -273,7 +273,7 @@ def _legend() -> str:
     return (
         "wall time, how many times faster that is than the first column, US dollars, and the busiest part with its "
         f"utilisation; if no part is busy for {100 * _IDLE:.0f} % of the time, the last questions wait for their own "
-        "calls, and the cell has the time of the longest question alone, which no cluster can go below"
+        "calls, and the cell has the time that the longest question takes alone, below which no run can be"
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 from random import Random
@@ -187,7 +187,8 @@ def draw_questions(measured: Sequence[QuestionWorkload], questions: int, *, seed
 
 def longest_s(cluster: Cluster, questions: Sequence[QuestionWorkload]) -> float:
     """Return the seconds of the question that takes longest on an idle cluster: no run is shorter."""
-    return max((_Run(cluster, [question]).finish() for question in set(questions)), default=0.0)
+    alone = replace(cluster, in_flight=1)
+    return max((_Run(alone, [question]).finish() for question in set(questions)), default=0.0)
 
 
 def simulate(cluster: Cluster, questions: Sequence[QuestionWorkload]) -> SimulationResult:
