@@ -196,34 +196,30 @@ async def hosting(models: Sequence[ServedModel], *, grows: bool, guarded: bool) 
             raise UserError(f"{model.model} cannot be served: {lacking}; without a GPU, set llm.resources={{CPU: 1}}")
         groups.setdefault(repr((model.launch((), ""), model.placed, model.counts)), []).append(model)
     token = secrets.token_urlsafe(32)
+    fleets = [_fleet(same, token if guarded or _is_open(same[0]) else "") for same in groups.values()]
     async with AsyncExitStack() as running:
-        fleets = {
-            group: await running.enter_async_context(_fleet(same, token if guarded or _is_open(same[0]) else ""))
-            for group, same in groups.items()
-        }
-        found = {
+        for fleet in fleets:
+            fleet.start()
+            running.push_async_callback(_stop, fleet)
+        found = await asyncio.gather(*(fleet.servers() for fleet in fleets))
+        for fleet in fleets:
+            running.callback(asyncio.create_task(fleet.keep()).cancel)
+        hosted = {
             id(model): Hosted(model, fleet.name, servers)
-            for (fleet, servers), same in zip(fleets.values(), groups.values(), strict=True)
+            for fleet, servers, same in zip(fleets, found, groups.values(), strict=True)
             for model in same
         }
-        yield [found[id(model)] for model in models]
+        yield [hosted[id(model)] for model in models]
 
 
-@asynccontextmanager
-async def _fleet(models: Sequence[ServedModel], token: str) -> AsyncIterator[tuple[Fleet, Servers]]:
-    """Serve models that share their weights."""
-    base = models[0]
-    fleet = Fleet(f"kgqa-model-servers-{secrets.token_hex(8)}", base.launch(models, token), base.placed, base.counts)
-    fleet.start()
-    keeping: asyncio.Task[None] | None = None
-    try:
-        servers = await fleet.servers()
-        keeping = asyncio.create_task(fleet.keep())
-        yield fleet, servers
-    finally:
-        if keeping is not None:
-            keeping.cancel()
-        await asyncio.shield(fleet.stop())
+def _fleet(models: Sequence[ServedModel], token: str) -> Fleet:
+    """Return the replicas of models that share their weights."""
+    base, name = models[0], f"kgqa-model-servers-{secrets.token_hex(8)}"
+    return Fleet(name, base.launch(models, token), base.placed, base.counts)
+
+
+async def _stop(fleet: Fleet) -> None:
+    await asyncio.shield(fleet.stop())
 
 
 def _is_open(model: ServedModel) -> bool:

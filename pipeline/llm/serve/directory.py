@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 _SILENCE_S = 30
 """Seconds without a report after which a server is taken to be gone, as when its machine has lost power."""
+_LEARNING_S = 3.0
+"""Seconds in which a new directory hears from all replicas: until then it does not say which servers there are."""
 _WAIT_S = 1.0
 """Seconds between two looks for servers that are silent."""
 
@@ -48,7 +50,8 @@ class Directory:
         """Take the token of the servers."""
         self._token = token
         self._reports: dict[int, tuple[float, Report]] = {}
-        self._version = 0
+        self._version = time.time_ns()  # another one after a restart
+        self._knows_all_at = time.monotonic() + _LEARNING_S
         self._changed = asyncio.Event()
 
     async def report(self, number: int, report: Report) -> None:
@@ -65,6 +68,7 @@ class Directory:
 
     async def changes(self, version: int) -> Servers:
         """Return the servers, once they differ from those of `version`."""
+        await asyncio.sleep(self._knows_all_at - time.monotonic())
         while self._version == version:
             try:
                 await asyncio.wait_for(self._changed.wait(), _WAIT_S)

@@ -19,8 +19,8 @@ from ray.cluster_utils import Cluster
 
 from pipeline.llm.vllm import VllmServer
 from tests.integration.conftest import LOOPBACK, SERVE, KillMatrix
-from tests.integration.kill_matrix import Row, Stage, Undisturbed
-from tests.integration.processes import engines, model_servers
+from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
+from tests.integration.processes import MARK, engines, model_servers
 from tests.integration.rows import read
 
 pytestmark = pytest.mark.exhaustive
@@ -101,8 +101,9 @@ def test_model_server(
 
 
 @contextmanager
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A cluster whose head has no room for a model server; what joins the run's cluster is up to the test."""
+def cluster(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[Cluster]:
+    """A cluster for the run with this mark. Its head has no room for a model server; the test adds other nodes."""
+    monkeypatch.setenv(MARK, mark)
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # sockets are in it, whose names have to be short
         head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, "node_ip_address": LOOPBACK}
         one = Cluster(initialize_head=True, head_node_args=head)
@@ -114,22 +115,34 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
             one.shutdown()
 
 
+@pytest.fixture
+def patient(served: list[str]) -> list[str]:
+    """The words of a run that takes no server for hung."""
+    return [*served, "llm.hang_timeout_s=1000"]
+
+
+def hold_until_another_joins(stage: Stage, driver: subprocess.Popen[str]) -> None:
+    """Hold up the first server until another one has joined, so that the run is not over before."""
+    with stopped(model_servers(stage.mark)[:1]):
+        stage.wait_until(lambda: "has joined" in stage.said, driver)
+
+
 def test_drained_node(
-    served: list[str],
+    patient: list[str],
     undisturbed: Undisturbed,
     kill_matrix: KillMatrix,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    stage = staged(tmp_path / "run", served)
-    with cluster(monkeypatch) as nodes:
+    stage = staged(tmp_path / "run", patient)
+    with cluster(monkeypatch, stage.mark) as nodes:
         first = nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
         with stage.struck(after=AFTER) as driver:
             nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
             drain(nodes.address, first.node_id)
-            Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(
-                stage, undisturbed, stage.end(driver)
-            )
+            hold_until_another_joins(stage, driver)
+            printed = stage.end(driver)
+    Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(stage, undisturbed, printed)
     assert "is drained: its model server is replaced" in stage.said
 
 
@@ -140,19 +153,18 @@ def drain(address: str, node: str) -> None:
 
 
 def test_added_node(
-    served: list[str],
+    patient: list[str],
     undisturbed: Undisturbed,
     kill_matrix: KillMatrix,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    workers = ["engine=ray", "engine.workers=1", "engine.cpus_per_worker=0", "llm.replicas=2", "run.limit=8"]
-    stage = staged(tmp_path / "run", [*served, *workers])
-    with cluster(monkeypatch) as nodes:
+    stage = staged(tmp_path / "run", [*patient, "llm.replicas=2"])
+    with cluster(monkeypatch, stage.mark) as nodes:
         nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-        with stage.struck(after=1) as driver:
+        with stage.struck(after=AFTER) as driver:
             nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-            Row(kill_matrix, "added Ray node", "a second model server joins").enter(
-                stage, undisturbed, stage.end(driver)
-            )
+            hold_until_another_joins(stage, driver)
+            printed = stage.end(driver)
+    Row(kill_matrix, "added Ray node", "a second model server joins").enter(stage, undisturbed, printed)
     assert "1 of 2 model servers wait for room" in stage.said
