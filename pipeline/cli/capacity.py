@@ -33,8 +33,8 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
 
-_IDLE = 0.7
-"""If no station is busier than this, there are too few questions for the cluster."""
+_BUSY = 0.9
+"""If no station is busier than this, a run ends with questions that wait for their own calls alone."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -108,13 +108,9 @@ class Projection:
 
     def cell(self) -> str:
         """Return the text of a table cell: the wall time, the speed-up, the price and the bottleneck."""
-        is_busy = self.utilisation > _IDLE
-        bound = (
-            f"{self.bottleneck} {100 * self.utilisation:.0f} %"
-            if is_busy
-            else f"longest question {_duration(self.longest_s)}"
-        )
-        return f"{_duration(self.wall_s)}, {self.speedup:.1f}×, ${self.usd:,.2f}, {bound}"
+        cell = f"{_duration(self.wall_s)}, {self.speedup:.1f}×, ${self.usd:,.2f}"
+        cell += f", {self.bottleneck} {100 * self.utilisation:.0f} %"
+        return cell if self.utilisation > _BUSY else f"{cell}, longest question {_duration(self.longest_s)}"
 
 
 @plain_dataclass(frozen=True)
@@ -272,8 +268,8 @@ def _printed(table: Table) -> RichTable:
 def _legend() -> str:
     return (
         "wall time, how many times faster that is than the first column, US dollars, and the busiest part with its "
-        f"utilisation; if no part is busy for {100 * _IDLE:.0f} % of the time, the last questions wait for their own "
-        "calls, and the cell has the time that the longest question takes alone, below which no run can be"
+        f"utilisation; if no part is busy for {100 * _BUSY:.0f} % of the time, the last questions wait for their own "
+        "calls, and the time that the longest question takes alone stands beside: no run can be shorter"
     )
 
 

@@ -46,7 +46,7 @@ def test_a_cell_without_a_busy_part_has_the_time_of_the_longest_question(kgqa: K
     assert all(each["wall_s"] >= 0.999 * each["longest_s"] for each in found)
     assert all(each["speedup"] == pytest.approx(1) for each in found if each["gpus"] == 1)
     page = " ".join(kgqa("capacity", *SMALL).out.split())
-    assert ("longest" in page) == any(each["utilisation"] <= 0.7 for each in found)
+    assert ("longest" in page) == any(each["utilisation"] <= 0.9 for each in found)
 
 
 def test_workloads_are_measured_from_runs_saved_and_read_back(kgqa: Kgqa, finished: Path, tmp_path: Path) -> None:
