@@ -245,7 +245,7 @@ class EndpointModel(CallConfig, OneModel):
     async def tokens(self, text: str) -> list[int]:
         """Return the ids of a text's tokens from vLLM's `/tokenize`. Raises UserError if the server is not vLLM.
 
-        Ray Serve LLM does not support it with some versions of vLLM. Then they are read from a completion of one token.
+        Some routers in front of vLLM do not pass it on. Then the ids are read from a completion of one token.
         """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
         try:
