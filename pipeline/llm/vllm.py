@@ -18,7 +18,7 @@ from pipeline.extras import require
 from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports, is_free
 
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? (\S+)", re.MULTILINE)
-_ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*)")
+_ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*|error: \S.*)")
 # Not `vllm serve`: that script requires a distribution named vllm, and the one for CPUs has another name.
 _COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 

@@ -177,7 +177,7 @@ class Fleet:
         strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
         options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": 4, "scheduling_strategy": strategy, **own}
         split = group.id.hex() if self._placement.is_split else None
-        actor = ray.remote(ModelServer).options(**options).remote(self._launch, self._started, self._directory, split)
+        actor = ray.remote(ModelServer).options(**options).remote(self._launch, self._started, self.name, split)
         replica = _Replica(self._started, group, actor)
         self._started += 1
         self._replicas.append(replica)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import ray
@@ -63,14 +63,14 @@ class _Observation(NamedTuple):
 class ModelServer:
     """The actor. Ray restarts it on another node when its node is gone."""
 
-    def __init__(self, launch: Launch, number: int, directory: Any, group: str | None) -> None:
-        """Begin to start the server; the directory gets its address once it answers.
+    def __init__(self, launch: Launch, number: int, directory: str, group: str | None) -> None:
+        """Begin to start the server; the directory with this name gets its address once it answers.
 
         `group` is the id of the placement group that holds the engine's workers; None keeps them on this node.
         """
         self._launch = launch
         self._number = number
-        self._directory = directory
+        self._directory = ray.get_actor(directory)  # by its name: a handle among the arguments may not outlast a node
         self._group = group
         self._node = ray.get_runtime_context().get_node_id()
         self._logs = Path(ray._private.worker._global_node.get_logs_dir_path())

@@ -121,9 +121,11 @@ def patient(served: list[str]) -> list[str]:
     return [*served, "llm.hang_timeout_s=1000"]
 
 
-def hold_until_another_joins(stage: Stage, driver: subprocess.Popen[str]) -> None:
+@contextmanager
+def held_until_another_joins(stage: Stage, driver: subprocess.Popen[str]) -> Iterator[None]:
     """Hold up the first server until another one has joined, so that the run is not over before."""
     with stopped(model_servers(stage.mark)[:1]):
+        yield
         stage.wait_until(lambda: "has joined" in stage.said, driver)
 
 
@@ -138,9 +140,9 @@ def test_drained_node(
     with cluster(monkeypatch, stage.mark) as nodes:
         first = nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
         with stage.struck(after=AFTER) as driver:
-            nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-            drain(nodes.address, first.node_id)
-            hold_until_another_joins(stage, driver)
+            with held_until_another_joins(stage, driver):
+                nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+                drain(nodes.address, first.node_id)
             printed = stage.end(driver)
     Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(stage, undisturbed, printed)
     assert "is drained: its model server is replaced" in stage.said
@@ -163,8 +165,8 @@ def test_added_node(
     with cluster(monkeypatch, stage.mark) as nodes:
         nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
         with stage.struck(after=AFTER) as driver:
-            nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-            hold_until_another_joins(stage, driver)
+            with held_until_another_joins(stage, driver):
+                nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
             printed = stage.end(driver)
     Row(kill_matrix, "added Ray node", "a second model server joins").enter(stage, undisturbed, printed)
     assert "1 of 2 model servers wait for room" in stage.said
