@@ -13,6 +13,7 @@ KEYS: Mapping[str, str] = {
     "kg.memo_entries": "kg.cache_size",
     "kg.namespace": "kg.vocabulary.namespace",
     "kg.opaque_ids": "kg.vocabulary.opaque_ids",
+    "llm.prefix_routing": "llm.question_affinity",
     "llm.prompts": "llm.prompt_style",
     "run.halving": "run.early_stopping",
     "material.test_split": "material.allow_test_split",

@@ -29,18 +29,31 @@ _MARKER_OF_FIXTURE = {
 }
 
 
-_LONGEST_FIRST = ("integration/ray", "integration", "docs", "golden", "cli", "engine", "methods", "simulation", "llm")
+_LONGEST_FIRST = (
+    "integration/models",
+    "integration/ray",
+    "integration",
+    "docs",
+    "golden",
+    "cli",
+    "engine",
+    "methods",
+    "simulation",
+    "llm",
+)
 """Folders of tests whose modules take longest. A long module that started last would leave the other process idle."""
 
 
 class ModulesInOneProcess(LoadScopeScheduling):
     """Gives all tests of a module to one process, so that its fixtures are made once.
 
-    All tests of Ray are one group: they share model servers, and some of them stop every Ray process of the machine.
+    All tests of real models are one group, which shares model servers. Those of Ray are another one, which shares
+    clusters. `pytest -n 3` runs both beside the others.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "ray" if "/integration/ray/" in nodeid else nodeid.partition("::")[0]
+        shared = (folder for folder in ("ray", "models") if f"/integration/{folder}/" in nodeid)
+        return next(shared, nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -207,7 +207,7 @@ def test_a_breach_is_reported(module: str, line: str, rule: str) -> None:
     [
         ("pipeline.methods.srp.method", "from pipeline.methods.srp.evidence import Evidence"),
         ("pipeline.engine.ray", "from ray.exceptions import RayActorError"),
-        ("pipeline.llm.serve", "from ray import serve"),
+        ("pipeline.llm.serve", "from ray.util import placement_group"),
         ("pipeline.simulation.oracle", "from pipeline.kg.paths import Leg"),
         ("pipeline.cli.evaluate", "from pipeline.methods.cot import CoT"),
         ("pipeline.methods.concurrency", "import asyncio"),

@@ -86,6 +86,7 @@ RUNTIME = [
             "max_backoff_s": 7,
             "breaker_failures": 7,
             "breaker_reset_s": 7,
+            "question_affinity": False,
         }.items()
     ),
     *(
@@ -94,7 +95,8 @@ RUNTIME = [
             "replicas": 7,
             "autoscale": [1, 7],
             "tensor_parallel": 7,
-            "prefix_routing": False,
+            "question_affinity": False,
+            "hang_timeout_s": 7,
             "resources": {"CPU": 7},
             "placement": "SPREAD",
             "accelerator": "H100",

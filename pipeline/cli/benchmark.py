@@ -12,6 +12,7 @@ from pipeline.cli.benchmarks.graph import graph
 from pipeline.cli.benchmarks.overhead import overhead, saturation
 from pipeline.cli.benchmarks.scale import scale, sweep_scale
 from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.benchmarks.sweep import sweep
 from pipeline.cli.benchmarks.traces import traces
 from pipeline.cli.benchmarks.training import training
@@ -24,6 +25,7 @@ from pipeline.extras import require
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "overhead": overhead,
     "saturation": saturation,
+    "servers": servers,
     "graph": graph,
     "fanout": fanout,
     "scale": scale,

@@ -20,7 +20,7 @@ from pipeline.cli.common import Arguments, Output
 from pipeline.console import Console
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
-from pipeline.simulation.cluster.capacity import Cluster, draw_questions, simulate
+from pipeline.simulation.cluster.capacity import Cluster, draw_questions, longest_s, simulate
 from pipeline.simulation.cluster.workload import (
     PROJECT_WORKLOADS,
     Workloads,
@@ -33,8 +33,8 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
 
-_IDLE = 0.7
-"""If no station is busier than this, there are too few questions for the cluster."""
+_BUSY = 0.9
+"""If no station is busier than this, a run ends with questions that wait for their own calls alone."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -51,25 +51,22 @@ class Plan:
     reply_tokens_per_s: PositiveFloat
     usd_per_gpu_hour: PositiveFloat
     gpus_per_machine: PositiveInt
+    workers_per_machine: PositiveInt
     in_flight_per_gpu: PositiveInt
     gpus_per_replica: PositiveInt
     shard_size: PositiveInt
     leases_per_s: PositiveFloat
     cpu_ms_per_call: PositiveFloat
-    requests_per_s: PositiveFloat
     entities_per_s: PositiveFloat
     puts_per_s: PositiveFloat
     seed: int
 
     def cluster(self, gpus: int) -> Cluster:
         """Return the cluster with this number of GPUs."""
-        machines = math.ceil(gpus / self.gpus_per_machine)
         return Cluster(
             lease_s=1 / self.leases_per_s,
-            workers=machines,
+            workers=math.ceil(gpus / self.gpus_per_machine) * self.workers_per_machine,
             call_s=self.cpu_ms_per_call / 1000,
-            ingresses=machines,
-            request_s=1 / self.requests_per_s,
             gpus=gpus,
             prompt_token_s=1 / self.prompt_tokens_per_s,
             slots=gpus * self.slots_per_gpu,
@@ -104,11 +101,16 @@ class Projection:
     """The busiest part of the cluster."""
     utilisation: float
     """The share of the time in which the bottleneck is busy, 0 to 1."""
+    speedup: float
+    """How many times faster the run is than on the first of the clusters."""
+    longest_s: float
+    """Seconds that the longest question takes alone on this cluster: no run is shorter."""
 
     def cell(self) -> str:
-        """Return the text of a table cell: the wall time, the price and the bottleneck."""
-        bottleneck = self.bottleneck if self.utilisation > _IDLE else "few questions"
-        return f"{_duration(self.wall_s)}, ${self.usd:,.2f}, {bottleneck} {100 * self.utilisation:.0f} %"
+        """Return the text of a table cell: the wall time, the speed-up, the price and the bottleneck."""
+        cell = f"{_duration(self.wall_s)}, {self.speedup:.1f}×, ${self.usd:,.2f}"
+        cell += f", {self.bottleneck} {100 * self.utilisation:.0f} %"
+        return cell if self.utilisation > _BUSY else f"{cell}, longest question {_duration(self.longest_s)}"
 
 
 @plain_dataclass(frozen=True)
@@ -179,11 +181,23 @@ def _projections(workloads: Workloads, plan: Plan) -> Iterator[Projection]:
     for dataset, questions in plan.questions.items():
         for method, measured in workloads.get(dataset, {}).items():
             drawn = draw_questions(measured, questions, seed=plan.seed)
+            first_s: float | None = None
             for gpus in plan.gpus:
-                result = simulate(plan.cluster(gpus), drawn)
-                usd = result.wall_s / 3600 * gpus * plan.usd_per_gpu_hour
-                busy = result.busy[result.bottleneck]
-                yield Projection(dataset, questions, method, gpus, result.wall_s, usd, result.bottleneck, busy)
+                cluster = plan.cluster(gpus)
+                result = simulate(cluster, drawn)
+                first_s = result.wall_s if first_s is None else first_s
+                yield Projection(
+                    dataset=dataset,
+                    questions=questions,
+                    method=method,
+                    gpus=gpus,
+                    wall_s=result.wall_s,
+                    usd=result.wall_s / 3600 * gpus * plan.usd_per_gpu_hour,
+                    bottleneck=result.bottleneck,
+                    utilisation=result.busy[result.bottleneck],
+                    speedup=first_s / result.wall_s if result.wall_s else 1.0,
+                    longest_s=longest_s(cluster, drawn),
+                )
 
 
 def _limits(workloads: Workloads, plan: Plan) -> list[Limit]:
@@ -197,9 +211,7 @@ def _limits(workloads: Workloads, plan: Plan) -> list[Limit]:
     calls = {name: rate * pairs[name]["calls"] for name, rate in questions.items()}
     entities = {name: rate * pairs[name]["entities"] for name, rate in questions.items()}
     shards = {name: rate / plan.shard_size for name, rate in questions.items()}
-    more_ingresses = "more ingresses, or llm=endpoint with the servers' own URLs"
     parts = (
-        ("ingress", plan.requests_per_s, "requests/s", calls, more_ingresses),
         ("question worker", 1000 / plan.cpu_ms_per_call, "calls/s", calls, "more of engine.workers"),
         ("Virtuoso replica", plan.entities_per_s, "entities/s", entities, "more replicas from the same database"),
         ("coordinator", plan.leases_per_s, "leases/s", shards, "a larger engine.shard_size"),
@@ -255,8 +267,9 @@ def _printed(table: Table) -> RichTable:
 
 def _legend() -> str:
     return (
-        "wall time, US dollars, and the busiest part with its utilisation; `few questions` means that no part is busy "
-        f"for {100 * _IDLE:.0f} % of the time, because the last questions wait for their own calls"
+        "wall time, how many times faster that is than the first column, US dollars, and the busiest part with its "
+        f"utilisation; if no part is busy for {100 * _BUSY:.0f} % of the time, the last questions wait for their own "
+        "calls, and the time that the longest question takes alone stands beside: no run can be shorter"
     )
 
 
@@ -271,9 +284,12 @@ def _count(gpus: float) -> str:
 def _page(tables: Sequence[Table], plan: Plan) -> str:
     sources = (
         f"Generated by `kgqa capacity output={plan.output}`. `conf/capacity.yaml` holds every input: either with the "
-        "command that measured it on two cores, or marked as an assumption. `kgqa benchmark cluster` compares the "
-        "simulation with real runs: the simulated time was 0.89 to 0.97 of the real time of four runs, on cores that "
-        "other programs used as well."
+        "command that measured it on two cores, or marked as an assumption. Measured is what the parts of the project "
+        "do on a core: the coordinator, a question worker with its client, and Virtuoso. Assumed are the GPUs, the "
+        "object store, and that the workers of a machine, each on a core, do not slow each other down. `kgqa benchmark "
+        "cluster` compares the simulation with real runs: the simulated time was 0.89 to 0.97 of the real time of four "
+        "runs, on cores that other programs used as well. `kgqa benchmark servers` compares the client with the sum of "
+        "the rates of 1 to 8 model servers."
     )
     workloads = (
         "The workload of each question was measured on samples of the real questions, over slices of Freebase and over "
@@ -284,9 +300,9 @@ def _page(tables: Sequence[Table], plan: Plan) -> str:
     cluster = (
         f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens per second, writes {plan.reply_tokens_per_s:g} tokens per "
         f"second in each of its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} per hour (assumed). A "
-        f"machine has {plan.gpus_per_machine} GPUs, one question worker and one ingress of Ray Serve. "
-        f"{plan.gpus_per_replica} GPUs share a Virtuoso replica. Each cell shows {_legend()}. `requests_per_s=1e6` "
-        "shows the cluster without the ingress, with workers that send requests to the model servers directly."
+        f"machine has {plan.gpus_per_machine} GPUs and {plan.workers_per_machine} question workers, which send calls "
+        f"to the model servers directly. {plan.in_flight_per_gpu} questions per GPU are in flight, and "
+        f"{plan.gpus_per_replica} GPUs share a Virtuoso replica. Each cell shows {_legend()}."
     )
     paragraphs = ("# The simulated cluster", sources, workloads, cluster)
     head = [line for text in paragraphs for line in (textwrap.fill(text, 120, break_on_hyphens=False), "")]

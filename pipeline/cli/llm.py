@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -35,15 +33,18 @@ async def _serve(composed: Mapping[str, Any]) -> None:
     model, *others = (config.build("llm", {"llm": keys}) for keys in roles.values())
     console = Console(stderr=True)
     with joined(composed, sum(each.cpus for each in (model, *others)), extra="gpu") as started_here:
-        owner = f"{socket.gethostname()} {os.getpid()}"
         status = console.status(f"starting {model.name} …")
         status.start()
         try:
-            async with hosting([model, *others], owner, grows=not started_here) as sections:
+            async with hosting([model, *others], grows=not started_here, guarded=False) as hosted:
                 status.stop()
-                by_role = dict(zip(roles, sections, strict=True))
+                by_role = {
+                    role: each.model.as_endpoint(each.servers.urls) for role, each in zip(roles, hosted, strict=True)
+                }
                 print(_overrides(by_role, config.prompt_styles(composed["llm"])), flush=True)
-                print("Ctrl-C stops the server", file=sys.stderr, flush=True)
+                for token in {each.servers.token for each in hosted} - {""}:
+                    print(f"the servers ask for a token: export OPENAI_API_KEY={token}", file=sys.stderr, flush=True)
+                print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
                 await asyncio.Event().wait()
         finally:
             status.stop()

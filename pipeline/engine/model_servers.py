@@ -8,12 +8,11 @@ from typing import Any
 
 from pipeline import config
 from pipeline.console import Console
-from pipeline.traces.storage import StoragePath
 
 
 @asynccontextmanager
 async def model_servers(
-    configs: Sequence[Mapping[str, Any]], folder: StoragePath, console: Console
+    configs: Sequence[Mapping[str, Any]], console: Console
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     """Serve each model that has `starts_servers`. Yield the configurations with endpoints in place of these models.
 
@@ -35,8 +34,9 @@ async def model_servers(
         cpus = sum(model.cpus for model in models.values())
         ours = running.enter_context(joined(configs[0]["engine"], cpus, extra="gpu"))
         with console.status(starting):
-            hosted = hosting(list(models.values()), owner=str(folder), grows=not ours)
-            endpoints = dict(zip(models, await running.enter_async_context(hosted), strict=True))
+            served = hosting(list(models.values()), grows=not ours, guarded=True)
+            hosted = await running.enter_async_context(served)
+            endpoints = {text: each.section for text, each in zip(models, hosted, strict=True)}
         yield [{**each, "llm": resolve(each["llm"], endpoints)} for each in configs]
 
 

@@ -145,7 +145,13 @@ def _tools(
     gold = uses_gold(runtime.method)
     return Tools(
         llm=QuestionModel(
-            model, cache, record, seed=runtime.seed, prompt_style=runtime.prompt_style, on_template=on_template
+            model,
+            cache,
+            record,
+            seed=runtime.seed,
+            prompt_style=runtime.prompt_style,
+            on_template=on_template,
+            question_id=question.id,
         ),
         kg=lookups,
         retrieval=runtime.retrieval.for_graph(graph),

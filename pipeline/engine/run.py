@@ -261,7 +261,7 @@ async def _run_shards(
             unreadable = f". {rejections.first}" if rejections.count else ""
             raise UserError(f"the dataset has no question to answer: see what its keys select{unreadable}")
         if has_work:
-            async with model_servers([each.config for each in configurations], folder.path, console) as configs:
+            async with model_servers([each.config for each in configurations], console) as configs:
                 with progress:
                     await _executor(engine["name"])(configs, folder.path, unfinished, progress)
                     progress.on_complete()

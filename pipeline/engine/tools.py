@@ -44,6 +44,7 @@ class QuestionModel:
         seed: int,
         prompt_style: PromptStyle = FULL,
         on_template: Callable[[str, Template], None],
+        question_id: str = "",
     ) -> None:
         """Bind a model to the question's cache and record.
 
@@ -54,7 +55,9 @@ class QuestionModel:
             seed: The run's seed.
             prompt_style: How much of a prompt's fixed text the model of a role is sent.
             on_template: Called with the role and the fixed text of each prompt.
+            question_id: Tells the model which calls belong together.
         """
+        self._question_id = question_id
         self._model = model
         self._cache = cache
         self._record = record
@@ -147,7 +150,7 @@ class QuestionModel:
         step.sampling = to_json({"sampling": sampling.as_hashed(), "choices": choices, "ordinal": ordinal})
         seed = int.from_bytes(digest.digest()[:4], "big") >> 1
         nonce = f"{_seed_if_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
-        return Call(prompt, messages, sampling, step.key, seed, choices, nonce, template)
+        return Call(prompt, messages, sampling, step.key, seed, choices, nonce, template, self._question_id)
 
     async def _send(self, call: Call) -> Completion:
         return await (self._model.choose(call) if call.choices else self._model.complete(call))

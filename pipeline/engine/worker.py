@@ -26,7 +26,6 @@ from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
 from pipeline.methods.interface import uses_graph
-from pipeline.net.server_stats import ServerStats
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
 from pipeline.traces.origin import ShardOrigin
@@ -85,7 +84,6 @@ class Worker:
         self._storage_error: str | None = None
         """Set when the run folder could not store a call: the run is about to end."""
         self._recorder = Recorder(emit)
-        self._server_stats: list[ServerStats] = []
 
     async def __aenter__(self) -> Self:
         groups = group_equal(self._configs) if self._dedupe_calls else [{n: c} for n, c in enumerate(self._configs)]
@@ -98,7 +96,7 @@ class Worker:
             raise
         self._graphs = {runtime.graph.fingerprint for runtime in self._runtimes}
         self._earlier = [RecordedCalls(run) for run in self._configs[0]["run"]["reuse"]]
-        self._server_stats = components.server_stats
+        self._components = components
         for background in (self._measure_lag(), self._emit_periodically()):
             self._stack.callback(asyncio.create_task(background).cancel)
         gc.freeze()  # what is open stays open: walking it in every full collection would block the loop for 0.1 s
@@ -173,7 +171,7 @@ class Worker:
             self._emit()
 
     def _emit(self) -> None:
-        self._recorder.emit(self._server_stats, self._lag_s)
+        self._recorder.emit(self._components.server_stats, self._lag_s)
 
     async def _run_question(self, example: Example, run: _ShardRun) -> list[TraceRow]:
         """Run one question in all configurations of the shard concurrently."""

@@ -8,9 +8,10 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from pathlib import PurePath
 from typing import Annotated, Any, Self
 
 import orjson
@@ -22,7 +23,7 @@ from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
 from pipeline.llm.openai_client import OpenAIClient, Reply, Request
-from pipeline.llm.prompt import Call, Candidate, Completion, Message
+from pipeline.llm.prompt import Call, Candidate, Completion
 from pipeline.llm.reply import (
     CHAT_REPLY,
     MODEL_LIST,
@@ -50,8 +51,6 @@ _LONGEST_TOKEN = 256
 _IN_PLACE_OF = "in place of"
 _CANNOT_RETURN_SEVERAL = re.compile(rf"beam|length_penalty|{_IN_PLACE_OF}|\bn\b.{{0,40}}(?:support|must|only|1)")
 """What the message of a server says that refuses several candidates, or that ignores how many are asked for."""
-_AFFINITY_CHARACTERS = 1024
-"""Characters of the system and the user text that determine which server has probably cached the prefix."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
@@ -67,6 +66,7 @@ class CallConfig:
     max_backoff_s: Annotated[PositiveFloat, RUNTIME_ONLY]
     breaker_failures: Annotated[PositiveInt, RUNTIME_ONLY]
     breaker_reset_s: Annotated[PositiveFloat, RUNTIME_ONLY]
+    question_affinity: Annotated[bool, RUNTIME_ONLY]
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
@@ -85,6 +85,8 @@ class EndpointModel(CallConfig, OneModel):
         self.label: str | None = "approximate choices" if self.approximate_choices else None
         self.context_length: int | None = None
         """The smallest context length of the servers, if they report it. Set on opening."""
+        self._job_token: str | None = None
+        """The key of servers that the job itself has started."""
 
     async def __aenter__(self) -> Self:
         """Connect and look up the model. Raises UserError if no server answers or none serves the model."""
@@ -98,7 +100,7 @@ class EndpointModel(CallConfig, OneModel):
         client = OpenAIClient(
             self.base_urls,
             policy,
-            api_key=os.environ.get(self.api_key_env, "").strip(),
+            api_key=os.environ.get(self.api_key_env, "").strip() if self._job_token is None else self._job_token,
             connect_timeout_s=self.connect_timeout_s,
             timeout_s=self.timeout_s,
             dialect=self.dialect,
@@ -116,6 +118,14 @@ class EndpointModel(CallConfig, OneModel):
 
     async def __aexit__(self, *exc: object) -> None:
         await self._opened.aclose()
+
+    def serve_from(self, urls: tuple[str, ...], token: str) -> None:
+        """Use servers that the job has started, in place of the configured ones. To be called before opening."""
+        self.base_urls, self._job_token = urls, token
+
+    def follow(self, urls: Collection[str], leaving: Collection[str]) -> None:
+        """Use the servers at these URLs from now on; those that are `leaving` get no more calls."""
+        self._client.follow(urls, leaving)
 
     @property
     def server_stats(self) -> list[ServerStats]:
@@ -235,7 +245,7 @@ class EndpointModel(CallConfig, OneModel):
     async def tokens(self, text: str) -> list[int]:
         """Return the ids of a text's tokens from vLLM's `/tokenize`. Raises UserError if the server is not vLLM.
 
-        Ray Serve LLM does not support it with some versions of vLLM. Then they are read from a completion of one token.
+        Some routers in front of vLLM do not pass it on. Then the ids are read from a completion of one token.
         """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
         try:
@@ -263,7 +273,9 @@ class EndpointModel(CallConfig, OneModel):
             CHAT_REPLY,
             partial(_defect, candidates=call.sampling.candidates, tokens=tokens),
         )
-        return await self._client.ask(request, affinity=_affinity(call.messages))
+        has_affinity = self.question_affinity and call.question
+        affinity = zlib.crc32(call.question.encode()) if has_affinity else None
+        return await self._client.ask(request, affinity=affinity)
 
     def _body(self, call: Call) -> dict[str, Any]:
         sampling = call.sampling
@@ -322,7 +334,8 @@ class EndpointModel(CallConfig, OneModel):
 
     def _identity(self, card: ModelCard) -> str:
         """Return the model's name with its checkpoint and base model, and the fields that we add to each call."""
-        origins = [origin for origin in (card.get("root"), card.get("parent")) if origin and origin != card["id"]]
+        given = filter(None, (card.get("root"), card.get("parent")))
+        origins = [origin for origin in given if self._job_token is None and not _states(card["id"], origin)]
         identity = " of ".join([card["id"], *dict.fromkeys(origins)])
         if self.extra_body:
             identity += " " + orjson.dumps(self.extra_body, option=orjson.OPT_SORT_KEYS).decode()
@@ -345,6 +358,12 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
         raise ServiceError(f"none of the {len(reported)} reported tokens begins one of the choices alone")
     floor = min(reported.values())
     return {choice: math.log(weight) if weight else floor for choice, weight in mass.items()}
+
+
+def _states(name: str, origin: str) -> bool:
+    """Whether a model's name says what it is made from, as the names that `kgqa llm serve` gives do."""
+    digested = rf"(?:^|\+){re.escape(PurePath(origin).name)}@[0-9a-f]{{8}}\b"
+    return name == origin or name.startswith(f"{origin}+") or re.search(digested, name) is not None
 
 
 def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
@@ -374,10 +393,6 @@ def _candidate(choice: Choice) -> Candidate:
 def _best_first(found: Sequence[Candidate]) -> list[int]:
     """Return the positions of independent draws, those with the best scores first, else in the order of the server."""
     return sorted(range(len(found)), key=lambda index: -(found[index].score or 0.0))
-
-
-def _affinity(messages: Sequence[Message]) -> int:
-    return zlib.crc32("".join(message.content[:_AFFINITY_CHARACTERS] for message in messages[:2]).encode())
 
 
 def _next_token_logprobs(reply: ChatReply) -> Mapping[str, float]:

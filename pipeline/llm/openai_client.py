@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,7 +87,7 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
         self._api_key = api_key
         self._connect_timeout_s = connect_timeout_s
         self._timeout_s = timeout_s
-        self._refused = {server: set(REFUSED_FROM_THE_START[dialect]) for server in self.servers}
+        self._refused: defaultdict[Server, set[str]] = defaultdict(lambda: set(REFUSED_FROM_THE_START[dialect]))
 
     def session_options(self) -> Mapping[str, Any]:
         """Send JSON, with the key if there is one."""

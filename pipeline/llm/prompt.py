@@ -232,3 +232,5 @@ class Call:
     """Makes calls of equal prompts different: the run's seed if something is sampled, the ordinal, the complaint."""
     template: Template | None = None
     """The template of the messages, if it can differ from the prompt's."""
+    question: str = ""
+    """The id of the question. Its calls share the beginnings of their prompts."""

@@ -1,4 +1,4 @@
-"""Starts plain vLLM servers on this machine, as the reference for tests and benchmarks."""
+"""Starts vLLM's own servers on this machine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import sys
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.extras import require
-from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports
+from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports, is_free
 
-_START_TIMEOUT_S = 600
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? (\S+)", re.MULTILINE)
+_ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*|error: \S.*)")
+# Not `vllm serve`: that script requires a distribution named vllm, and the one for CPUs has another name.
+_COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 
 
 @dataclass(slots=True)
@@ -36,40 +38,66 @@ class VllmServer(SubprocessServer):
     resettable: bool = False
     """Whether `POST /reset_prefix_cache` empties the prefix cache. vLLM calls this its development mode."""
     port: int = 0
-    """Chosen from the free ports at the first start."""
+    """0, and one that is in use, stand for a free one, which is chosen at the first start."""
     process: subprocess.Popen[bytes] | None = None
+    command: tuple[str, ...] = _COMMAND
+    """Starts vLLM's server with the arguments that follow it."""
+    host: str = LOOPBACK
+    """The address that the server listens on."""
+    reached_at: str = LOOPBACK
+    """The address at which clients reach it."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    start_timeout_s: float = 600
 
     @property
     def base_url(self) -> str:
         """The base URL, as in `llm.base_urls`."""
-        return f"http://{LOOPBACK}:{self.port}/v1"
+        return f"{self._root}/v1"
 
     @property
     def metrics_url(self) -> str:
         """The URL of its Prometheus metrics."""
-        return f"http://{LOOPBACK}:{self.port}/metrics"
+        return f"{self._root}/metrics"
 
-    def start(self) -> None:
-        """Start the server and return once it answers. Raises UserError if vLLM is missing or does not start."""
+    @property
+    def load_url(self) -> str:
+        """The URL of the number of calls that it has, which it counts with `--enable-server-load-tracking`."""
+        return f"{self._root}/load"
+
+    @property
+    def _root(self) -> str:
+        return f"http://{self.reached_at}:{self.port}"
+
+    def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Start the server and return once it answers.
+
+        Raises UserError if vLLM is missing, or does not start, or `is_cancelled` returns True.
+        """
         require("gpu", "a vLLM server")
-        self.port = self.port or free_ports(1)[0]
+        if self.process is None and not (self.port and is_free(self.host, self.port)):
+            self.port = free_ports(1)[0]
         self._serve()
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not answers(f"http://{LOOPBACK}:{self.port}/health"):
-            if not self.running or time.monotonic() > deadline:
+        deadline = time.monotonic() + self.start_timeout_s
+        while not answers(f"{self._root}/health"):
+            if not self.running or is_cancelled() or time.monotonic() > deadline:
+                has_ended = not self.running
                 self.kill()
-                end = " ".join(self.log.read_text(encoding="utf-8", errors="replace").split())[-600:]
-                raise UserError(f"vLLM did not start; the end of {self.log}: {end}")
+                raise UserError(f"vLLM did not start: {self._reason() if has_ended else 'no answer in time'}")
             time.sleep(0.2)
 
     def _serve(self) -> None:
-        # Not `vllm serve`: that script requires a distribution named vllm, and the one for CPUs has another name.
-        command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
         model = [f"--model={self.model}", f"--served-model-name={self.name}"]
-        address = [f"--host={LOOPBACK}", f"--port={self.port}"]
+        address = [f"--host={self.host}", f"--port={self.port}"]
         # On CPUs, vLLM reserves half of the memory for the KV cache by default.
-        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ, "VLLM_SERVER_DEV_MODE": str(int(self.resettable))}
-        self._launch([*command, *model, *address, *self.arguments], self.log, environment=environment)
+        own = {"VLLM_CPU_KVCACHE_SPACE": "1", **self.environment, "VLLM_SERVER_DEV_MODE": str(int(self.resettable))}
+        self._launch([*self.command, *model, *address, *self.arguments], self.log, environment=own, has_children=True)
+
+    def _reason(self) -> str:
+        """Return the last error in the log, or else its end."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        errors = _ERROR.findall("\n".join(line.rstrip() for line in text.splitlines()[-300:]))
+        shown = errors[-1] if errors else " ".join(text.split())[-600:]
+        return f"{shown} (see {self.log})"
 
 
 def read_metrics(url: str) -> Mapping[str, float]:

@@ -17,10 +17,11 @@ import logging
 import math
 import random
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
@@ -44,6 +45,8 @@ _LATENCY_WINDOW = 200
 """Latest latencies from which the hedging delay is computed."""
 _FIRST_HEDGE_S = 1.0
 """The hedging delay until there are enough latencies."""
+_ABSENCE_S = 600.0
+"""Seconds that a request waits for a server to join while there is none, as when all of them are restarted."""
 _REJECTED_RECHECK_S = 30.0
 """Seconds before a server that failed the admission check is checked again."""
 
@@ -54,6 +57,8 @@ class Server:
 
     url: str
     stats: ServerStats
+    place: int = field(init=False)
+    """A number of the URL, which is the same in every process."""
     slots: contextlib.AbstractAsyncContextManager[Any]
     """Limits the requests that are sent at the same time."""
     outstanding: int = 0
@@ -67,6 +72,11 @@ class Server:
     """`time.monotonic()` until which the server has asked for no requests."""
     software: str = ""
     """The `Server` header of the last probe's response."""
+    requests: set[asyncio.Timeout] = field(default_factory=set)
+    """Those that were sent and have no response yet."""
+
+    def __post_init__(self) -> None:
+        self.place = zlib.crc32(self.url.encode())
 
     @property
     def healthy(self) -> bool:
@@ -81,6 +91,11 @@ class Server:
     def rest_s(self) -> float:
         """Seconds for which the server has asked for no requests; 0 or less if it gets them."""
         return self.resting_until - time.monotonic()
+
+    def give_up(self) -> None:
+        """End all requests that have no response, as a time-out would: the server is gone."""
+        for request in self.requests:
+            request.reschedule(-math.inf)
 
 
 AdmissionCheck: TypeAlias = Callable[[Server], Awaitable[str | None]]
@@ -160,8 +175,12 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         """
         self.kind = kind
         self.servers = [Server(url, ServerStats(kind, url), _slots(max_outstanding)) for url in urls]
+        self._leaving: list[Server] = []
+        """Servers that get no requests any more, and answer those that they have."""
+        self._joined = asyncio.Event()
         self._policy = policy
         self._max_reply_mb = max_reply_mb
+        self._slots = max_outstanding
         self._max_outstanding = max_outstanding or math.inf
         self._hedge_quantile = hedge_quantile
         self._latencies: deque[float] = deque(maxlen=_LATENCY_WINDOW)
@@ -200,12 +219,31 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
     @property
     def server_stats(self) -> list[ServerStats]:
         """Statistics of each server."""
-        return [server.stats for server in self.servers]
+        return [server.stats for server in (*self.servers, *self._leaving)]
 
     @property
     def healthy_servers(self) -> list[Server]:
         """The servers that get requests at present."""
         return [server for server in self.servers if server.healthy]
+
+    def follow(self, urls: Collection[str], leaving: Collection[str]) -> None:
+        """Send requests to the servers at these URLs from now on. Requests to other servers are sent again.
+
+        `leaving` names servers that answer the requests which they have, and get no others.
+        """
+        known = {server.url: server for server in (*self.servers, *self._leaving)}
+        for url in known.keys() - {*urls, *leaving}:
+            _log.warning("%s server %s is gone", self.kind, url)
+            known.pop(url).give_up()
+        for url in urls:
+            if url not in known:
+                _log.warning("%s server %s has joined", self.kind, url)
+                known[url] = Server(url, ServerStats(self.kind, url), _slots(self._slots))
+        self.servers = [known[url] for url in urls]
+        self._leaving = [known[url] for url in leaving if url in known]
+        if self.servers:
+            self._joined.set()
+            self._recovered.set()
 
     async def send(self, request: RequestT, *, only: Server | None = None, affinity: int | None = None) -> ReplyT:
         """Send a request until a server answers.
@@ -219,6 +257,8 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         for round in range(self._policy.rounds):
             if round:
                 await self._back_off(round)
+            if not self.servers:
+                await self._wait_for_server()
             tried = set(refusing)
             while slow_attempts < 2 and (server := self._pick(tried, only, affinity)):
                 tried.add(server)
@@ -229,7 +269,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
                     slow_attempts += failure.too_slow
                     if failure.refused:
                         refusing.add(server)
-            if slow_attempts == 2 or len(refusing) == len(self.servers if only is None else [only]):
+            if slow_attempts == 2 or (refusing and refusing.issuperset(self.servers if only is None else [only])):
                 break
             if not tried:
                 problem = "; ".join(map(_idle_because, self.servers))
@@ -278,9 +318,13 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         if not server.healthy:
             server.next_trial = math.inf  # One trial at a time.
         try:
-            async with server.slots:
+            async with server.slots, asyncio.timeout(None) as sent:
+                server.requests.add(sent)
                 started = time.monotonic()
-                response = await self.request("POST", url, data=data)
+                try:
+                    response = await self.request("POST", url, data=data)
+                finally:
+                    server.requests.discard(sent)
         except TRANSPORT_ERRORS:
             server.stats.failures += 1
             raise
@@ -339,11 +383,20 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         least = min(available, key=_load)
         if affinity is None:
             return least
-        favourite = self.servers[affinity % len(self.servers)]
+        # By rendezvous: a server that joins or leaves moves only the requests that prefer it.
+        favourite = max(self.servers, key=lambda server: hash((affinity, server.place)))
         # A known prefix saves a prefill, which is worth a slightly longer queue.
         if favourite in available and favourite.outstanding <= least.outstanding + 2 + least.outstanding // 4:
             return favourite
         return least
+
+    async def _wait_for_server(self) -> None:
+        """Wait until a server has joined. Raises ServiceError if none does in time."""
+        self._joined.clear()
+        try:
+            await asyncio.wait_for(self._joined.wait(), _ABSENCE_S)
+        except TimeoutError:
+            raise ServiceError(f"no {self.kind} server has joined for {_ABSENCE_S:g} s") from None
 
     async def _back_off(self, round: int) -> None:
         """Pause before a round, until a server may be asked. If none is healthy, only until one is."""

@@ -33,5 +33,5 @@ class HasServerStats(Protocol):
 
     @property
     def server_stats(self) -> Sequence[ServerStats]:
-        """Statistics of each server. The same objects for as long as the component is open."""
+        """Statistics of each server that is known at present. The same object for as long as the server is."""
         ...

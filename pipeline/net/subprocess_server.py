@@ -17,6 +17,8 @@ from typing import Self
 LOOPBACK = "127.0.0.1"
 
 _STOP_TIMEOUT_S = 30
+_LEASHED = 'exec 3<&0 </dev/null; (read -r _ <&3; kill -KILL 0) & exec 3<&-; exec "$@"'
+"""A script that runs its arguments, and kills their whole process group when the other end of its input is closed."""
 
 
 class SubprocessServer(ABC):
@@ -58,6 +60,8 @@ class SubprocessServer(ABC):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            if self.process.stdin is not None:
+                self.process.stdin.close()
             self.process = None
 
     def _launch(
@@ -67,16 +71,24 @@ class SubprocessServer(ABC):
         *,
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        has_children: bool = False,
     ) -> None:
-        """Start the process and write its output to `log`."""
-        full_command = ["setpriv", "--pdeathsig", "TERM", *command] if shutil.which("setpriv") else command
-        with log.open("wb") as output:
+        """Start the process and write its output to `log`.
+
+        A server that `has_children`, which would outlive it if it were killed, is killed with them when this process
+        ends, however it ends.
+        """
+        if has_children:
+            full_command = ["sh", "-c", _LEASHED, "sh", *command]
+        else:
+            full_command = [*(["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []), *command]
+        with log.open("ab") as output:  # what the server said before it was restarted stays readable
             # In its own session: Ctrl-C in a terminal must reach only our command, which then stops its servers.
             self.process = subprocess.Popen(  # noqa: S603 — the command is not user input
                 full_command,
                 cwd=cwd,
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if has_children else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -90,6 +102,23 @@ def answers(url: str, body: bytes | None = None, *, timeout_s: float = 5) -> boo
             return bool(response.status == 200)
     except OSError:
         return False
+
+
+def fetch(url: str, *, timeout_s: float = 5) -> bytes:
+    """Return the body of a page. Raises OSError if the server does not send it."""
+    with urllib.request.urlopen(url, timeout=timeout_s) as response:  # noqa: S310 — http
+        return bytes(response.read())
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server can listen on a port of this machine."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections do not count
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

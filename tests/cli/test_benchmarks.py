@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.cli.benchmarks.client import measure_client
 from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.benchmarks.viewer import viewer
 
 
@@ -14,6 +15,12 @@ async def test_measures_three_clients_against_one_server() -> None:
     assert all(value > 0 for value in figures.values())
     assert figures["endpoint_to_openai"] == pytest.approx(figures["endpoint_ms"] / figures["openai_ms"], rel=0.01)
     assert figures["endpoint_to_bare_http"] == pytest.approx(figures["endpoint_ms"] / figures["bare_http_ms"], rel=0.01)
+
+
+def test_measures_what_the_client_gets_through_several_servers() -> None:
+    figures = servers(counts=(2,), warm_s=0.5, measured_s=1.0)
+    assert figures["2_servers_to_sum_of_rates"] == figures["2_servers_requests_per_s"] / 80
+    assert all(value > 0 for value in figures.values())
 
 
 @pytest.mark.exhaustive

@@ -218,7 +218,7 @@ SERVE += ["llm.engine_kwargs={enforce_eager: true, kv_cache_memory_bytes: 100000
 
 @pytest.fixture(scope="session")
 def served_llama(llama: Path, adapter: Path, ray_cluster: RayCluster) -> Iterator[ServedLlama]:
-    """The Llama under Ray Serve LLM, alone and with the adapter, by `kgqa llm serve`."""
+    """The Llama as Ray places it, alone and with the adapter, by `kgqa llm serve`."""
     command = [*KGQA, "llm", "serve", f"llm.model={llama}", *SERVE, f"address={ray_cluster.address}"]
     command += [f"llm.roles={{parog.plan: {{adapter: {adapter}}}}}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -38,16 +38,21 @@ def command(process: Path) -> str:
 
 def question_workers(mark: str) -> list[int]:
     """The process ids of a run's workers."""
-    return _actors(mark, r"ray::QuestionWorker")
+    return _named(mark, r"ray::QuestionWorker")
 
 
-def replicas_of_models(mark: str) -> list[int]:
-    """The process ids of Ray Serve's replicas of models, not of the ways in to them."""
-    return _actors(mark, r"ray::ServeReplica:.*:LLMServer")
+def model_servers(mark: str) -> list[int]:
+    """The process ids of the vLLM servers."""
+    return _named(mark, r"\S*python\S* -m vllm\.entrypoints\.openai\.api_server")
 
 
-def _actors(mark: str, name: str) -> list[int]:
-    """Ray names an actor's process after its class."""
+def engines(mark: str) -> list[int]:
+    """The process ids of the engines of the vLLM servers."""
+    return _named(mark, r"VLLM::EngineCore")
+
+
+def _named(mark: str, name: str) -> list[int]:
+    """The marked processes whose command begins so. Ray and vLLM give their processes names."""
     return [int(process.name) for process in marked(mark) if re.match(name, command(process))]
 
 
@@ -79,3 +84,8 @@ def _address(words: str) -> str:
     address = ipaddress.ip_address(packed)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
+
+
+def is_loopback(on: tuple[str, int]) -> bool:
+    """Whether only this machine reaches an address."""
+    return ipaddress.ip_address(on[0]).is_loopback

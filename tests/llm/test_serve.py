@@ -1,8 +1,11 @@
-"""A model that a job serves: its name and Ray's configuration. Tests with servers are in `tests/integration`."""
+"""A model that a job serves: its name, place and command line. Tests with servers are in `tests/integration`."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,9 @@ from pipeline import config
 from pipeline.config import default
 from pipeline.errors import UserError
 from pipeline.llm.serve import ServedModel, hosting
+from pipeline.llm.serve.directory import Directory, Report
+from pipeline.llm.serve.fleet import Placement
+from pipeline.llm.serve.in_group import place
 
 
 @pytest.fixture
@@ -57,13 +63,91 @@ def test_workers_get_the_configuration_of_an_endpoint() -> None:
     assert (endpoint.timeout_s, endpoint.extra_body) == (7, {"top_k": 3})
 
 
-def test_rays_configuration_has_replicas_bundles_and_placement() -> None:
+def test_parts_on_one_node_are_one_bundle_and_processes_of_vllm() -> None:
     keys = {"tensor_parallel": 2, "autoscale": (1, 8), "accelerator": "H100", "placement": "STRICT_PACK"}
-    told = default(ServedModel, model="m", engine_kwargs={"quantization": "fp8"}, **keys).llm_config()
-    assert told["engine_kwargs"] == {"dtype": "auto", "tensor_parallel_size": 2, "quantization": "fp8"}
-    assert told["deployment_config"]["autoscaling_config"] == {"min_replicas": 1, "max_replicas": 8}
-    assert told["placement_group_config"] == {"bundle_per_worker": {"GPU": 1}, "strategy": "STRICT_PACK"}
-    assert default(ServedModel, model="m", replicas=3, resources={"CPU": 4}).cpus == 3 * (1 + 4) + 1
+    model = default(ServedModel, model="m", engine_kwargs={"quantization": "fp8"}, **keys)
+    assert model.placed == Placement(bundles=({"GPU": 2, "accelerator_type:H100": 0.001},), strategy="STRICT_PACK")
+    assert model.counts == (1, 8)
+    assert model.launch((), "").arguments == ("--dtype=auto", "--tensor-parallel-size=2", "--quantization=fp8")
+
+
+def test_other_parts_are_bundles_in_which_ray_starts_them() -> None:
+    model = default(ServedModel, model="m", tensor_parallel=2, engine_kwargs={"pipeline_parallel_size": 2})
+    assert model.placed == Placement(bundles=({"GPU": 1},) * 4, strategy="PACK")
+    assert "--distributed-executor-backend=ray" in model.launch((), "").arguments
+    assert default(ServedModel, model="m", replicas=3, tensor_parallel=2, resources={"CPU": 4}).cpus == 3 * 2 * 4
+
+
+def test_arguments_of_the_engine_are_words_of_vllms_command_line() -> None:
+    pytest.importorskip("vllm")
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    given = {
+        "enforce_eager": True,
+        "enable_chunked_prefill": False,
+        "gpu_memory_utilization": 0.5,
+        "hf_overrides": {"rope_theta": 7},
+        "quantization": None,
+    }
+    launch = default(ServedModel, model="m", max_model_len=64, engine_kwargs=given).launch((), "")
+    read = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser()).parse_args(list(launch.arguments))
+    assert {key: getattr(read, key) for key in given} == given
+    assert (read.max_model_len, read.dtype) == (64, "auto")
+
+
+def test_adapters_are_modules_of_one_server_and_the_token_is_no_word_of_its_command_line(checkpoint: Path) -> None:
+    base = default(ServedModel, model="org/llama")
+    planner = default(ServedModel, model="org/llama", adapter=str(checkpoint))
+    launch = base.launch((base, planner), "the-token")
+    assert launch.name == "org/llama"
+    *_, lora, most, option, module = launch.arguments
+    assert (lora, most, option) == ("--enable-lora", "--max-loras=1", "--lora-modules")
+    assert json.loads(module) == {"name": planner.name, "path": str(checkpoint)}
+    assert "the-token" not in repr(launch)
+
+
+class TestDirectory:
+    @pytest.fixture(autouse=True)
+    def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pipeline.llm.serve.directory._LEARNING_S", 0)
+
+    async def test_clients_learn_who_joins_leaves_and_is_gone(self) -> None:
+        directory = Directory("token")
+        none = await directory.changes(-1)
+        assert none[1:] == ("token", (), ())
+        waiting = asyncio.create_task(directory.changes(none.version))
+        await directory.report(0, Report("node", "http://a/v1"))
+        first = await waiting
+        assert first.urls == ("http://a/v1",)
+        await directory.report(0, Report("node", "http://a/v1", running=3))
+        assert (await directory.changes(-1)).version == first.version
+        await directory.report(1, Report("node", "http://b/v1"))
+        await directory.report(0, Report("node", "http://a/v1", is_leaving=True))
+        second = await directory.changes(first.version)
+        assert second[2:] == (("http://b/v1",), ("http://a/v1",))
+        await directory.report(0, Report("node", None, is_leaving=True))
+        await directory.forget(1)
+        assert (await directory.changes(second.version))[2:] == ((), ())
+
+    async def test_a_silent_server_is_taken_to_be_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pipeline.llm.serve.directory._SILENCE_S", 0.05)
+        monkeypatch.setattr("pipeline.llm.serve.directory._WAIT_S", 0.1)
+        directory = Directory("")
+        await directory.report(0, Report("node", "http://a/v1"))
+        before = await directory.changes(-1)
+        assert before.urls == ("http://a/v1",)
+        assert (await directory.changes(before.version)).urls == ()
+
+
+def test_an_engine_in_an_existing_placement_group_gets_it() -> None:
+    class Arguments:  # a double of vLLM's
+        def create_engine_config(self, usage: str) -> SimpleNamespace:
+            return SimpleNamespace(usage=usage, parallel_config=SimpleNamespace(placement_group=None))
+
+    place(Arguments, "the group")
+    made = Arguments().create_engine_config("a use")
+    assert (made.usage, made.parallel_config.placement_group) == ("a use", "the group")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +167,7 @@ async def test_missing_resources_of_a_fixed_cluster_are_reported_immediately(mon
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeManagerAddress": "127.0.0.1", "Alive": True}])
     model = default(ServedModel, model="org/llama")
     with pytest.raises(UserError, match="org/llama cannot be served: the Ray cluster has too little of GPU"):
-        async with hosting([model], "run", grows=False):
+        async with hosting([model], grows=False, guarded=True):
             pass
 
 

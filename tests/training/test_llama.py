@@ -1,4 +1,4 @@
-"""Creating small Llamas. `tests/integration/ray/test_vllm.py` serves them."""
+"""Creating small Llamas. `tests/integration/models/test_vllm.py` serves them."""
 
 from __future__ import annotations
 

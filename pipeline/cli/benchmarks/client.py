@@ -91,15 +91,18 @@ async def _cpu_ms_per_call(ask: Callable[[Call], Awaitable[None]], calls: int, i
     async def ask_all(prepared: list[Call]) -> None:
         await asyncio.gather(*(take_turns(worker, prepared) for worker in range(in_flight)))
 
-    await ask_all([_call(number) for number in range(2 * in_flight)])  # connect, and import what is imported late
-    prepared = [_call(number) for number in range(calls)]
+    await ask_all(
+        [example_call(number) for number in range(2 * in_flight)]
+    )  # connect, and import what is imported late
+    prepared = [example_call(number) for number in range(calls)]
     gc.collect()
     start = time.process_time()
     await ask_all(prepared)
     return (time.process_time() - start) / calls * 1000
 
 
-def _call(number: int) -> Call:
+def example_call(number: int) -> Call:
+    """Return a call of ordinary length."""
     prompt = _Question(f"Who wrote program number {number}?")
     return Call(prompt, prompt.messages(), _SAMPLING, key=str(number), seed=number)
 

@@ -46,8 +46,6 @@ def _compare(method: str, slots: int, in_flight: int, folder: Path) -> tuple[flo
         lease_s=0,
         workers=1,
         call_s=cpu_s / sum(question.calls for question in questions),
-        ingresses=1,
-        request_s=0,
         slots=slots,
         answer_s=_LATENCY_S,
         replicas=1,

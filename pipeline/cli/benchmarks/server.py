@@ -1,8 +1,10 @@
-"""A fake model server for benchmarks: every chat completion gets the same text after a fixed delay.
+"""A fake model server for benchmarks: every chat completion gets the same text after a fixed time.
+
+With a number of slots, it serves so many calls at a time, and the others wait for them, as in the batch of an engine.
 
 It runs in a process of its own, so that its work is not counted as the client's. It does hardly any work, so that the
 client limits the benchmark: it reads just enough HTTP to find the end of a request. Start it by
-`serving(latency_s=0.5)`, or by `python pipeline/cli/benchmarks/server.py LATENCY_S`, which prints its port.
+`serving(latency_s=0.5)`, or by `python pipeline/cli/benchmarks/server.py LATENCY_S SLOTS`, which prints its port.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from heapq import heapreplace
 
 import orjson
 
@@ -23,9 +26,9 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 @contextmanager
-def serving(*, latency_s: float = 0.0) -> Iterator[str]:
-    """Run the server; yields its base URL."""
-    command = [sys.executable, __file__, str(latency_s)]
+def serving(*, latency_s: float = 0.0, slots: int = 0) -> Iterator[str]:
+    """Run the server; yields its base URL. 0 slots are any number."""
+    command = [sys.executable, __file__, str(latency_s), str(slots)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own words
         assert process.stdout is not None
         try:
@@ -52,11 +55,27 @@ _COMPLETION = _response(
 )
 
 
+class _Slots:
+    """Says when each call is answered."""
+
+    def __init__(self, latency_s: float, slots: int) -> None:
+        self._latency_s = latency_s
+        self._free_at = [0.0] * slots
+
+    def take(self, now: float) -> float:
+        """Return the time at which a call that arrives now is answered."""
+        if not self._free_at:
+            return now + self._latency_s
+        ends = max(now, self._free_at[0]) + self._latency_s
+        heapreplace(self._free_at, ends)
+        return ends
+
+
 class _Connection(asyncio.Protocol):
     """One keep-alive connection."""
 
-    def __init__(self, latency_s: float) -> None:
-        self._latency_s = latency_s
+    def __init__(self, slots: _Slots) -> None:
+        self._slots = slots
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,16 +89,18 @@ class _Connection(asyncio.Protocol):
         if blank_line and len(rest) >= length:
             self._received = rest[length:]
             response = _MODELS if head.startswith(b"GET") else _COMPLETION
-            asyncio.get_running_loop().call_later(self._latency_s, self._transport.write, response)
+            loop = asyncio.get_running_loop()
+            loop.call_at(self._slots.take(loop.time()), self._transport.write, response)
 
 
-async def main(latency_s: float) -> None:
+async def main(latency_s: float, slots: int) -> None:
     """Serve until terminated."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(latency_s), "127.0.0.1", 0, backlog=1024)
+    shared = _Slots(latency_s, slots)
+    server = await loop.create_server(lambda: _Connection(shared), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1]), int(sys.argv[2])))

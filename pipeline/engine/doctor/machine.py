@@ -58,11 +58,10 @@ def _installed() -> Iterator[tuple[str, str]]:
 
 
 def _incompatible(installed: Mapping[str, str]) -> Iterator[Finding]:
-    """Find packages that require another version of an installed one. Ray names its vLLM version in the extra `llm`."""
+    """Find packages that require another version of an installed one."""
     for name, version in installed.items():
         for wanted in map(Requirement, importlib.metadata.requires(name) or ()):
-            extras = ("", "llm") if (name, wanted.name) == ("ray", "vllm") else ("",)
-            if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in extras):
+            if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
                 continue
             if wanted.name in installed and not wanted.specifier.contains(installed[wanted.name], prereleases=True):
                 yield from problem(

@@ -1,9 +1,9 @@
 """Simulates a run on a cluster: questions queue at stations, each of which has a number of parallel servers.
 
 The simulation models `pipeline.engine`. A lane leases a shard from the coordinator, starts its questions as slots
-become free, and writes the shard when all are answered. A question proceeds in rounds: its calls pass a worker's CPU
-and the ingress, occupy a slot of a GPU while their prompt is read and their reply is written, and then its lookups pass
-a graph server. Load balancing is perfect, and nothing fails.
+become free, and writes the shard when all are answered. A question proceeds in rounds: its calls pass a worker's CPU,
+occupy a slot of a GPU while their prompt is read and their reply is written, and then its lookups pass a graph server.
+Load balancing is perfect, and nothing fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 from random import Random
@@ -32,8 +32,6 @@ class Cluster:
     workers: int
     call_s: float
     """CPU time of a worker, per call."""
-    ingresses: int
-    request_s: float
     gpus: int = 1
     prompt_token_s: float = 0.0
     """Time of a GPU, which reads one prompt at a time."""
@@ -110,7 +108,6 @@ class _Run:
         self.stations = {
             "coordinator": Station(cluster.coordinators),
             "workers": Station(cluster.workers),
-            "ingress": Station(cluster.ingresses),
             "prefill": Station(cluster.gpus),
             "slots": Station(cluster.slots),
             "Virtuoso": Station(cluster.replicas),
@@ -171,22 +168,27 @@ class _Run:
     def _call(self, now: float, calls: int, workload: QuestionWorkload) -> float:
         """Make concurrent calls of the question, each of average length, and return when the last one ends.
 
-        All calls take the same time of a worker and of an ingress, so they reach the slots in their order.
+        All calls take the same time of a worker, so they reach the slots in their order.
         """
         cluster, stations = self._cluster, self.stations
-        workers, ingress, slots = stations["workers"], stations["ingress"], stations["slots"]
+        workers, slots = stations["workers"], stations["slots"]
         reading = stations["prefill"], workload.prompt_tokens / workload.calls * cluster.prompt_token_s
         writing_s = cluster.answer_s + workload.completion_tokens / workload.calls * cluster.token_s
         ends = now
         for _ in range(calls):
-            at_slots = ingress.serve(workers.serve(now, cluster.call_s), cluster.request_s)
-            ends = max(ends, slots.serve(at_slots, writing_s, first=reading))
+            ends = max(ends, slots.serve(workers.serve(now, cluster.call_s), writing_s, first=reading))
         return ends
 
 
 def draw_questions(measured: Sequence[QuestionWorkload], questions: int, *, seed: int) -> list[QuestionWorkload]:
     """Draw a number of questions, with replacement, from the measured ones."""
     return Random(seed).choices(measured, k=questions)
+
+
+def longest_s(cluster: Cluster, questions: Sequence[QuestionWorkload]) -> float:
+    """Return the seconds of the question that takes longest on an idle cluster: no run is shorter."""
+    alone = replace(cluster, in_flight=1)
+    return max((_Run(alone, [question]).finish() for question in set(questions)), default=0.0)
 
 
 def simulate(cluster: Cluster, questions: Sequence[QuestionWorkload]) -> SimulationResult:

@@ -2,8 +2,8 @@
 
 Most rows run the same questions over two model servers and two Virtuoso replicas. A model server repeats the replies of
 an earlier run and is a process of its own, so its log tells what was really asked, by runs that were killed as well.
-The last rows have a real Llama, which decodes greedily in single precision. Faults strike once so many calls were
-seen: in the middle of the run, however fast it is.
+Faults strike once so many calls were seen: in the middle of the run, however fast it is. `tests/integration/models` has
+the rows with a real Llama.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -30,12 +28,12 @@ from ray.cluster_utils import Cluster
 
 from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
-from pipeline.llm.vllm import VllmServer
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
-from tests.integration.conftest import KillMatrix, RayCluster, ServedLlama
-from tests.integration.processes import MARK, question_workers, replicas_of_models
-from tests.integration.rows import Rows, read
+from tests.integration.conftest import KillMatrix
+from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
+from tests.integration.processes import question_workers
+from tests.integration.rows import read
 from tests.support import KGQA
 
 CONCURRENCY = 8
@@ -54,81 +52,6 @@ RAY = ["engine=ray", "engine.workers=2", f"engine.concurrency={CONCURRENCY // 2}
 SERVER = Path(__file__).parents[1] / "recorded_server.py"
 OUTAGE_S = 10
 _UNHEALTHY_MODEL = r"model server \S+ is unhealthy"
-
-
-@dataclass
-class Stage:
-    """What the run of one row stands on, and the command that runs it."""
-
-    folder: Path
-    """Its run folder, unless told otherwise, is `run` in here."""
-    models: list[subprocess.Popen[str]]
-    graphs: list[VirtuosoServer]
-    words: list[str]
-    mark: str
-    """In the environment of every process of the run."""
-    seen: Callable[[Stage], int] = lambda stage: stage.requests.total()
-    """How many calls the run has made so far."""
-
-    @property
-    def run(self) -> Path:
-        return self.folder / "run"
-
-    @property
-    def said(self) -> str:
-        """What the last command wrote to stderr so far."""
-        return (self.folder / "stderr").read_text(errors="replace")
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Begin the run, or go on with it."""
-        command = [*KGQA, "evaluate", *self.words, f"run.dir={self.run}", *words]
-        environment = {**os.environ, MARK: self.mark, "COLUMNS": "100"}
-        with (self.folder / "stderr").open("wb") as stderr:
-            return subprocess.Popen(
-                command, start_new_session=True, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
-            )
-
-    @contextmanager
-    def struck(self, *words: str, after: int) -> Iterator[subprocess.Popen[str]]:
-        """Begin the run; the block runs once it has made so many calls."""
-        with self.start(*words) as process:
-            try:
-                self.wait_until(lambda: self.seen(self) >= after, process)
-                yield process
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-
-    def end(self, process: subprocess.Popen[str]) -> str:
-        """Wait for the end of a run; returns its table, without the name of its folder."""
-        printed, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, self.said
-        return printed.replace(str(self.run), "RUN")
-
-    def go_on(self, *words: str) -> str:
-        """The same command again, to its end."""
-        with self.start(*words) as process:
-            return self.end(process)
-
-    def wait_until(self, condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-        while not condition():
-            assert process.poll() is None, f"the run ended too early: {self.said}"
-            time.sleep(0.002)
-
-    @property
-    def requests(self) -> Counter[str]:
-        """How often each prompt was asked."""
-        log = self.folder / "requests"
-        return Counter(log.read_text().split()) if log.exists() else Counter()
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    """A run that nothing happens to."""
-
-    rows: Rows
-    printed: str
-    requests: Counter[str]
 
 
 @pytest.fixture(scope="module")
@@ -192,26 +115,6 @@ def judge(stage: Stage, undisturbed: Undisturbed, kill_matrix: KillMatrix) -> Ca
         assert most_repeated is None or repeated <= most_repeated
 
     return enter
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the matrix that is yet to be filled in."""
-
-    matrix: KillMatrix
-    what: str
-    done: str
-
-    def enter(self, stage: Stage, undisturbed: Undisturbed, printed: str, *, repeated: int | None = None) -> None:
-        """Enter a finished run, and fail unless it is as if nothing had happened."""
-        rows = read(stage.run)
-        ids = [each["question_id"] for each in rows]
-        # Before the table, Ray says on the same stream what became of its workers.
-        equal = rows == undisturbed.rows and printed.endswith(undisturbed.printed)
-        self.matrix.add(self.what, self.done, questions=len(set(ids)), repeated=repeated, equal=equal)
-        assert len(ids) == len(undisturbed.rows)
-        assert equal
-        assert list((stage.run / "drafts").iterdir()) == []
 
 
 Judge = Callable[..., None]
@@ -303,18 +206,6 @@ def test_all_graph_replicas(stage: Stage, undisturbed: Undisturbed, judge: Judge
     judge("both Virtuoso replicas", f"kill -9, restarted after {OUTAGE_S} s", printed, most_repeated=0)
 
 
-@contextmanager
-def stopped(processes: Sequence[int]) -> Iterator[None]:
-    """Processes that do nothing any more: the kernel still accepts connections for them, and nobody answers."""
-    for pid in processes:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in processes:
-            os.kill(pid, signal.SIGCONT)
-
-
 IMPATIENT = ["kg.timeout_s=1", "llm.timeout_s=1", "llm.breaker_failures=2", "llm.breaker_reset_s=1"]
 
 
@@ -386,44 +277,3 @@ def fill(file: Path) -> None:
                 stream.write(bytes(1 << 16))
         except OSError:
             pass
-
-
-# Random weights write to the last token they may, so few of each are allowed.
-LLAMA_RUN = [
-    *("method=srp", "method.max_tokens_plan=24", "method.max_tokens_judge=16", "method.max_tokens_other=16"),
-    *("dataset=synthetic", "budget.max_llm_calls=6", "budget.max_evidence_triples=20", "budget.max_frontier=50"),
-    *("run.limit=8", "engine.concurrency=4", "engine.shard_size=8", "llm.max_retries=100", "llm.max_backoff_s=2"),
-]
-
-
-@contextmanager
-def beside_undisturbed(words: Sequence[str], folder: Path) -> Iterator[tuple[Stage, Undisturbed]]:
-    """A run of the Llama that nothing happened to, and the stage for another."""
-
-    def kept(stage: Stage) -> int:
-        return sum(draft.read_bytes().count(b"\n") for draft in (stage.run / "drafts").glob("*.jsonl"))
-
-    before, after = [Stage(folder / name, [], [], [*LLAMA_RUN, *words], uuid.uuid4().hex, kept) for name in ("a", "b")]
-    for stage in (before, after):
-        stage.folder.mkdir()
-    printed = before.go_on()
-    yield after, Undisturbed(read(before.run), printed, before.requests)
-
-
-@pytest.mark.exhaustive
-def test_plain_vllm_server(vllm_server: VllmServer, kill_matrix: KillMatrix, tmp_path: Path) -> None:
-    words = ["llm=endpoint", f"llm.base_urls=[{vllm_server.base_url}]"]
-    with beside_undisturbed(words, tmp_path) as (stage, undisturbed), stage.struck(after=8) as driver:
-        vllm_server.kill()
-        vllm_server.start()
-        Row(kill_matrix, "plain vLLM server", "kill -9, started again").enter(stage, undisturbed, stage.end(driver))
-
-
-@pytest.mark.exhaustive
-def test_serve_replica(
-    served_llama: ServedLlama, ray_cluster: RayCluster, kill_matrix: KillMatrix, tmp_path: Path
-) -> None:
-    with beside_undisturbed(served_llama.words, tmp_path) as (stage, undisturbed), stage.struck(after=8) as driver:
-        [replica] = replicas_of_models(ray_cluster.mark)
-        os.kill(replica, signal.SIGKILL)
-        Row(kill_matrix, "Serve replica", "kill -9, Serve starts another").enter(stage, undisturbed, stage.end(driver))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import subprocess
@@ -11,13 +10,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from pipeline.net.subprocess_server import free_ports
-from tests.integration.conftest import RayCluster, ServedLlama
-from tests.integration.processes import MARK, listening
+from tests.integration.processes import MARK, is_loopback, listening
 from tests.support import KGQA
 
 pytestmark = pytest.mark.exhaustive
@@ -65,15 +62,3 @@ def test_servers_listen_on_loopback_only(virtuoso_installed: None, name: str, tm
     with running(command, tmp_path, SQL_PORT=str(sql), HTTP_PORT=str(http), MEMORY_GB="0.1") as mark:
         found = once_all_listen(mark, servers)
     assert {on for addresses in found.values() for on in addresses if not is_loopback(on)} == set()
-
-
-def test_a_model_under_ray_serve_answers_on_loopback_only(served_llama: ServedLlama, ray_cluster: RayCluster) -> None:
-    """The cluster is the test's own; what is started in it is the way in to the model."""
-    port = urlsplit(served_llama.base_url).port
-    found = {on for addresses in listening(ray_cluster.mark).values() for on in addresses if on[1] == port}
-    assert found
-    assert all(map(is_loopback, found))
-
-
-def is_loopback(on: tuple[str, int]) -> bool:
-    return ipaddress.ip_address(on[0]).is_loopback

@@ -8,15 +8,13 @@ from random import Random
 
 import pytest
 
-from pipeline.simulation.cluster.capacity import Cluster, Station, draw_questions, simulate
+from pipeline.simulation.cluster.capacity import Cluster, Station, draw_questions, longest_s, simulate
 from pipeline.simulation.cluster.workload import QuestionWorkload
 
 FREE = Cluster(
     lease_s=0,
     workers=1,
     call_s=0,
-    ingresses=1,
-    request_s=0,
     slots=1,
     replicas=1,
     entity_s=0,
@@ -59,7 +57,6 @@ def test_waits_agree_with_erlang_c(servers: int, load: float) -> None:
         ({"slots": 4, "answer_s": 0.5}, "slots"),
         ({"slots": 1000, "gpus": 4, "prompt_token_s": 0.005}, "prefill"),
         ({"slots": 1000, "workers": 4, "call_s": 0.5}, "workers"),
-        ({"slots": 1000, "ingresses": 4, "request_s": 0.5}, "ingress"),
         ({"slots": 1000, "replicas": 4, "entity_s": 0.1}, "Virtuoso"),
     ],
 )
@@ -105,6 +102,13 @@ def test_doubling_the_cluster_halves_the_time_of_many_questions_but_not_of_few()
     two = replace(one, slots=16, in_flight=32)
     assert simulate(two, [chain] * 2000).wall_s == pytest.approx(simulate(one, [chain] * 2000).wall_s / 2, rel=0.02)
     assert simulate(two, [chain] * 8).wall_s == simulate(one, [chain] * 8).wall_s == pytest.approx(4)
+
+
+def test_no_run_is_shorter_than_its_longest_question_alone() -> None:
+    chains = [QuestionWorkload(calls=n, rounds=n, prompt_tokens=0, completion_tokens=0, entities=0) for n in (2, 5, 3)]
+    cluster = replace(FREE, slots=1000, answer_s=2.0)
+    assert longest_s(cluster, chains) == simulate(cluster, chains).wall_s == pytest.approx(10)
+    assert longest_s(cluster, []) == 0
 
 
 def test_a_question_without_calls_takes_no_time() -> None:

@@ -1,4 +1,4 @@
-"""Real servers of a real Llama: plain vLLM, and vLLM under Ray Serve LLM, held against `transformers`."""
+"""Real servers of a real Llama: plain vLLM, and vLLM as Ray places it, held against `transformers`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import aiohttp
 import polars as pl
 import pytest
 import torch
@@ -29,6 +29,7 @@ from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.training.llama import REFLECTION_TOKENS
 from tests.integration.conftest import SERVE, RayCluster, ServedLlama, VirtuosoFactory
+from tests.integration.processes import is_loopback, listening
 from tests.llm.reference import BEGUN, CHAT, Reference, call
 from tests.support import KGQA, METHODS, short_replies, until
 
@@ -155,14 +156,14 @@ def kgqa(*words: str, cluster: RayCluster | None = None) -> subprocess.Completed
 
 
 @pytest.mark.exhaustive
-async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_token(
+async def test_all_methods_on_a_served_model_and_virtuoso_lose_no_question_and_no_token(
     served_llama: ServedLlama, ray_cluster: RayCluster, virtuoso_factory: VirtuosoFactory, tmp_path: Path
 ) -> None:
     replicas = virtuoso_factory(default(SyntheticWorld).triples(), replicas=2)
     graph = ["kg=sparql", f"kg.endpoints=[{','.join(server.endpoint for server in replicas)}]"]
     points = tmp_path / "points.txt"
     points.write_text("\n".join(POINTS))
-    first, before = [await settled(served_llama, ray_cluster) for _ in range(2)]
+    before = counted_tokens(served_llama)
     words = [str(points), "run.limit=50", *SMALL, *RAY, *graph, *served_llama.words, f"run.dir={tmp_path / 'run'}"]
     done = kgqa("sweep", *words, cluster=ray_cluster)
     assert done.returncode == 0, done.stderr
@@ -177,8 +178,7 @@ async def test_all_methods_on_ray_serve_and_virtuoso_lose_no_question_and_no_tok
     made = steps(rows).filter((pl.col("kind") == "llm") & ~pl.col("shared"))
     # A cap that is met while a method asks of two entities drops the calls in flight. Only the server counts those.
     assert made["finish_reason"].null_count() == 0
-    after = await settled(served_llama, ray_cluster)
-    counted = [now - then - (then - earlier) for now, then, earlier in zip(after, before, first, strict=True)]
+    counted = [now - then for now, then in zip(counted_tokens(served_llama), before, strict=True)]
     assert counted == list(made.select(pl.col("prompt_tokens", "completion_tokens").sum()).row(0))
     assert min(counted) > 1000
 
@@ -188,29 +188,28 @@ def steps(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("steps").explode("steps").unnest("steps")
 
 
-async def settled(served: ServedLlama, cluster: RayCluster) -> tuple[float, float]:
-    """The tokens that vLLM has read and written, once all calls so far are in its metrics, and one call more.
+def counted_tokens(served: ServedLlama) -> tuple[float, float]:
+    """The tokens that vLLM has read and written."""
+    metrics = read_metrics(served.base_url.removesuffix("/v1") + "/metrics")
+    return metrics["vllm:prompt_tokens_total"], metrics["vllm:generation_tokens_total"]
 
-    Ray exports metrics now and then. That call asks for two replies, as no other does, so that it is seen to be in.
-    """
 
-    def read() -> Mapping[str, float]:
-        return read_metrics(cluster.metrics_url)
+@pytest.mark.exhaustive
+async def test_ray_exports_the_metrics_of_the_server(served_llama: ServedLlama, ray_cluster: RayCluster) -> None:
+    async with default(EndpointModel, base_urls=(served_llama.base_url,), model=served_llama.model) as llm:
+        await llm.complete(call(CHAT, Sampling(max_tokens=4)))
+    expected = counted_tokens(served_llama)
+    names = ("ray_vllm_prompt_tokens_total", "ray_vllm_generation_tokens_total")
+    await until(lambda: tuple(read_metrics(ray_cluster.metrics_url)[name] for name in names) == expected)
 
-    def in_pairs() -> float:
-        metrics = read()
-        return metrics["ray_vllm_request_params_n_sum"] - metrics["ray_vllm_request_params_n_count"]
 
-    seen = in_pairs()
-    body = {"model": served.model, "messages": [{"role": "user", "content": "?"}], "n": 2, "max_tokens": 1}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{served.base_url}/chat/completions", json=body) as reply,
-    ):
-        assert reply.status == 200
-    await until(lambda: in_pairs() > seen)
-    metrics = read()
-    return metrics["ray_vllm_prompt_tokens_total"], metrics["ray_vllm_generation_tokens_total"]
+@pytest.mark.exhaustive
+def test_a_served_model_answers_on_loopback_only(served_llama: ServedLlama, ray_cluster: RayCluster) -> None:
+    """The cluster is the test's own; what is started in it is the model server."""
+    port = urlsplit(served_llama.base_url).port
+    found = {on for addresses in listening(ray_cluster.mark).values() for on in addresses if on[1] == port}
+    assert found
+    assert all(map(is_loopback, found))
 
 
 @pytest.mark.exhaustive
@@ -221,8 +220,7 @@ def test_a_job_serves_its_model_itself_and_finds_the_calls_of_another_server(
     endpoint, own = tmp_path / "endpoint", tmp_path / "own"
     first = kgqa("evaluate", *words, "run.limit=4", *served_llama.words, f"run.dir={endpoint}")
     assert first.returncode == 0, first.stderr
-    # One model has the process that routes by prefixes, which takes as much memory as the way in: served_llama's.
-    serve = ["run.limit=6", "llm=serve", f"llm.model={llama}", *SERVE, "llm.prefix_routing=false", "engine=ray"]
+    serve = ["run.limit=6", "llm=serve", f"llm.model={llama}", *SERVE, "engine=ray"]
     done = kgqa("evaluate", *words, *serve, f"run.dir={own}", f"run.reuse=[{endpoint}]", cluster=ray_cluster)
     assert done.returncode == 0, done.stderr
     summary = json.loads((own / "summary.json").read_text())

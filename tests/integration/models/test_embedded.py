@@ -20,7 +20,7 @@ from pipeline.llm.vllm import VllmServer
 from pipeline.methods.arg.tokens import CLASSES, OPEN, RETRIEVE_ENTITY
 from pipeline.traces.reader import RecordedCalls
 from tests.integration.conftest import CONTEXT, VLLM_WORDS, RayCluster
-from tests.integration.ray.test_vllm import kgqa
+from tests.integration.models.test_vllm import kgqa
 from tests.llm.reference import BEGUN, CHAT, call
 
 pytestmark = pytest.mark.exhaustive

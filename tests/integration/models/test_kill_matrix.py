@@ -1,0 +1,172 @@
+"""The rows of the kill matrix with a real Llama on vLLM, which decodes greedily in single precision."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from ray._private.utils import write_ray_address
+from ray.cluster_utils import Cluster
+
+from pipeline.llm.vllm import VllmServer
+from tests.integration.conftest import LOOPBACK, SERVE, KillMatrix
+from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
+from tests.integration.processes import MARK, engines, model_servers
+from tests.integration.rows import read
+
+pytestmark = pytest.mark.exhaustive
+
+# Random weights write to the last token they may, so few of each are allowed.
+LLAMA_RUN = [
+    *("method=srp", "method.max_tokens_plan=24", "method.max_tokens_judge=16", "method.max_tokens_other=16"),
+    *("dataset=synthetic", "budget.max_llm_calls=6", "budget.max_evidence_triples=20", "budget.max_frontier=50"),
+    *("run.limit=8", "engine.concurrency=4", "engine.shard_size=8", "llm.max_retries=100", "llm.max_backoff_s=2"),
+]
+AFTER = 8
+"""Calls of a run before a fault."""
+
+
+def kept(stage: Stage) -> int:
+    """The calls in the journals of a run."""
+    return sum(draft.read_bytes().count(b"\n") for draft in (stage.run / "drafts").glob("*.jsonl"))
+
+
+def staged(folder: Path, words: Sequence[str]) -> Stage:
+    folder.mkdir()
+    return Stage(folder, [], [], [*LLAMA_RUN, *words], uuid.uuid4().hex, kept)
+
+
+def test_plain_vllm_server(vllm_server: VllmServer, kill_matrix: KillMatrix, tmp_path: Path) -> None:
+    words = ["llm=endpoint", f"llm.base_urls=[{vllm_server.base_url}]"]
+    before, stage = staged(tmp_path / "a", words), staged(tmp_path / "b", words)
+    printed = before.go_on()
+    undisturbed = Undisturbed(read(before.run), printed, before.requests)
+    with stage.struck(after=AFTER) as driver:
+        vllm_server.kill()
+        vllm_server.start()
+        Row(kill_matrix, "plain vLLM server", "kill -9, started again").enter(stage, undisturbed, stage.end(driver))
+
+
+@pytest.fixture(scope="module")
+def served(llama: Path) -> list[str]:
+    """The words of a run that serves the Llama itself. Its servers are restarted if they hang for a few seconds."""
+    return ["llm=serve", f"llm.model={llama}", *SERVE, "llm.hang_timeout_s=8"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(served: list[str], tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    stage = staged(tmp_path_factory.mktemp("undisturbed") / "a", served)
+    printed = stage.go_on()
+    return Undisturbed(read(stage.run), printed, stage.requests)
+
+
+class Fault(NamedTuple):
+    """What is done to the processes of a model server."""
+
+    what: str
+    done: str
+    processes: Callable[[str], list[int]]
+    fate: signal.Signals
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("model server of a run", "kill -9, restarted", model_servers, signal.SIGKILL),
+        Fault("hung model server of a run", "the process stops responding, restarted", model_servers, signal.SIGSTOP),
+        Fault("hung engine of a run's model server", "its calls stop, restarted", engines, signal.SIGSTOP),
+    ],
+    ids=["killed", "hung", "engine-hung"],
+)
+def test_model_server(
+    fault: Fault, served: list[str], undisturbed: Undisturbed, kill_matrix: KillMatrix, tmp_path: Path
+) -> None:
+    stage = staged(tmp_path / "run", served)
+    with stage.struck(after=AFTER) as driver:
+        [process] = fault.processes(stage.mark)
+        os.kill(process, fault.fate)
+        Row(kill_matrix, fault.what, fault.done).enter(stage, undisturbed, stage.end(driver))
+    assert "is gone" in stage.said
+    assert "has joined" in stage.said
+    assert model_servers(stage.mark) == []
+
+
+@contextmanager
+def cluster(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[Cluster]:
+    """A cluster for the run with this mark. Its head has no room for a model server; the test adds other nodes."""
+    monkeypatch.setenv(MARK, mark)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # sockets are in it, whose names have to be short
+        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, "node_ip_address": LOOPBACK}
+        one = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            write_ray_address(one.address, folder)
+            monkeypatch.setenv("RAY_ADDRESS", one.address)
+            yield one
+        finally:
+            one.shutdown()
+
+
+@pytest.fixture
+def patient(served: list[str]) -> list[str]:
+    """The words of a run that takes no server for hung."""
+    return [*served, "llm.hang_timeout_s=1000"]
+
+
+@contextmanager
+def held_until_another_joins(stage: Stage, driver: subprocess.Popen[str]) -> Iterator[None]:
+    """Hold up the first server until another one has joined, so that the run is not over before."""
+    with stopped(model_servers(stage.mark)[:1]):
+        yield
+        stage.wait_until(lambda: "has joined" in stage.said, driver)
+
+
+def test_drained_node(
+    patient: list[str],
+    undisturbed: Undisturbed,
+    kill_matrix: KillMatrix,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    stage = staged(tmp_path / "run", patient)
+    with cluster(monkeypatch, stage.mark) as nodes:
+        first = nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+        with stage.struck(after=AFTER) as driver:
+            with held_until_another_joins(stage, driver):
+                nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+                drain(nodes.address, first.node_id)
+            printed = stage.end(driver)
+    Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(stage, undisturbed, printed)
+    assert "is drained: its model server is replaced" in stage.said
+
+
+def drain(address: str, node: str) -> None:
+    command = [sys.executable, "-m", "ray.scripts.scripts", "drain-node", f"--address={address}", f"--node-id={node}"]
+    reason = ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=test", "--deadline-remaining-seconds=3600"]
+    subprocess.run([*command, *reason], check=True)
+
+
+def test_added_node(
+    patient: list[str],
+    undisturbed: Undisturbed,
+    kill_matrix: KillMatrix,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    stage = staged(tmp_path / "run", [*patient, "llm.replicas=2"])
+    with cluster(monkeypatch, stage.mark) as nodes:
+        nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+        with stage.struck(after=AFTER) as driver:
+            with held_until_another_joins(stage, driver):
+                nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+            printed = stage.end(driver)
+    Row(kill_matrix, "added Ray node", "a second model server joins").enter(stage, undisturbed, printed)
+    assert "1 of 2 model servers wait for room" in stage.said
