@@ -57,14 +57,14 @@ class ModulesInOneProcess(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Distribute the tests of `pytest -n 2`, in the order in which they were collected."""
+    """Distribute the tests of `pytest -n 3`, in the order in which they were collected."""
     config.option.loadscopereorder = False
     return ModulesInOneProcess(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 2` start with the longest modules."""
+    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 3` start with the longest modules."""
     if not config.option.markexpr:
         _deselect(config, items, "smaller")
     if "large" not in config.option.markexpr:
