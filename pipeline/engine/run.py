@@ -130,9 +130,6 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             if is_free:
                 said = f"{folder.path} held a run without an answer: it is used again"
                 console.print(said, markup=False, soft_wrap=True)
-            if saved is not None:
-                saved = _update_limits(folder, saved, configurations)
-                _update_labels(folder, saved, configurations[0].config["run"])
             console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))
             return summarise(folder, totals)
@@ -165,24 +162,18 @@ def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Ma
     return saved
 
 
-def _update_limits(
-    folder: RunFolder, saved: Mapping[str, Any], configurations: Sequence[Configuration]
-) -> Mapping[str, Any]:
-    """Replace the configurations of a saved run by those that ask more questions. Return the contents of `run.yaml`."""
+def _updated(saved: Mapping[str, Any], configurations: Sequence[Configuration]) -> Mapping[str, Any]:
+    """Return the contents of `run.yaml` with configurations that ask more questions, and with new tags and a new note.
+
+    Tags and note decide no result.
+    """
+    run = configurations[0].config["run"]
+    saved = {**saved, **{name: run[name] for name in ("tags", "note") if run[name] is not None}}
     pairs = list(zip(saved["points"], configurations, strict=True))
     if not any(asks_more(point["config"], now.config) for point, now in pairs):
         return saved
     points = [{**point, "overrides": list(now.overrides), "config": _resuming(now.config)} for point, now in pairs]
-    extended = {**saved, "points": points}
-    folder.write_run(extended)
-    return extended
-
-
-def _update_labels(folder: RunFolder, saved: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Replace the tags and the note of a saved run by those that are given: they decide no result."""
-    given = {name: run[name] for name in ("tags", "note") if run[name] is not None}
-    if any(saved.get(name) != value for name, value in given.items()):
-        folder.write_run({**saved, **given})
+    return {**saved, "points": points}
 
 
 def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
@@ -195,14 +186,18 @@ def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
 
 
 class _RunDescription:
-    """Writes `run.yaml` when the first worker has opened its components, and refuses other components afterwards."""
+    """Writes `run.yaml` when nothing refuses the run any more, and refuses other components afterwards.
+
+    A new run is described when the first worker has opened its components.
+    """
 
     def __init__(
         self, configurations: Sequence[Configuration], folder: RunFolder, saved: Mapping[str, Any] | None
     ) -> None:
         self._configurations = configurations
         self._folder = folder
-        self._saved = saved
+        self._saved = None if saved is None else _updated(saved, configurations)
+        self._is_changed = self._saved != saved
         has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
         self._is_empty = has_begun and not folder.finished() and not folder.has_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
@@ -222,7 +217,16 @@ class _RunDescription:
             self._folder.write_run(self._saved)
             self._is_empty = False
         refuse_other_backends(self._folder, self._saved, backends)
+        self.accept()
+        self._folder.remove_summary()
         self.opened = time.monotonic()
+
+    def accept(self) -> None:
+        """Write what has changed in `run.yaml`."""
+        if self._is_changed:
+            assert self._saved is not None, "a new run has not changed"
+            self._folder.write_run(self._saved)
+            self._is_changed = False
 
 
 async def _run_shards(
@@ -269,6 +273,7 @@ async def _run_shards(
         else:
             if saved is not None and not graphs_compared:
                 await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
+            description.accept()
             console.print("every shard is finished already: nothing to run")
     times = {
         "wall_s": ended - description.began,

@@ -219,6 +219,10 @@ class RunFolder:
             "writes it again"
         )
 
+    def remove_summary(self) -> None:
+        """Remove `summary.json`: the run goes on, and is not complete until it is written again."""
+        remove_all([self.path / "summary.json"])
+
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write `summary.json` with a digest of its contents, atomically."""
         write_whole(self.path / "summary.json", _json({**summary, "digest": _digest(summary)}))

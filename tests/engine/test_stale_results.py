@@ -96,6 +96,46 @@ def test_only_new_calls_are_made_when_a_run_is_extended(project: Project) -> Non
     assert {name for name in before if before[name] == after[name]} == {"shard-00000.parquet", "shard-00001.parquet"}
 
 
+@pytest.mark.parametrize("more", ["run.extend=true", "run.retry_failed=true"])
+def test_a_run_that_is_stopped_while_it_goes_on_is_not_complete(
+    project: Project, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("method=cot", "llm=oracle", "run.max_failed=1", "run.max_equal_failures=null")
+
+    async def fail(*_: object) -> None:
+        raise ServiceError("no server answers")
+
+    with monkeypatch.context() as outage:
+        if "retry" in more:
+            outage.setattr(QuestionOracle, "complete", fail)
+        project.run(*words)
+    project.write_questions({**CITIES, "Fenland": "Ford"} if "extend" in more else CITIES)
+
+    def be_stopped(path: object, rows: object, origin: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr("pipeline.engine.worker.write_shard", be_stopped)
+        project.run(*words, more, code=130)
+    assert not (project.folder / "runs/r/summary.json").exists()
+    project.run(*words, more)
+    assert project.summary()["complete"]
+    assert project.rows()["hits_at_1"].to_list() == [1] * len(project.rows())
+
+
+def test_a_refused_extension_changes_nothing(project: Project) -> None:
+    project.run("run.limit=3")
+    before = (project.folder / "runs/r/run.yaml").read_text()
+    project.write_facts({**CITIES, "Borland": "Nowhere"})
+    assert "began with the graph" in project.run("run.limit=5", "run.extend=true", "run.note=longer", code=2)
+    assert (project.folder / "runs/r/run.yaml").read_text() == before
+    project.write_facts(CITIES)
+    assert "nothing to run" in project.run("run.limit=3")
+    project.run("run.limit=5", "run.extend=true", "run.note=longer")
+    assert "longer" in (project.folder / "runs/r/run.yaml").read_text()
+    assert project.rows().height == 5
+
+
 def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) -> None:
     project.run("llm=oracle")
     assert project.summary()["points"][0]["hits_at_1"] == 1
