@@ -24,7 +24,7 @@ from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.export.table_files import write_tables
 from pipeline.text import counted, printable, printable_json
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import OTHER_DATA, count_errors
+from pipeline.traces.reader import OTHER_DATA, count_errors, count_older_replies
 
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows."""
@@ -135,11 +135,22 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
     failed = sum(point.failed for point in summaries)
     return [
         *(_failure_notes(folder, failed) if failed else []),
+        *(older_replies_notes(folder) if any(each.from_gold for each in summaries) else []),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
         *(_limit_notes(summaries) if summary.get("complete") else []),
         *remarks(summary.get("rejected", 0), folder.rejected),
+    ]
+
+
+def older_replies_notes(folder: RunFolder) -> list[str]:
+    """Say how many questions of a simulated run were answered from other gold answers than they are scored by."""
+    if not (count := count_older_replies(folder)):
+        return []
+    return [
+        f"in {folder.path}, new gold answers score {counted(count, 'question')} that a simulated model answered from "
+        "older ones: run.restart=true answers them again"
     ]
 
 

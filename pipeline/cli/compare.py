@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from math import isclose
 from typing import Any
 
@@ -19,12 +20,13 @@ from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, c
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.common import Arguments, Output, older_replies_notes
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
+from pipeline.llm.interface import replies_from_gold
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
@@ -185,6 +187,8 @@ def _notes(
         "the scores of the run itself"
         for path in dict.fromkeys(rescored)
     ]
+    from_gold = dict.fromkeys(each.folder for each in (base, *selection.others) if replies_from_gold(each.label))
+    notes += chain.from_iterable(map(older_replies_notes, from_gold))
     unfinished = [folder.path for folder in folders if folder.read_summary() is None]
     notes += [f"{path} is not complete: only its answered questions are compared" for path in unfinished]
     most = max(each.questions for each in comparisons)

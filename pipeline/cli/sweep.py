@@ -127,6 +127,8 @@ def _read_file(path: Path) -> Iterator[list[str]]:
         configurations = [words for line in lines if (words := shlex.split(line, comments=True))]
     except ValueError as error:
         raise UserError(f"{path} is not a file of configurations, one command line each: {error}") from None
+    if path.name == "run.yaml":
+        raise UserError(f"{path} describes a run, which only kgqa evaluate takes; name a file of configurations")
     if not configurations:
         raise UserError(f"{path} holds no configuration: write one per line, as on the command line")
     return iter(configurations)

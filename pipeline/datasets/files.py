@@ -65,7 +65,8 @@ def read_examples(
     UserError if the file has another format, that is, if no row, or none of the first hundred, can be read.
     """
     seen: set[str] = set()
-    refusal, refused = "it has no rows", 0
+    refused = 0
+    refusal = ""
     for number, row in rows:
         try:
             example = parse(row)
@@ -74,14 +75,15 @@ def read_examples(
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
             rejected = Rejected(str(file), number, _reason(error))
             reject(rejected)
-            refusal, refused = f"row {number}: {rejected.reason}", refused + 1
+            refusal = refusal or f"row {number}: {rejected.reason}"
+            refused += 1
             if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break
         else:
             seen.add(example.question.id)
             yield example
     if not seen:
-        raise UserError(f"{file} is not a file of {what}: {refusal}")
+        raise UserError(f"{file} is not a file of {what}: {refusal or 'it has no rows'}")
 
 
 def lines(file: AnyPath) -> Iterator[tuple[int, bytes]]:

@@ -307,7 +307,7 @@ async def _compare_dataset(
         count = sum(map(len, changes.gold.values()))
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
         if _uses_gold(configurations, saved):
-            console.print("the replies of the run depend on gold answers, too: run.restart=true makes them again")
+            console.print("the answers came from the older gold answers: run.restart=true answers the questions again")
     return finished, bool(changes.gold)
 
 

@@ -18,8 +18,10 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
     high = much_limited(summaries)
-    if len(summaries) == 1 or not high:
-        return f"{share_text(max(shares))} of the questions{_each(summaries)} met a limit of budget"
+    if len(summaries) == 1:
+        return f"{share_text(shares[0])} of the questions met a limit of budget"
+    if not high:
+        return f"at most {share_text(max(shares))} of the questions of each configuration met a limit of budget"
     named = ", ".join(f"{share_text(share)} in {each.number}" for share, each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"configurations whose questions met a limit of budget, which may decide their scores: {named}{more}"
@@ -49,7 +51,3 @@ def much_limited(summaries: Sequence[ConfigurationSummary]) -> list[tuple[float,
     """Return the configurations in which more than 1 % of the questions met a limit, with the share, highest first."""
     shares = [(limited_share(each) or 0.0, each) for each in summaries]
     return sorted((pair for pair in shares if pair[0] > _MUCH), key=lambda pair: (-pair[0], pair[1].number))
-
-
-def _each(summaries: Sequence[ConfigurationSummary]) -> str:
-    return "" if len(summaries) == 1 else " of each configuration, or fewer,"

@@ -135,6 +135,12 @@ def failed_shards(folder: RunFolder) -> set[int]:
     return {index for index, shard in shards if "failed" in shard.frame(["status"])["status"]}
 
 
+def count_older_replies(folder: RunFolder) -> int:
+    """Count the questions whose rows were scored again for other gold answers than those at the time of the replies."""
+    origins = (shard.origin for _, shard in open_shards(folder))
+    return sum(each.replied is not None for origin in origins if origin for each in origin.questions)
+
+
 def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
     """Return the first line of each error of the failed questions, how often it occurs, and the id of one question.
 

@@ -142,7 +142,10 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     project.write_questions({**CITIES, "Borland": "Nowhere"})
     said = project.run("llm=oracle")
     assert "the gold answers of 1 question have changed: their rows were scored again" in said
-    assert "run.restart=true makes them again" in said, "the oracle reads gold answers"
+    assert "run.restart=true answers the questions again" in said, "the oracle reads gold answers"
+    stale = "new gold answers score 1 question that a simulated model answered from older ones"
+    assert stale in said
+    assert stale in project.run("llm=oracle"), "it is said for as long as it is so"
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
     assert project.rows()["gold"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
     assert "have changed" not in project.run("llm=oracle")
