@@ -139,6 +139,32 @@ def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends:
                 )
 
 
+async def refuse_other_models(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, console: Console) -> None:
+    """Raise UserError unless the models that run in this process are those that a finished run began with.
+
+    Models behind servers are not compared: the servers may be gone. A model that cannot be opened is reported.
+    """
+    identities: dict[str, str] = {}
+    for before, now in zip(saved["served"], configs, strict=True):
+        for role, keys in config.models(now["llm"]).items():
+            model, key = config.build("llm", {"llm": keys}), config.canonical(keys)
+            if getattr(model, "starts_servers", False) or hasattr(type(model), "server_stats"):
+                continue
+            if key not in identities:
+                try:
+                    async with model as opened:
+                        identities[key] = opened.identity
+                except (ServiceError, UserError) as error:
+                    console.print(f"the model could not be compared: {error}", markup=False, soft_wrap=True)
+                    return
+            began_with = before["model"] if role is None else before.get("roles", {}).get(role, identities[key])
+            if began_with != identities[key]:
+                raise UserError(
+                    f"{folder.path} began with the model {began_with}, but now it is {identities[key]}. "
+                    f"{ways_out(folder)}"
+                )
+
+
 async def refuse_other_graphs(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, console: Console) -> None:
     """Raise UserError unless the graphs of a finished run are those that it began with.
 

@@ -36,6 +36,7 @@ from pipeline.engine.resume import (
     refuse_other_code,
     refuse_other_configurations,
     refuse_other_graphs,
+    refuse_other_models,
     score_again,
     unchanged_shards,
 )
@@ -271,8 +272,11 @@ async def _run_shards(
                     progress.on_complete()
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
-            if saved is not None and not graphs_compared:
-                await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
+            if saved is not None:
+                configs = [each.config for each in configurations]
+                await refuse_other_models(folder, saved, configs, console)
+                if not graphs_compared:
+                    await refuse_other_graphs(folder, saved, configs, console)
             description.accept()
             console.print("every shard is finished already: nothing to run")
     times = {

@@ -86,6 +86,7 @@ class Worker:
         self._recorder = Recorder(emit)
 
     async def __aenter__(self) -> Self:
+        self._earlier = [RecordedCalls(run) for run in self._configs[0]["run"]["reuse"]]
         groups = group_equal(self._configs) if self._dedupe_calls else [{n: c} for n, c in enumerate(self._configs)]
         try:
             components = await self._stack.enter_async_context(Components())
@@ -95,7 +96,6 @@ class Worker:
             await self._stack.aclose()
             raise
         self._graphs = {runtime.graph.fingerprint for runtime in self._runtimes}
-        self._earlier = [RecordedCalls(run) for run in self._configs[0]["run"]["reuse"]]
         self._components = components
         for background in (self._measure_lag(), self._emit_periodically()):
             self._stack.callback(asyncio.create_task(background).cancel)

@@ -216,6 +216,17 @@ def test_a_changed_graph_is_refused_when_nothing_is_left_to_run(project: Project
     assert "run.restart=true" in said
 
 
+def test_a_changed_model_is_refused_when_nothing_is_left_to_run(project: Project) -> None:
+    project.run("method=cot", "llm=oracle", folder="runs/first")
+    replayed = ("method=cot", "llm=replay", "llm.run=runs/first")
+    project.run(*replayed)
+    project.run("method=cot", "llm=oracle", "llm.error_rate=0.5", "run.restart=true", folder="runs/first")
+    said = project.run(*replayed, code=2)
+    assert "began with the model oracle(error_rate=0,malformed_rate=0), but now it is oracle(error_rate=0.5" in said
+    shutil.rmtree(project.folder / "runs/first")
+    assert "the model could not be compared" in project.run(*replayed)
+
+
 def test_a_finished_run_is_printed_when_its_graph_servers_are_gone(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
