@@ -170,8 +170,8 @@ def _notes(
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
         notes.append(
-            f"{base.name} has the highest score on the questions that all configurations answered; part of its lead "
-            "may be chance, because these questions chose it"
+            f"{base.name} has the highest score on the questions that all configurations answered, or is the first of "
+            "several that have it; part of a lead may be chance, because these questions decided which one leads"
         )
     if not all(same_questions(base, other) for other in selection.others):
         notes.append(
@@ -183,8 +183,8 @@ def _notes(
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [
-        f"{path} was scored again by kgqa score, which changes its summary and not its traces: this comparison uses "
-        "the scores of the run itself"
+        f"kgqa score has given {path} new scores, which are in its summary; a comparison uses those of the run, which "
+        "are in its traces"
         for path in dict.fromkeys(rescored)
     ]
     from_gold = dict.fromkeys(each.folder for each in (base, *selection.others) if replies_from_gold(each.label))

@@ -69,13 +69,13 @@ def _group_table(largest: pl.DataFrame) -> Table:
     several = largest["configuration"].n_unique() > 1
     table = plain_table("wrong questions lost in the same way")
     table.add_column("questions", justify="right")
-    table.add_column("lost at", overflow="fold")
+    table.add_column("how", overflow="fold")
     table.add_column("example", overflow="fold")
     for row in largest.iter_rows(named=True):
         where = f"configuration {row['configuration']}: " if several else ""
         call = f" ({row['role']})" if row["role"] else ""
         path = f"\n{row['departure']}" if row["departure"] else ""
-        lost = Text(f"{where}{row['stage']}, {row['reason']}{call}{path}")
+        lost = Text(f"{where}{STAGE_TEXTS[row['stage']].heading}, because of: {row['reason']}{call}{path}")
         table.add_row(f"{row['questions']:,}", lost, Text(row["example"]))
     return table
 

@@ -205,7 +205,7 @@ def test_the_base_best_has_the_highest_score_and_the_fewest_calls(sweep: Path, k
     assert found["base"]["point"] == best["point"]
     assert len(found["points"]) == 23
     assert {point["verdict"] for point in found["points"]} <= {"same", "inconclusive", "worse"}
-    assert any("part of its lead may be chance" in note for note in found["notes"])
+    assert any("part of a lead may be chance" in note for note in found["notes"])
     by_f1 = max(points, key=lambda point: (point["f1"], -point["llm_calls"]))
     assert figures(kgqa, sweep, "base=best", "score=f1")["base"]["point"] == by_f1["point"]
 
@@ -510,7 +510,7 @@ def test_an_unknown_property_is_named_with_those_that_there_are(kgqa: Kgqa, runs
 def test_a_run_that_was_scored_again_is_named(runs: Path, kgqa: Kgqa) -> None:
     for name in ("good", "bad"):
         shutil.copytree(runs / name, name)
-    said = "was scored again by kgqa score, which changes its summary and not its traces"
+    said = "new scores, which are in its summary; a comparison uses those of the run"
     assert said not in kgqa("compare", "good", "bad").out
     file = Path("bad/summary.json")
     summary = json.loads(file.read_text())
