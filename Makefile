@@ -18,12 +18,11 @@ demo: .venv/installed
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
 test: .venv/installed-test system-packages lint
-	$(BIN)/pytest -m "not exhaustive" --hypothesis-profile=quick -n 3 --durations=15
+	$(BIN)/pytest -m "not exhaustive" --hypothesis-profile=quick -n 2 --durations=15
 
-# All tests. They start their own servers. Three processes share them: tests of Ray run in one process, and those of real
-# models in one. The processes often wait for servers, so two cores have room for three.
+# All tests. They start their own servers. Two processes share them; those of Ray and of real models run in one process.
 test-all: .venv/installed-test system-packages lint
-	$(BIN)/pytest -n 3 --durations=30
+	$(BIN)/pytest -n 2 --durations=30
 
 # The largest sizes, for a release: 10,000 questions over misbehaving servers, 10,000 changed run folders, 100,000
 # changed answers of servers for each property, 100,000 texts for each parser. They take more than an hour.

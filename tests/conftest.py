@@ -47,24 +47,24 @@ _LONGEST_FIRST = (
 class ModulesInOneProcess(LoadScopeScheduling):
     """Gives all tests of a module to one process, so that its fixtures are made once.
 
-    All tests of real models are one group, which shares model servers. Those of Ray are another one, which shares
-    clusters. `pytest -n 3` runs both beside the others.
+    All tests of Ray and of real models are one group. They share clusters and model servers, some of them stop every Ray
+    process of the machine, and Ray does not start in time if two of them use the processors.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        shared = (folder for folder in ("ray", "models") if f"/integration/{folder}/" in nodeid)
-        return next(shared, nodeid.partition("::")[0])
+        is_of_ray = any(f"/integration/{folder}/" in nodeid for folder in ("ray", "models"))
+        return "ray" if is_of_ray else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Distribute the tests of `pytest -n 3`, in the order in which they were collected."""
+    """Distribute the tests of `pytest -n 2`, in the order in which they were collected."""
     config.option.loadscopereorder = False
     return ModulesInOneProcess(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 3` start with the longest modules."""
+    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 2` start with the longest modules."""
     if not config.option.markexpr:
         _deselect(config, items, "smaller")
     if "large" not in config.option.markexpr:
