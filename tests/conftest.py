@@ -47,8 +47,8 @@ _LONGEST_FIRST = (
 class ModulesInOneProcess(LoadScopeScheduling):
     """Gives all tests of a module to one process, so that its fixtures are made once.
 
-    All tests of Ray and of real models are one group. They share clusters and model servers, some of them stop every Ray
-    process of the machine, and Ray does not start in time if two of them use the processors.
+    All tests of Ray and of real models are one group. They share clusters and model servers. Some of them stop every
+    Ray process of the machine. Ray does not start in time if two of them use the processors.
     """
 
     def _split_scope(self, nodeid: str) -> str:
