@@ -7,17 +7,18 @@ import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.errors import UserError
 from pipeline.extras import require
-from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports, is_free
+from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, fetch, free_ports, is_free
 
-_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? (\S+)", re.MULTILINE)
 _ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*|error: \S.*)")
 # Not `vllm serve`: that script requires a distribution named vllm, and the one for CPUs has another name.
 _COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
@@ -100,11 +101,28 @@ class VllmServer(SubprocessServer):
         return f"{shown} (see {self.log})"
 
 
+class Sample(NamedTuple):
+    """One value of a Prometheus endpoint."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def read_samples(url: str, *, timeout_s: float = 5) -> list[Sample]:
+    """Return the samples of a Prometheus endpoint. Raises OSError if the server does not answer."""
+    families = text_string_to_metric_families(fetch(url, timeout_s=timeout_s).decode())
+    return [Sample(each.name, each.labels, each.value) for family in families for each in family.samples]
+
+
+def sums(samples: Iterable[Sample]) -> Mapping[str, float]:
+    """Return samples by name, summed over their labels; 0 for unknown names."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for name, _, value in samples:
+        found[name] += value
+    return found
+
+
 def read_metrics(url: str) -> Mapping[str, float]:
     """Return the samples of a Prometheus endpoint by name, summed over their labels; 0 for unknown names."""
-    with urllib.request.urlopen(url, timeout=30) as response:  # noqa: S310 — http
-        text = response.read().decode()
-    sums: defaultdict[str, float] = defaultdict(float)
-    for name, value in _SAMPLE.findall(text):
-        sums[name] += float(value)
-    return sums
+    return sums(read_samples(url, timeout_s=30))

@@ -66,7 +66,6 @@ class Fleet:
             counts: The fewest and the most of them.
         """
         self.name = name
-        self.token = launch.token
         self._launch = launch
         self._placement = placement
         self._fewest, self._most = counts

@@ -18,8 +18,8 @@ from ray.util import get_node_ip_address
 
 from pipeline.errors import UserError
 from pipeline.llm.serve.directory import Report
-from pipeline.llm.serve.metrics import Exporter, read_samples, total
-from pipeline.llm.vllm import VllmServer
+from pipeline.llm.serve.metrics import Exporter
+from pipeline.llm.vllm import VllmServer, read_samples, sums
 from pipeline.net.subprocess_server import LOOPBACK, fetch
 
 _log = logging.getLogger(__name__)
@@ -173,8 +173,9 @@ class ModelServer:
         except (OSError, ValueError):
             return None
         self._exporter.export(samples)
-        tokens = total(samples, "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
-        return _Observation(running, int(total(samples, "vllm:num_requests_waiting")), tokens)
+        counted = sums(samples)
+        tokens = counted["vllm:prompt_tokens_total"] + counted["vllm:generation_tokens_total"]
+        return _Observation(running, int(counted["vllm:num_requests_waiting"]), tokens)
 
     def _report(self, url: str | None = None, seen: _Observation | None = None, problem: str | None = None) -> None:
         counts: Mapping[str, int] = {"running": seen.running, "waiting": seen.waiting} if seen else {}
