@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from ray._private.utils import write_ray_address
@@ -121,12 +121,23 @@ def patient(served: list[str]) -> list[str]:
     return [*served, "llm.hang_timeout_s=1000"]
 
 
-@contextmanager
-def held_until_another_joins(stage: Stage, driver: subprocess.Popen[str]) -> Iterator[None]:
-    """Hold up the first server until another one has joined, so that the run is not over before."""
-    with stopped(model_servers(stage.mark)[:1]):
-        yield
-        stage.wait_until(lambda: "has joined" in stage.said, driver)
+def add_node(nodes: Cluster) -> Any:
+    """Add a node with room for one model server."""
+    return nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
+
+
+def end_with_another_node(stage: Stage, nodes: Cluster, *, drained: str | None = None) -> str:
+    """Add a node during the run, and drain another one. Returns what the run printed.
+
+    The first server is held up until the other one has joined, so that the run is not over before.
+    """
+    with stage.struck(after=AFTER) as driver:
+        with stopped(model_servers(stage.mark)[:1]):
+            add_node(nodes)
+            if drained:
+                drain(nodes.address, drained)
+            stage.wait_until(lambda: "has joined" in stage.said, driver)
+        return stage.end(driver)
 
 
 def test_drained_node(
@@ -138,12 +149,7 @@ def test_drained_node(
 ) -> None:
     stage = staged(tmp_path / "run", patient)
     with cluster(monkeypatch, stage.mark) as nodes:
-        first = nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-        with stage.struck(after=AFTER) as driver:
-            with held_until_another_joins(stage, driver):
-                nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-                drain(nodes.address, first.node_id)
-            printed = stage.end(driver)
+        printed = end_with_another_node(stage, nodes, drained=add_node(nodes).node_id)
     Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(stage, undisturbed, printed)
     assert "is drained: its model server is replaced" in stage.said
 
@@ -163,10 +169,7 @@ def test_added_node(
 ) -> None:
     stage = staged(tmp_path / "run", [*patient, "llm.replicas=2"])
     with cluster(monkeypatch, stage.mark) as nodes:
-        nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-        with stage.struck(after=AFTER) as driver:
-            with held_until_another_joins(stage, driver):
-                nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
-            printed = stage.end(driver)
+        add_node(nodes)
+        printed = end_with_another_node(stage, nodes)
     Row(kill_matrix, "added Ray node", "a second model server joins").enter(stage, undisturbed, printed)
     assert "1 of 2 model servers wait for room" in stage.said
