@@ -117,6 +117,8 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
 
 def _read_file(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
+    if path.name == "run.yaml":
+        raise UserError(f"{path} describes a run, which only kgqa evaluate takes; name a file of configurations")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
@@ -127,8 +129,6 @@ def _read_file(path: Path) -> Iterator[list[str]]:
         configurations = [words for line in lines if (words := shlex.split(line, comments=True))]
     except ValueError as error:
         raise UserError(f"{path} is not a file of configurations, one command line each: {error}") from None
-    if path.name == "run.yaml":
-        raise UserError(f"{path} describes a run, which only kgqa evaluate takes; name a file of configurations")
     if not configurations:
         raise UserError(f"{path} holds no configuration: write one per line, as on the command line")
     return iter(configurations)

@@ -133,10 +133,7 @@ def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends:
     """Raise UserError unless the models and the graphs are those that the run began with."""
     for before, now in zip(saved["served"], backends, strict=True):
         for name, value in asdict(now).items():
-            if before.get(name) != value:
-                raise UserError(
-                    f"{folder.path} began with the {name} {before.get(name)}, but now it is {value}. {ways_out(folder)}"
-                )
+            _refuse_other(folder, name, before.get(name), value)
 
 
 async def refuse_other_models(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, console: Console) -> None:
@@ -144,25 +141,26 @@ async def refuse_other_models(folder: RunFolder, saved: Mapping[str, Any], confi
 
     Models behind servers are not compared: the servers may be gone. A model that cannot be opened is reported.
     """
-    identities: dict[str, str] = {}
+    sections = {config.canonical(keys): keys for each in configs for keys in config.models(each["llm"]).values()}
+    try:
+        identities = {key: await _identity_in_process(keys) for key, keys in sections.items()}
+    except (ServiceError, UserError) as error:
+        console.print(f"the model could not be compared: {error}", markup=False, soft_wrap=True)
+        return
     for before, now in zip(saved["served"], configs, strict=True):
         for role, keys in config.models(now["llm"]).items():
-            model, key = config.build("llm", {"llm": keys}), config.canonical(keys)
-            if getattr(model, "starts_servers", False) or hasattr(type(model), "server_stats"):
-                continue
-            if key not in identities:
-                try:
-                    async with model as opened:
-                        identities[key] = opened.identity
-                except (ServiceError, UserError) as error:
-                    console.print(f"the model could not be compared: {error}", markup=False, soft_wrap=True)
-                    return
-            began_with = before["model"] if role is None else before.get("roles", {}).get(role, identities[key])
-            if began_with != identities[key]:
-                raise UserError(
-                    f"{folder.path} began with the model {began_with}, but now it is {identities[key]}. "
-                    f"{ways_out(folder)}"
-                )
+            if identity := identities[config.canonical(keys)]:
+                began_with = before["model"] if role is None else before.get("roles", {}).get(role, identity)
+                _refuse_other(folder, "model", began_with, identity)
+
+
+async def _identity_in_process(keys: Mapping[str, Any]) -> str | None:
+    """Return the identity of a model that runs in this process; None for one behind a server."""
+    model = config.build("llm", {"llm": keys})
+    if getattr(model, "starts_servers", False) or hasattr(type(model), "server_stats"):
+        return None
+    async with model as opened:
+        return str(opened.identity)
 
 
 async def refuse_other_graphs(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, console: Console) -> None:
@@ -180,11 +178,13 @@ async def refuse_other_graphs(folder: RunFolder, saved: Mapping[str, Any], confi
             except (ServiceError, UserError) as error:  # no server answers
                 console.print(f"the graph could not be compared: {error}", markup=False, soft_wrap=True)
                 return
-        if before["graph"] != fingerprints[key]:
-            raise UserError(
-                f"{folder.path} began with the graph {before['graph']}, but now it is {fingerprints[key]}. "
-                f"{ways_out(folder)}"
-            )
+        _refuse_other(folder, "graph", before["graph"], fingerprints[key])
+
+
+def _refuse_other(folder: RunFolder, what: str, before: object, now: object) -> None:
+    """Raise UserError unless a part of a run is the one that it began with."""
+    if before != now:
+        raise UserError(f"{folder.path} began with the {what} {before}, but now it is {now}. {ways_out(folder)}")
 
 
 def unchanged_shards(

@@ -199,6 +199,7 @@ class _RunDescription:
         self._folder = folder
         self._saved = None if saved is None else _updated(saved, configurations)
         self._is_changed = self._saved != saved
+        self._is_going_on = False
         has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
         self._is_empty = has_begun and not folder.finished() and not folder.has_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
@@ -219,7 +220,9 @@ class _RunDescription:
             self._is_empty = False
         refuse_other_backends(self._folder, self._saved, backends)
         self.accept()
-        self._folder.remove_summary()
+        if not self._is_going_on:
+            self._folder.remove_summary()
+            self._is_going_on = True
         self.opened = time.monotonic()
 
     def accept(self) -> None:

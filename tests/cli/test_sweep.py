@@ -110,6 +110,12 @@ def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
     assert sentence in kgqa("sweep", *words.split(), *ERRING).sentence
 
 
+@pytest.mark.parametrize("command", ["sweep", "estimate"])
+def test_a_run_yaml_is_no_file_of_configurations(command: str, kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("points:\n- overrides: ['hydra.run=x', 'it''s']\n")
+    assert kgqa(command, "run.yaml").sentence.startswith("run.yaml describes a run, which only kgqa evaluate takes")
+
+
 def test_an_empty_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "points.txt").write_text("# nothing yet\n")
     assert kgqa("sweep", "points.txt").sentence.startswith("points.txt holds no configuration")

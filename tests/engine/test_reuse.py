@@ -27,6 +27,14 @@ def test_calls_of_a_changed_simulator_are_not_reused(
     assert ("run.reuse=runs/r: the source of other_simulator has changed since" in said) is changed
 
 
+def test_nothing_is_opened_before_the_runs_to_reuse_are_read(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_runtime(*_: object) -> None:
+        raise AssertionError("a model and a graph were opened")
+
+    monkeypatch.setattr("pipeline.engine.components.Components.open_runtime", open_runtime)
+    assert "runs/none has no run.yaml" in project.run("run.reuse=[runs/none]", code=2)
+
+
 class TestRepliesOfAnOracleForOtherData:
     """The oracle replies from gold answers and the graph, which are not in the key of a call."""
 

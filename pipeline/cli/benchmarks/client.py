@@ -91,9 +91,8 @@ async def _cpu_ms_per_call(ask: Callable[[Call], Awaitable[None]], calls: int, i
     async def ask_all(prepared: list[Call]) -> None:
         await asyncio.gather(*(take_turns(worker, prepared) for worker in range(in_flight)))
 
-    await ask_all(
-        [example_call(number) for number in range(2 * in_flight)]
-    )  # connect, and import what is imported late
+    # Connect, and import what is imported late.
+    await ask_all([example_call(number) for number in range(2 * in_flight)])
     prepared = [example_call(number) for number in range(calls)]
     gc.collect()
     start = time.process_time()
