@@ -301,7 +301,7 @@ def _page(tables: Sequence[Table], plan: Plan) -> str:
         f"A GPU reads {plan.prompt_tokens_per_s:,.0f} tokens per second, writes {plan.reply_tokens_per_s:g} tokens per "
         f"second in each of its {plan.slots_per_gpu} slots, and costs ${plan.usd_per_gpu_hour:g} per hour (assumed). A "
         f"machine has {plan.gpus_per_machine} GPUs and {plan.workers_per_machine} question workers, which send calls "
-        f"to the model servers directly. {plan.in_flight_per_gpu} questions per GPU are in flight, and "
+        f"to the model servers directly. Each GPU has {counted(plan.in_flight_per_gpu, 'question')} in flight, and "
         f"{plan.gpus_per_replica} GPUs share a Virtuoso replica. Each cell shows {_legend()}."
     )
     paragraphs = ("# The simulated cluster", sources, workloads, cluster)
