@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,37 @@ def test_choices_of_the_users_own_are_listed(tmp_path: Path) -> None:
     text = help_text({"method": {"word": "Ada"}}, {"method": "mine"}, "config", folders)
     assert "* mine   A method of mine." in text
     assert "method.word=Ada" in text
+
+
+GROUPS = ["dataset", "engine", "evaluation", "experiment", "kg", "llm", "method", "retrieval"]
+
+
+@pytest.mark.parametrize(
+    "word", [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+)
+def test_help_explains_every_key_of_every_choice(word: str) -> None:
+    lines = config.describe([word]).splitlines()
+    keys = lines[lines.index("Keys with their defaults:") + 2 :]
+    for key, next_line in pairwise(keys):
+        if re.match(r"  \S", key) and "=" in key:
+            assert next_line.startswith("      "), f"{key} has no meaning"
+
+
+def test_help_of_published_retrieval_is_that_of_the_encoders_it_takes() -> None:
+    text = " ".join(config.describe(["retrieval=published", "method=srp"]).split())
+    assert "The encoder for relation names: this is SRP's" in text
+    assert "Another encoder for relation names" not in text
+
+
+def test_a_key_without_a_comment_is_not_explained_by_another_choice(tmp_path: Path) -> None:
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text("# A method of mine.\n\nname: mine\ndepth: 2\n")
+    (tmp_path / "method" / "deeper.yaml").write_text("# As ArG.\ndefaults:\n  - arg\n  - _self_\ndepth: 3\n")
+    folders = [CONF, tmp_path]
+    text = help_text({"method": {"name": "mine", "depth": 2}}, {"method": "mine"}, "config", folders)
+    assert text.endswith("  method.name=mine\n  method.depth=2")
+    text = help_text({"method": {"depth": 3}}, {"method": "deeper"}, "config", folders)
+    assert re.search(r"method\.depth=3\n      \w", text)
 
 
 def keys_of(path: Path) -> list[KeyDoc]:

@@ -88,9 +88,28 @@ def read_group(folders: Sequence[Path], group: str) -> dict[str, ConfigFile]:
 
 def read_command(folders: Sequence[Path], name: str) -> list[ConfigFile]:
     """Read the file of a command and the files that it extends, itself first."""
-    path = next(path for folder in folders if (path := folder / f"{name}.yaml").is_file())
-    own = read_file(path)
+    own = read_file(_find(folders, f"{name}.yaml"))
     return [own, *(file for parent in own.parents for file in read_command(folders, parent))]
+
+
+def _read_choice(folders: Sequence[Path], group: str, choice: str) -> list[ConfigFile]:
+    """Read the file of a choice and the files that it extends, itself first.
+
+    Args:
+        folders: where configuration files are.
+        group: as Hydra names it: `retrieval/published@retrieval` holds choices of one folder for another section.
+        choice: the choice, as in a defaults list: `/retrieval/dense@_here_` is a file of another folder.
+    """
+    folder, _, section = group.partition("@")
+    name = choice.partition("@")[0]
+    path = name.removeprefix("/") if name.startswith("/") else f"{folder}/{name}"
+    own = read_file(_find(folders, f"{path}.yaml"), section or folder)
+    here = f"{path.rpartition('/')[0]}@{section or folder}"
+    return [own, *(file for parent in own.parents for file in _read_choice(folders, here, parent))]
+
+
+def _find(folders: Sequence[Path], name: str) -> Path:
+    return next(path for folder in folders if (path := folder / name).is_file())
 
 
 def search_path(folders: Sequence[Path], overrides: Sequence[str]) -> list[Path]:
@@ -112,12 +131,12 @@ def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: s
         folders: where configuration files are, as `search_path` returns them.
     """
     width = min(shutil.get_terminal_size().columns, 120)
-    groups = {group: read_group(folders, group) for group in sorted(chosen)}
+    groups = {group: read_group(folders, group) for group in sorted(chosen) if "@" not in group}
     files = read_command(folders, command)
-    files += [groups[group][choice] for group, choice in chosen.items() if choice in groups[group]]
-    # A choice may take keys from another one of its group, as retrieval=published does: that one explains them.
-    others = [file for choices in groups.values() for file in choices.values()]
-    meanings = {doc.key: doc for file in reversed([*files, *others]) for doc in file.keys if doc.meaning}
+    # A choice for another section, as retrieval=published makes one, comes before that section's own choice.
+    ordered = sorted(chosen.items(), key=lambda item: "@" not in item[0])
+    files += [file for group, choice in ordered for file in _read_choice(folders, group, choice)]
+    meanings = {doc.key: doc for file in reversed(files) for doc in file.keys if doc.meaning}
     purposes = {group: meaning for file in files for group, meaning in file.groups.items() if meaning}
     for section, choices in groups.items():  # a group inside a section, such as kg/vocabulary
         purposes |= {
