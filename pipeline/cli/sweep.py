@@ -118,7 +118,10 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
 def _read_file(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
     if path.name == "run.yaml":
-        raise UserError(f"{path} describes a run, which only kgqa evaluate takes; name a file of configurations")
+        raise UserError(
+            f"{path} describes a run or a sweep that has begun: kgqa evaluate {path} continues it. To start a sweep, name "
+            "a file of configurations"
+        )
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
@@ -146,7 +149,8 @@ def _best(summaries: Sequence[ConfigurationSummary]) -> str:
     words = [word for word in own[best] if not word.startswith("run.")]
     rest = [word for word in words if word != f"method={summaries[best].method}"]
     named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([summaries[best].method, *rest])}"
-    return named if len(equal) == 1 else f"{named} (of {len(equal)} equal ones, the one with the fewest calls)"
+    cheapest = f"of the {len(equal)} with this Hits@1, the one with the fewest calls and tokens"
+    return named if len(equal) == 1 else f"{named} ({cheapest})"
 
 
 def _costs(summary: ConfigurationSummary) -> tuple[float, float]:

@@ -129,7 +129,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             if restart or is_free:
                 folder.clear()
             if is_free:
-                said = f"{folder.path} held a run without an answer: it is used again"
+                said = f"the earlier run in {folder.path} answered no question: its files are deleted"
                 console.print(said, markup=False, soft_wrap=True)
             console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))

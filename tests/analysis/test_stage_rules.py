@@ -152,6 +152,14 @@ def test_a_limit_that_dropped_some_nodes_did_not_lose_those_that_a_reply_dropped
     assert all_of_them == Loss("node kept", "cap", 2, 1, "topic → king ✗ seat")
 
 
+def test_a_walk_that_no_limit_stops_and_that_passes_the_answer_follows_a_reply() -> None:
+    """A method that gives the nodes at the end of its walk, and shows its model none of them."""
+    steps = "relations choose neighbours relations choose neighbours"
+    trail = [LISTED, FOLLOWED, REACHED, FOUND, {"step": 4, "event": "answered"}]
+    assert find_loss(row(trail, steps)) == Loss("node kept", "model", 4)
+    assert find_loss(row(trail, steps, at_limit=True)) == Loss("node kept", "cap", 2)
+
+
 def test_a_truncated_lookup_is_a_cap() -> None:
     cut = row([LISTED, FOLLOWED, REACHED, ANSWER], STEPS)
     cut["steps"][2]["truncated"] = True

@@ -363,7 +363,10 @@ class _Question:
             call = self._call_before(found[0].step) if call is None else call  # a plan decided before the lookup
             return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
         if not shown:
-            return Loss("node kept", "cap", found[-1].step)
+            call = None if self._at_limit else self._call_after(found[-1].step)
+            if call is None:
+                return Loss("node kept", "cap", found[-1].step)
+            return Loss("node kept", self._model_reason(call), call)  # it was asked again, and went on to other nodes
         acting = [event for event in shown if event.step in self._acting]
         if acting and not kept:  # each call of an agent may answer, and nothing selects what it sees
             return Loss("answered", self._model_reason(acting[0].step), acting[0].step)

@@ -34,6 +34,10 @@ class Terms:
     sequence: bool
 
 
+_PARTIALLY = 0.5
+"""What `[Partially Relevant]` and `[Partially Reasonable]` count beside the best token of their class."""
+
+
 def graded_score(weights: Weights | None) -> float:
     """Return the score of a relevance or rationality token; 0 without weights.
 
@@ -42,7 +46,7 @@ def graded_score(weights: Weights | None) -> float:
     if weights is None:
         return 0.0
     fully, partially, _ = weights.values()
-    return fully + 0.5 * partially
+    return fully + _PARTIALLY * partially
 
 
 def utility(weights: Weights | None, worth: UtilityWeights) -> float:
