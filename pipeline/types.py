@@ -152,8 +152,8 @@ class Answer:
 class Scores:
     """All that is measured of one answer, each a column of the traces: in [0, 1] unless said otherwise.
 
-    A None is left out of the mean. `pipeline/evaluation/metrics.py` computes them; `pipeline/report/labels.py` has their
-    names and definitions.
+    A None is left out of the mean. `pipeline/evaluation/metrics.py` computes them; `pipeline/report/labels.py`
+    has their names and definitions.
     """
 
     hits_at_1: float | None = None

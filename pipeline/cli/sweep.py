@@ -119,8 +119,8 @@ def _read_file(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
     if path.name == "run.yaml":
         raise UserError(
-            f"{path} describes a run or a sweep that has begun: kgqa evaluate {path} continues it. To start a sweep, name "
-            "a file of configurations"
+            f"{path} describes a run or a sweep that has begun: kgqa evaluate {path} continues it. To start a sweep, "
+            "name a file of configurations"
         )
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

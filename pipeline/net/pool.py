@@ -6,8 +6,9 @@ unhealthy and gets no requests. It becomes healthy again through a probe, which 
 one, or, in a pool without probes, through a trial: a single request that it has to answer. A server that asks for a
 pause (`Retry-After`) gets no requests for that time, at most for the longest back-off.
 
-Clients subclass `ServerPool` and define how one request is sent to one server. They also say which replies are failures,
-and how long a server is left alone: `pipeline/kg/sparql_client.py` for graphs, `pipeline/llm/openai_client.py` for models.
+Clients subclass `ServerPool` and define how one request is sent to one server. They also say which replies are
+failures, and how long a server is left alone: `pipeline/kg/sparql_client.py` for graphs,
+`pipeline/llm/openai_client.py` for models.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
 @pytest.mark.parametrize("command", ["sweep", "estimate"])
 def test_a_run_yaml_is_no_file_of_configurations(command: str, kgqa: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("points:\n- overrides: ['hydra.run=x', 'it''s']\n")
-    assert kgqa(command, "run.yaml").sentence.startswith("run.yaml describes a run or a sweep that has begun: kgqa evaluate run.yaml continues")
+    assert kgqa(command, "run.yaml").sentence.startswith(
+        "run.yaml describes a run or a sweep that has begun: kgqa evaluate run.yaml"
+    )
 
 
 def test_an_empty_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
