@@ -77,7 +77,7 @@ def _join(engine: Mapping[str, Any], address: str) -> None:
     named = "engine.address" if engine.get("address") else "RAY_ADDRESS"
     _probe(address, named)
     try:
-        with _kept_sigterm_handler():
+        with kept_handler(signal.SIGTERM):
             ray.init(address=engine.get("address"), **_QUIET)
     except ConnectionError as error:
         raise UserError(f"{named}: {_refusal(error)}") from None
@@ -90,7 +90,7 @@ def _start(cpus: float, extra: str | None) -> None:
     most = max(os.cpu_count() or 1, math.ceil(cpus))
     for _ in range(_ATTEMPTS):
         try:
-            with _loopback_only(), _kept_sigterm_handler():
+            with _loopback_only(), kept_handler(signal.SIGTERM):
                 ray.init("local", num_cpus=most, include_dashboard=False, _node_ip_address="127.0.0.1", **_QUIET)
         except Exception as error:
             _stop_processes(error)
@@ -132,12 +132,14 @@ def _own_token() -> Iterator[None]:
 
 
 @contextmanager
-def _kept_sigterm_handler() -> Iterator[None]:
-    """Keep the handler of SIGTERM, if there is one, which Ray would replace."""
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(handler) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+def kept_handler(number: signal.Signals) -> Iterator[None]:
+    """Put back the handler of a signal at the end, if there is one. Ray replaces handlers by its own."""
+    handler = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            signal.signal(number, handler)
 
 
 def _refusal(error: ConnectionError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.util.queue import Empty, Queue
 
-from pipeline.engine.cluster import joined
+from pipeline.engine.cluster import joined, kept_handler
 from pipeline.errors import ServiceError, UserError
 from pipeline.training.llama import Checkpoint
 from pipeline.training.sft.config import Workers
@@ -75,7 +76,8 @@ def _fit(task: Task, workers: Workers, storage: Path, queue: Queue) -> Result:
         ),
     )
     try:
-        return trainer.fit()
+        with kept_handler(signal.SIGINT):
+            return trainer.fit()
     except TrainingFailedError as error:
         raise _as_own_error(error) from None
 

@@ -215,7 +215,9 @@ def test_rog_learns_to_plan_and_to_read_in_one_model(
     assert len(used) < len(rows) - len(evaluated), "several paths of an evaluated question have its prompt"
 
     # In this process, which has loaded the libraries already.
+    interrupted = signal.getsignal(signal.SIGINT)
     assert main(words("rog", texts["rog"], base, tmp_path / "rog", shared)[len(KGQA) :]) == 0
+    assert signal.getsignal(signal.SIGINT) is interrupted, "Ctrl-C is the caller's again"
 
     assert f"{len(used) + len(evaluated):,} texts\n" in capfd.readouterr().err
     losses = of_steps(tmp_path / "rog", "eval_loss")
