@@ -79,14 +79,14 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
     if (before := saved["versions"]["kgqa-pipeline"]) != version:
         raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
     for point, now in zip(saved["points"], configs, strict=True):
+        ways = ways_out(folder, keeps_calls=not _changed_models(saved["points"], now))
         for name, digest in user_sources(now).items():
             if point.get("sources", {}).get(name) != digest:
-                raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
+                raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways}")
         for name, digest in project_sources(now).items():
             if point.get("sources", {}).get(name, digest) != digest:  # older runs did not record it
                 raise UserError(
-                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. "
-                    f"{ways_out(folder)}"
+                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. {ways}"
                 )
 
 
@@ -101,17 +101,15 @@ def has_answers(folder: RunFolder) -> bool:
 def check_reuse(configs: Configs) -> list[str]:
     """Raise UserError if what answered the calls of a run in `run.reuse` has another source now.
 
-    The key of a call names the model, and not its source: a changed simulator would repeat its old replies. A changed
-    method is no hindrance: the key has its prompt. Returns a sentence for each method that has changed.
+    A changed method is no hindrance: the key of a call has its prompt. Returns a sentence for each method that has
+    changed.
     """
     remarks: dict[str, None] = {}
     for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
         points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
-        models = _digests(points, "models")
         sources = _digests(points, "sources")
         for now in configs:
-            changed = [name for name, digest in model_sources(now).items() if models.get(name, digest) != digest]
-            if stale := [name for name in changed if name not in edited_with_method(now)]:
+            if stale := _changed_models(points, now):
                 raise UserError(
                     f"run.reuse={run}: the source of {stale[0]} has changed since, so its replies would be those of "
                     "the old source: leave this run out of run.reuse"
@@ -122,6 +120,16 @@ def check_reuse(configs: Configs) -> list[str]:
                 said = f"the source of {method} has changed since: only calls with an unchanged prompt are taken over"
                 remarks[f"run.reuse={run}: {said}"] = None
     return list(remarks)
+
+
+def _changed_models(points: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> list[str]:
+    """Return what answers the prompts and has another source than in the configurations of a run.
+
+    The key of a call names the model, and not its source: a changed simulator would repeat its old replies.
+    """
+    models = _digests(points, "models")
+    changed = [name for name, digest in model_sources(now).items() if models.get(name, digest) != digest]
+    return [name for name in changed if name not in edited_with_method(now)]
 
 
 def _digests(points: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
@@ -213,12 +221,17 @@ def score_again(folder: RunFolder, saved: Mapping[str, Any], changes: DatasetCha
         replace_gold(folder, origin, changes.gold[index], scoring)
 
 
-def ways_out(folder: RunFolder) -> str:
-    """Return the sentence about what to do with results that do not belong to the command."""
-    return (
-        "run.restart=true deletes its results and starts again; "
-        f"another run.dir with run.reuse=[{folder.path}] keeps its calls"
-    )
+def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
+    """Return the sentence about what to do with results that do not belong to the command.
+
+    `keeps_calls` is whether `run.reuse` accepts the calls of finished shards; it never takes those of a journal.
+    """
+    restart = "run.restart=true deletes its results and starts again"
+    if not folder.finished():
+        return f"{restart}; without this change, the run goes on with the calls that it has made"
+    if not keeps_calls:
+        return f"{restart}; another run.dir keeps them, and makes every call again"
+    return f"{restart}; another run.dir with run.reuse=[{folder.path}] keeps its calls"
 
 
 def _ignore(row: Rejected) -> None:

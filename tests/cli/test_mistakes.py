@@ -247,9 +247,15 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
     shutil.rmtree(tmp_path / "half" / "traces")
-    assert kgqa("score", "half").sentence == "half holds no finished shard yet: has the run started?"
-    (tmp_path / "half" / "drafts" / "shard-00000.1.jsonl").write_text("{}\n")
-    assert kgqa("score", "half").sentence == "half holds no finished shard yet: run its command again, which goes on"
+    begun = "half holds no finished shard yet: its run has begun, and kgqa evaluate half/run.yaml goes on"
+    assert kgqa("score", "half").sentence == kgqa("compare", "half").sentence == begun
+    assert kgqa("evaluate", "half/run.yaml").code == 0
+    assert kgqa("score", "half").code == 0
+    shutil.rmtree(tmp_path / "half" / "traces")
+    (tmp_path / "half" / "run.yaml").unlink()
+    assert kgqa("collect", "calls", "half", "output=x").sentence == (
+        "half holds no finished shard: no run has begun in it"
+    )
     assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
     assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
 
