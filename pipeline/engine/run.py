@@ -313,17 +313,16 @@ async def _compare_dataset(
             score_again(folder, saved, changes, first)
         count = sum(map(len, changes.gold.values()))
         console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
-        if _uses_gold(configurations, saved):
+        if _only_methods_use_gold(configurations, saved):  # for a simulated model, a note below the table says so
             console.print("the answers came from the older gold answers: run.restart=true answers the questions again")
     return finished, bool(changes.gold)
 
 
-def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
-    """Whether a method of the run, or its simulated model, is told about gold answers."""
+def _only_methods_use_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
+    """Whether a method of the run is told about gold answers, and no model of the run replies from them."""
     methods = (config.build("method", each.config) for each in configurations)
-    return any(uses_gold(each) for each in methods) or any(
-        replies_from_gold(served["label"]) for served in saved["served"]
-    )
+    is_simulated = any(replies_from_gold(served["label"]) for served in saved["served"])
+    return any(map(uses_gold, methods)) and not is_simulated
 
 
 def _names(configurations: Sequence[Configuration]) -> list[str]:

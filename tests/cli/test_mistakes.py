@@ -62,7 +62,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("budget=3", "budget=3 is wrong: it should be a section with keys of its own"),
         ("~method", "method=None is wrong: it should be a section with keys of its own"),
         ("retrieval.encoder=x", "retrieval.encoder='x' is wrong"),
-        ("+retrieval.encoder.model=x", "the keys of retrieval.encoder are not those of its _target_"),
+        ("+retrieval.encoder.model=x", "unknown key 'retrieval.encoder.model'."),
         ("method.depth=0", "method.depth=0 is wrong: input should be greater than 0"),
         ("run.limit=0", "run.limit=0 is wrong: input should be greater than 0"),
         ("engine.concurrency=0", "engine.concurrency=0 is wrong: input should be greater than 0"),
