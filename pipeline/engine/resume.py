@@ -1,7 +1,7 @@
 """Decides whether the results in a run folder still belong to the command: same keys, code, questions and backends.
 
 What was computed from other data or other code is refused with a sentence that names the difference. Only new gold
-answers are taken over: they need no call.
+answers and labels are taken over: they need no call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.console import Console
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
-from pipeline.engine.gold_changes import replace_gold
+from pipeline.engine.gold_changes import renew_rows
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
@@ -196,29 +196,35 @@ def _refuse_other(folder: RunFolder, what: str, before: object, now: object) -> 
 
 
 def unchanged_shards(
-    folder: RunFolder, saved: Mapping[str, Any], finished: set[int], parts: Sequence[Part], first: Mapping[str, Any]
+    folder: RunFolder, saved: Mapping[str, Any], finished: set[int], parts: Sequence[Part], configs: Configs
 ) -> tuple[set[int], DatasetChanges]:
     """Compare the dataset with the finished shards, and return those that stay finished, and how the dataset differs.
 
     Raises UserError if results do not belong to the dataset.
     """
-    run, size = first["run"], first["engine"]["shard_size"]
+    run, size = configs[0]["run"], configs[0]["engine"]["shard_size"]
     origins = read_origins(folder, finished, saved.get("id"))
     if not origins:
         return finished, DatasetChanges()
     order = (lambda examples: iter(stratified_order(list(examples)))) if run["early_stopping"] else iter
     summary = folder.read_summary()
     asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
-    changes = find_changes(origins, shards(parts, _ignore, size=size, order=order), asked=asked)
+    today = shards(parts, _ignore, size=size, order=order)
+    changes = find_changes(origins, today, asked=asked, may_read_labels=any(map(_may_read_labels, configs)))
     changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
     return finished - changes.grown, changes
 
 
+def _may_read_labels(now: Mapping[str, Any]) -> bool:
+    """Whether the method or a simulator is the user's own: those of the project read no labels of questions."""
+    return not user_sources(now).keys().isdisjoint([now["method"]["_target_"], *(now["llm"].get("simulators") or ())])
+
+
 def score_again(folder: RunFolder, saved: Mapping[str, Any], changes: DatasetChanges, first: Mapping[str, Any]) -> None:
-    """Score the shards again whose gold answers have changed."""
+    """Score the shards again whose gold answers or labels have changed."""
     scoring = config.build("evaluation", first)
-    for index, origin in read_origins(folder, set(changes.gold), saved.get("id")).items():
-        replace_gold(folder, origin, changes.gold[index], scoring)
+    for index, origin in read_origins(folder, set(changes.renewed), saved.get("id")).items():
+        renew_rows(folder, origin, changes.renewed[index], scoring)
 
 
 def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:

@@ -302,20 +302,23 @@ async def _compare_dataset(
 ) -> tuple[set[int], bool]:
     """Return the shards that stay finished under the dataset of today, and whether the graphs were compared, too.
 
-    They are before a shard is scored again for new gold answers, which is reported.
+    They are before a shard is scored again for new gold answers or labels, which is reported.
     """
-    first = configurations[0].config
+    configs = [each.config for each in configurations]
     with console.status("comparing the dataset with the answered questions"):
-        finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
-    if changes.gold:
-        await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
+        finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, configs)
+    if changes.renewed:
+        await refuse_other_graphs(folder, saved, configs, console)
         with renewed_summary(folder):  # before anything is printed: a closed pipe would leave the old scores in it
-            score_again(folder, saved, changes, first)
-        count = sum(map(len, changes.gold.values()))
-        console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
+            score_again(folder, saved, changes, configs[0])
+    if changes.labels:
+        console.print(f"the labels of {counted(changes.labels, 'question')} have changed: they were read again")
+    if changes.gold:
+        asked = counted(changes.gold, "question")
+        console.print(f"the gold answers of {asked} have changed: their rows were scored again")
         if _only_methods_use_gold(configurations, saved):  # for a simulated model, a note below the table says so
             console.print("the answers came from the older gold answers: run.restart=true answers the questions again")
-    return finished, bool(changes.gold)
+    return finished, bool(changes.renewed)
 
 
 def _only_methods_use_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
