@@ -21,6 +21,7 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.remote import versions
 from pipeline.datasets.selection import Selection
+from pipeline.engine.begun_in import begun_in
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
 from pipeline.engine.local import run_local
@@ -131,7 +132,6 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             if is_free:
                 said = f"{folder.path} held a run without an answer: it is used again"
                 console.print(said, markup=False, soft_wrap=True)
-            console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))
             return summarise(folder, totals)
     except BaseException:
@@ -193,10 +193,15 @@ class _RunDescription:
     """
 
     def __init__(
-        self, configurations: Sequence[Configuration], folder: RunFolder, saved: Mapping[str, Any] | None
+        self,
+        configurations: Sequence[Configuration],
+        folder: RunFolder,
+        saved: Mapping[str, Any] | None,
+        console: Console,
     ) -> None:
         self._configurations = configurations
         self._folder = folder
+        self._console = console
         self._saved = None if saved is None else _updated(saved, configurations)
         self._is_changed = self._saved != saved
         self._is_going_on = False
@@ -212,25 +217,25 @@ class _RunDescription:
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""
         if self._saved is None:
-            self._saved = {"id": self.id, **_describe(self._configurations, backends, self._started)}
+            self._saved = {"id": self.id, **_describe(self._configurations, self._folder, backends, self._started)}
             self._folder.write_run(self._saved)
         if self._is_empty:
             self._saved = {**self._saved, "served": [asdict(each) for each in backends]}
             self._folder.write_run(self._saved)
             self._is_empty = False
         refuse_other_backends(self._folder, self._saved, backends)
-        self.accept()
         if not self._is_going_on:
+            self.accept()
             self._folder.remove_summary()
             self._is_going_on = True
         self.opened = time.monotonic()
 
     def accept(self) -> None:
-        """Write what has changed in `run.yaml`."""
+        """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
+        self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
         if self._is_changed:
             assert self._saved is not None, "a new run has not changed"
             self._folder.write_run(self._saved)
-            self._is_changed = False
 
 
 async def _run_shards(
@@ -244,7 +249,7 @@ async def _run_shards(
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     finished -= failed_shards(folder) if run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
-    description = _RunDescription(configurations, folder, saved)
+    description = _RunDescription(configurations, folder, saved, console)
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)
@@ -395,12 +400,15 @@ def _differing(configurations: Sequence[Configuration]) -> dict[str, list[Any]]:
     return {key: found for key, found in values.items() if len(found) > 1}
 
 
-def _describe(configurations: Sequence[Configuration], backends: Sequence[Backends], began: float) -> dict[str, Any]:
+def _describe(
+    configurations: Sequence[Configuration], folder: RunFolder, backends: Sequence[Backends], began: float
+) -> dict[str, Any]:
     run = configurations[0].config["run"]
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(began)),
         "tags": run["tags"] or [],
         "note": run["note"],
+        "begun_in": begun_in(folder),
         "points": [
             {
                 "overrides": list(each.overrides),

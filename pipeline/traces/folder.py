@@ -222,7 +222,7 @@ class RunFolder:
         )
 
     def remove_summary(self) -> None:
-        """Remove `summary.json`: the run goes on, and is not complete until it is written again."""
+        """Remove `summary.json`: the run is not complete until it is written again."""
         remove_all([self.path / "summary.json"])
 
     def write_summary(self, summary: dict[str, Any]) -> None:

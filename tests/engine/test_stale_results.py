@@ -28,6 +28,16 @@ def test_an_unchanged_command_prints_the_same_result(project: Project) -> None:
     assert project.summary() == before
 
 
+def test_a_refused_run_names_no_folder(project: Project) -> None:
+    said = project.run("run.reuse=[runs/none]", code=2)
+    assert "run folder" not in said
+    assert not (project.folder / "runs").exists() or not list((project.folder / "runs").iterdir())
+    assert project.run().count(f"run folder: {project.folder}/runs/r") == 1
+    assert project.run().count("run folder: ") == 1, "also if nothing is left to run"
+    project.write_facts({"Aland": "Nowhere"})
+    assert "run folder" not in project.run(code=2)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -257,7 +267,7 @@ def test_a_run_that_is_killed_while_rows_are_scored_again_is_not_complete(
         killed.setattr("pipeline.engine.summary._average_again", be_killed)
         project.run("llm=oracle", code=130)
     assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
-    assert not project.summary()["complete"]
+    assert not (project.folder / "runs/r/summary.json").exists()
     project.run("llm=oracle")
     assert project.summary()["complete"]
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
