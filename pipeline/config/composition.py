@@ -233,8 +233,9 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     given, _, value = word.lstrip("-").replace("-", "_").partition("=")
     following = overrides[overrides.index(word) + 1 :]
     value = value or next((each for each in following[:1] if "=" not in each), "…")
-    composed, _ = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
-    keys = [key for key, _ in flatten(_plain(composed)) if f".{key}".endswith(f".{given}")]
+    composed, groups = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
+    known = [*groups, *(key for key, _ in flatten(_plain(composed)))]
+    keys = [key for key in known if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
 

@@ -79,6 +79,10 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "'--run.limit=3' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=3?",
         ),
         ("--limit 10", "'--limit' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=10?"),
+        (
+            "--method tog",
+            "'--method' is not of the form key=value, and kgqa has no such flag. Did you mean method=tog?",
+        ),
         ("--verbose", "'--verbose' is not of the form key=value, and kgqa has no such flag."),
         ("dataset.types=[1-hop", "'dataset.types=[1-hop' is not of the form key=value"),
         ("method.depth=${nope}", "method.depth=${nope} cannot be resolved"),
