@@ -138,11 +138,10 @@ def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(overrides: Sequence[str] = (), *, name: str = _RUN) -> str:
-    """Return the text of `--help`: groups with their choices, and every key with its value and its meaning."""
+    """Return the text of `--help`: groups with their choices, and keys with their values and meanings."""
     composed, chosen = _composed(overrides, name)
-    return key_docs.help_text(
-        _plain(composed), chosen, name, key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
-    )
+    folders = key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
+    return key_docs.help_text(_plain(composed), chosen, name, folders, overrides)
 
 
 def show(
