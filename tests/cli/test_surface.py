@@ -137,7 +137,7 @@ def test_the_help_of_a_run_has_the_keys_of_the_groups_that_are_named(command: st
     assert "The keys of kg, dataset, retrieval, method, llm, engine, evaluation are listed when" in " ".join(
         short.split()
     )
-    for word in ("method=srp", "method.depth=2", "+method.depth=2"):
+    for word in ("method=srp", "method.depth=2", "++method.depth=2"):
         assert re.search(r"^  method.depth=\d$", kgqa(command, word, "--help").out, re.MULTILINE)
     assert re.search(r"^ +arg_wide +ArG without cut-offs", kgqa(command, "experiment=cot", "--help").out, re.MULTILINE)
     every = [f"{group}={choice}" for group, choice in config.compose([])["choices"].items()]
