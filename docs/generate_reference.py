@@ -56,7 +56,8 @@ their own training code.
 def commands_page() -> Iterator[str]:
     """Yield the lines of the page that lists all commands with the keys of their own."""
     yield "# Commands\n"
-    yield "`kgqa COMMAND --help` prints every key of a command. `json=true` prints the figures as one JSON document.\n"
+    yield "`kgqa COMMAND --help` prints the keys of a command. Of the groups of a run, it prints the keys of those that"
+    yield "are named: `kgqa evaluate llm=endpoint --help`. `json=true` prints the figures as one JSON document.\n"
     yield FLAGS
     for section, commands in SECTIONS.items():
         yield f"\n## {section}\n"

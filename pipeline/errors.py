@@ -54,10 +54,13 @@ class ContextOverflow(ServiceError):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `" Did you mean 'x'?"` for the known word closest to `word`, or an empty string."""
+def nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return `" Did you mean 'x'?"` for the known word closest to `word`, or an empty string.
+
+    `prefix` is printed before the known word.
+    """
     close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    return f" Did you mean '{prefix}{close[0]}'?" if close else ""
 
 
 def first_defect(error: ValidationError) -> str:

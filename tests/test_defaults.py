@@ -89,7 +89,7 @@ def test_a_key_of_another_section_is_not_filled(tmp_path: Path) -> None:
     [
         (MetaQA, {}, "dataset.path must be given, as in dataset.path=…"),
         (ToG, {"width": 0}, "method.width=0 is wrong: input should be greater than 0"),
-        (ToG, {"breadth": 1}, "unknown key 'method.breadth'."),
+        (ToG, {"breadth": 1}, "unknown key 'method.breadth'. Did you mean 'method.beam_width'?"),
         (Own, {}, "needed must be given, as in needed=…"),
     ],
 )

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from pydantic.dataclasses import dataclass as checked_dataclass
 
+from pipeline import Answer, Question, Tools
 from pipeline.cli.main import main
 from tests.cli.conftest import FixedReply, serving
 
@@ -189,3 +191,30 @@ def test_the_method_fits_on_a_page_and_knows_no_simulation() -> None:
     code = (CODE / "neighbour.py").read_text()
     assert len([line for line in code.splitlines() if line]) <= 60
     assert "simulation" not in code
+
+
+@checked_dataclass
+class Lenient:
+    """A method whose class ignores other keys, as a validated dataclass does unless it forbids them."""
+
+    name: str
+    width: int
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        return Answer()
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [("widht: 3", "method.width"), ("wdith: 3\nwidth: 2", "method.width"), ("dpeth: 2", "method.depth")],
+)
+def test_a_misspelt_key_of_a_users_class_is_refused(
+    line: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own" / "method").mkdir(parents=True)
+    target = f"_target_: {__name__}.Lenient\nname: lenient\n"
+    (tmp_path / "own" / "method" / "lenient.yaml").write_text(f"{target}{line}\n")
+    words = ["evaluate", f"hydra.searchpath=[file://{tmp_path}/own]", "method=lenient", *QUICK]
+    assert main(words) == 2
+    word = line.partition(":")[0]
+    assert f"unknown key 'method.{word}'. Did you mean '{meant}'?" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_choices_of_the_users_own_are_listed(tmp_path: Path) -> None:
     folders = search_path([CONF], [f"hydra.searchpath=[file://{tmp_path}]", "method=mine"])
     assert folders == [CONF, tmp_path]
     assert "mine" in read_group(folders, "method")
-    text = help_text({"method": {"word": "Ada"}}, {"method": "mine"}, "config", folders)
+    text = help_text({"method": {"word": "Ada"}}, {"method": "mine"}, "config", folders, [])
     assert "* mine   A method of mine." in text
     assert "method.word=Ada" in text
 
@@ -155,6 +155,8 @@ def keys_of(path: Path) -> list[KeyDoc]:
 
 
 def test_a_default_is_printed_as_it_can_be_given() -> None:
-    shown = help_text({"stand_in": ["dataset=synthetic", "run.limit=100"], "seeds": [1, 2]}, {}, "reproduce", [CONF])
+    shown = help_text(
+        {"stand_in": ["dataset=synthetic", "run.limit=100"], "seeds": [1, 2]}, {}, "reproduce", [CONF], []
+    )
     assert 'stand_in=["dataset=synthetic", "run.limit=100"]' in shown
     assert "seeds=[1, 2]" in shown

@@ -22,6 +22,7 @@ from pipeline.analysis.paired import RunConfiguration, question_clusters, read_c
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.cli.common import Arguments, Output, older_replies_notes
 from pipeline.console import Console
+from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError, nearest
 from pipeline.evaluation.rescore import SCORES
@@ -138,6 +139,7 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     folder = RunFolder(base.folder.path.absolute() / "noise" / f"point-{base.number}-questions-{questions}")
     keys: dict[str, Any] = {"dir": str(folder.path), "limit": questions, "reuse": [], "retry_failed": False}
     again = config.complete({**base.config, "run": {**run, **keys}})
+    refuse_other_folder(base.folder.path / "run.yaml", base.folder.require_run(), [again])
     config.check(again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
     if folder.read_run() is None:
@@ -151,7 +153,7 @@ def _write_run_yaml(folder: RunFolder, base: RunConfiguration, configuration: Co
     """Write a run.yaml with the model and graph of the base run, so that the new run refuses other ones."""
     folder.create()
     described = {"overrides": list(configuration.overrides), "config": dict(configuration.config)}
-    saved = {name: value for name, value in (base.folder.read_run() or {}).items() if name != "id"}
+    saved = {name: value for name, value in (base.folder.read_run() or {}).items() if name not in ("id", "begun_in")}
     folder.write_run({**saved, "points": [described], "served": [dict(base.served)]})
 
 

@@ -10,6 +10,7 @@ import yaml
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_output
 from pipeline.console import Console
+from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
@@ -53,13 +54,15 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Seq
     """
     run = {"trust": False, **run, "dir": str(path.parent)}
     try:
-        points = read_run_file(path)["points"]
+        contents = read_run_file(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    points = contents["points"]
     try:
         if not run["trust"]:
             config.refuse_untrusted([saved["config"] for saved in points], path, search)
         configs = [config.complete(_with_run(saved["config"], run)) for saved in points]
+        refuse_other_folder(path, contents, configs)
     except UserError as error:
         named = str(error) if str(path) in str(error) else f"{path}: {error}"
         raise UserError(named) from None

@@ -32,7 +32,9 @@ def run(arguments: Arguments) -> Output:
     runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
     notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
-    notes += [_best(summaries)] if len(summaries) > 1 else []
+    points = [point for folder, _ in sweep.batches for point in folder.require_run()["points"]]
+    methods = [point["config"]["choices"]["method"] for point in points]
+    notes += [_best(summaries, methods)] if len(summaries) > 1 else []
     notes.append(
         f"{counted(len(summaries), 'configuration')}: {counted(logical, 'call')} if each had run alone, "
         f"{physical:,} made"
@@ -137,8 +139,8 @@ def _read_file(path: Path) -> Iterator[list[str]]:
     return iter(configurations)
 
 
-def _best(summaries: Sequence[ConfigurationSummary]) -> str:
-    """Name the configuration with the highest Hits@1 by the overrides that only it has.
+def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> str:
+    """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
 
     Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens.
     """
@@ -146,9 +148,8 @@ def _best(summaries: Sequence[ConfigurationSummary]) -> str:
     hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
     equal = [index for index, each in enumerate(hits) if each == max(hits)]
     best = min(equal, key=lambda index: _costs(summaries[index]))
-    words = [word for word in own[best] if not word.startswith("run.")]
-    rest = [word for word in words if word != f"method={summaries[best].method}"]
-    named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([summaries[best].method, *rest])}"
+    words = [word for word in own[best] if not word.startswith(("run.", "method="))]
+    named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([f'method={methods[best]}', *words])}"
     cheapest = f"of the {len(equal)} with this Hits@1, the one with the fewest calls and tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"
 

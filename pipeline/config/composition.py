@@ -138,11 +138,10 @@ def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(overrides: Sequence[str] = (), *, name: str = _RUN) -> str:
-    """Return the text of `--help`: groups with their choices, and every key with its value and its meaning."""
+    """Return the text of `--help`: groups with their choices, and keys with their values and meanings."""
     composed, chosen = _composed(overrides, name)
-    return key_docs.help_text(
-        _plain(composed), chosen, name, key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
-    )
+    folders = key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
+    return key_docs.help_text(_plain(composed), chosen, name, folders, overrides)
 
 
 def show(
@@ -233,8 +232,9 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     given, _, value = word.lstrip("-").replace("-", "_").partition("=")
     following = overrides[overrides.index(word) + 1 :]
     value = value or next((each for each in following[:1] if "=" not in each), "…")
-    composed, _ = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
-    keys = [key for key, _ in flatten(_plain(composed)) if f".{key}".endswith(f".{given}")]
+    composed, groups = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
+    known = [*groups, *(key for key, _ in flatten(_plain(composed)))]
+    keys = [key for key in known if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
 

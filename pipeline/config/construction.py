@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from pipeline.config.defaults import runner_keys, section_of, with_defaults
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS, check_sections
 from pipeline.config.models import llm_by_role
 from pipeline.config.secrets import refuse_secrets
-from pipeline.errors import UserError
+from pipeline.errors import UserError, nearest
 from pipeline.renames import current_target
 
 T = TypeVar("T")
@@ -116,10 +117,31 @@ def _call(component: Callable[..., T], keys: Mapping[str, Any], kind: str, path:
         for key, value in with_defaults(keys, component).items()
         if key not in skipped
     }
+    _refuse_unknown(arguments, component, skipped, path)
     try:
         return component(**arguments)
     except ValidationError as error:
         raise UserError(_wrong_value(error, path, arguments)) from None
+
+
+def _refuse_unknown(
+    arguments: Mapping[str, Any], component: Callable[..., Any], skipped: Iterable[str], path: str
+) -> None:
+    """Raise UserError naming the first argument that a component does not take, and the nearest key that it has.
+
+    A validated dataclass of a user would ignore it, unless it forbids others. `skipped` are the runner's keys.
+    """
+    try:
+        parameters = signature(component).parameters.values()
+    except ValueError:  # a built-in
+        return
+    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
+        return
+    known = [each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY]
+    if unknown := [key for key in arguments if key not in known]:
+        prefix = f"{path}." if path else ""
+        similar = nearest(unknown[0], [*known, *skipped], prefix)
+        raise UserError(f"unknown key '{prefix}{unknown[0]}'.{similar}")
 
 
 def _import_remedy(error: Exception, target: str) -> str:

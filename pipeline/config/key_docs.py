@@ -24,6 +24,10 @@ TARGET_MEANING = "The Python class that the other keys of this section configure
 _INDENT = " " * 6
 _COLUMN = 16
 """Width of the column of choices; longer names push their sentence to the right."""
+_MANY = 20
+"""More choices than these are listed by their names alone, unless the group is named."""
+_FEW = 3
+"""The keys of no more groups than these are always listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +125,26 @@ def search_path(folders: Sequence[Path], overrides: Sequence[str]) -> list[Path]
     return [*folders, *(folder for folder in added if folder.is_dir())]
 
 
-def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: str, folders: Sequence[Path]) -> str:
-    """List the groups with their choices, and every key with its value and its meaning.
+def help_text(
+    composed: Mapping[str, Any],
+    chosen: Mapping[str, str],
+    command: str,
+    folders: Sequence[Path],
+    overrides: Sequence[str],
+) -> str:
+    """List the groups with their choices, and keys with their values and meanings.
+
+    Of many groups, only those that an override names have their keys listed. Of many choices, only the names are,
+    unless an override names their group.
 
     Args:
-        composed: the configuration of the command under the user's overrides, with its interpolations unresolved.
+        composed: the configuration of the command under the overrides, with its interpolations unresolved.
         chosen: the choice made in each group.
         command: the name of the command's file.
         folders: where configuration files are, as `search_path` returns them.
+        overrides: those of the user.
     """
+    named = {re.split(r"[.=/]", word.lstrip("+~"), maxsplit=1)[0] for word in overrides}
     width = min(shutil.get_terminal_size().columns, 120)
     groups = {group: read_group(folders, group) for group in sorted(chosen) if "@" not in group}
     files = read_command(folders, command)
@@ -147,15 +162,33 @@ def help_text(composed: Mapping[str, Any], chosen: Mapping[str, str], command: s
         heading = f"  {group}=  {purposes.get(group, '')}".rstrip()
         lines += [
             *textwrap.wrap(heading, width, subsequent_indent=_INDENT + "  "),
-            *_choices(choices, chosen[group], width),
+            *(
+                _names(choices, chosen[group], width)
+                if len(choices) > _MANY and group not in named
+                else _choices(choices, chosen[group], width)
+            ),
             "",
         ]
+    hidden = [section for section in composed if section in chosen and section not in named]
+    hidden = hidden if len(hidden) > _FEW else []
     lines.append("Keys with their defaults:\n")
-    for key, value in _values(composed, meanings):
+    for key, value in _values({key: value for key, value in composed.items() if key not in hidden}, meanings):
         required = " Required." if value == REQUIRED else ""
         meaning = meanings[key].meaning if key in meanings else ""
         lines += [f"  {key}" if value is None else f"  {key}={value}", *_wrap(meaning + required, width)]
+    if hidden:
+        example = f"{hidden[0]}={chosen[hidden[0]]} --help"
+        more = (
+            f"The keys of {', '.join(hidden)} are listed when the group is named, as in {example}. The page "
+            "Configuration of the documentation has all keys."
+        )
+        lines += ["", *textwrap.wrap(more, width)]
     return "\n".join(lines)
+
+
+def _names(choices: Mapping[str, ConfigFile], chosen: str, width: int) -> list[str]:
+    names = ", ".join(f"*{choice}" if choice == chosen else choice for choice in choices)
+    return textwrap.wrap(names, width, initial_indent="      ", subsequent_indent="      ")
 
 
 def _choices(choices: Mapping[str, ConfigFile], chosen: str, width: int) -> Iterator[str]:

@@ -26,8 +26,12 @@ class DatasetChanges:
     """Number of questions that a complete run has not asked."""
     grown: set[int] = field(default_factory=set)
     """Finished shards that have more questions now."""
-    gold: dict[int, list[Example]] = field(default_factory=dict)
-    """Shard → the questions of which only the gold answers have changed, with those of today."""
+    renewed: dict[int, list[Example]] = field(default_factory=dict)
+    """Shard → the questions of which only the gold answers or the labels have changed, with those of today."""
+    gold: int = 0
+    """Number of these with other gold answers."""
+    labels: int = 0
+    """Number of these with other labels."""
 
     def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool) -> None:
         """Raise UserError if the results of the run are not those of the dataset. `extend` allows added questions."""
@@ -53,11 +57,16 @@ def read_origins(folder: RunFolder, finished: Collection[int], run: str | None) 
 
 
 def find_changes(
-    origins: Mapping[int, ShardOrigin], shards: Iterable[Shard], *, asked: Mapping[int, int] | None
+    origins: Mapping[int, ShardOrigin],
+    shards: Iterable[Shard],
+    *,
+    asked: Mapping[int, int] | None,
+    may_read_labels: bool,
 ) -> DatasetChanges:
     """Compare the shards of today's dataset with the origins of the finished ones.
 
     `asked` is the number of questions of each configuration when the run was complete; None if it never was.
+    `may_read_labels` is whether a method may have read the labels of a question: it then is another question.
     """
     changes = DatasetChanges()
     left = dict(origins)
@@ -68,7 +77,7 @@ def find_changes(
         asked_now |= {example.question.id for example in shard.examples}
         origin = left.pop(shard.index, None)
         if origin is not None:
-            _compare(origin, shard, changes)
+            _compare(origin, shard, changes, may_read_labels=may_read_labels)
     changes.edited += [question.id for origin in left.values() for question in origin.questions]
     changes.gone = [id for id in changes.edited if id not in asked_now]
     changes.edited = [id for id in changes.edited if id in asked_now]
@@ -77,13 +86,16 @@ def find_changes(
     return changes
 
 
-def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges) -> None:
+def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges, *, may_read_labels: bool) -> None:
     now = list(map(QuestionDigest.of, shard.examples))
     changes.edited += [question.id for question in origin.questions[len(now) :]]
     if len(now) > len(origin.questions):
         changes.grown.add(shard.index)
     for before, after, example in zip(origin.questions, now, shard.examples, strict=False):
-        if (before.id, before.question) != (after.id, after.question):
+        relabelled = not may_read_labels and before.differs_in_labels(after)
+        if before.id != after.id or (before.question != after.question and not relabelled):
             changes.edited.append(before.id)
-        elif before.gold != after.gold:
-            changes.gold.setdefault(shard.index, []).append(example)
+        elif relabelled or before.gold != after.gold:
+            changes.renewed.setdefault(shard.index, []).append(example)
+            changes.labels += relabelled
+            changes.gold += before.gold != after.gold

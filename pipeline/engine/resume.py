@@ -1,7 +1,7 @@
 """Decides whether the results in a run folder still belong to the command: same keys, code, questions and backends.
 
 What was computed from other data or other code is refused with a sentence that names the difference. Only new gold
-answers are taken over: they need no call.
+answers and labels are taken over: they need no call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.console import Console
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
-from pipeline.engine.gold_changes import replace_gold
+from pipeline.engine.gold_changes import renew_rows
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
@@ -79,14 +79,14 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
     if (before := saved["versions"]["kgqa-pipeline"]) != version:
         raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
     for point, now in zip(saved["points"], configs, strict=True):
+        ways = ways_out(folder, keeps_calls=not _changed_models(saved["points"], now))
         for name, digest in user_sources(now).items():
             if point.get("sources", {}).get(name) != digest:
-                raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways_out(folder)}")
+                raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways}")
         for name, digest in project_sources(now).items():
             if point.get("sources", {}).get(name, digest) != digest:  # older runs did not record it
                 raise UserError(
-                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. "
-                    f"{ways_out(folder)}"
+                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. {ways}"
                 )
 
 
@@ -101,17 +101,15 @@ def has_answers(folder: RunFolder) -> bool:
 def check_reuse(configs: Configs) -> list[str]:
     """Raise UserError if what answered the calls of a run in `run.reuse` has another source now.
 
-    The key of a call names the model, and not its source: a changed simulator would repeat its old replies. A changed
-    method is no hindrance: the key has its prompt. Returns a sentence for each method that has changed.
+    A changed method is no hindrance: the key of a call has its prompt. Returns a sentence for each method that has
+    changed.
     """
     remarks: dict[str, None] = {}
     for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
         points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
-        models = _digests(points, "models")
         sources = _digests(points, "sources")
         for now in configs:
-            changed = [name for name, digest in model_sources(now).items() if models.get(name, digest) != digest]
-            if stale := [name for name in changed if name not in edited_with_method(now)]:
+            if stale := _changed_models(points, now):
                 raise UserError(
                     f"run.reuse={run}: the source of {stale[0]} has changed since, so its replies would be those of "
                     "the old source: leave this run out of run.reuse"
@@ -122,6 +120,16 @@ def check_reuse(configs: Configs) -> list[str]:
                 said = f"the source of {method} has changed since: only calls with an unchanged prompt are taken over"
                 remarks[f"run.reuse={run}: {said}"] = None
     return list(remarks)
+
+
+def _changed_models(points: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> list[str]:
+    """Return what answers the prompts and has another source than in the configurations of a run.
+
+    The key of a call names the model, and not its source: a changed simulator would repeat its old replies.
+    """
+    models = _digests(points, "models")
+    changed = [name for name, digest in model_sources(now).items() if models.get(name, digest) != digest]
+    return [name for name in changed if name not in edited_with_method(now)]
 
 
 def _digests(points: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
@@ -188,37 +196,48 @@ def _refuse_other(folder: RunFolder, what: str, before: object, now: object) -> 
 
 
 def unchanged_shards(
-    folder: RunFolder, saved: Mapping[str, Any], finished: set[int], parts: Sequence[Part], first: Mapping[str, Any]
+    folder: RunFolder, saved: Mapping[str, Any], finished: set[int], parts: Sequence[Part], configs: Configs
 ) -> tuple[set[int], DatasetChanges]:
     """Compare the dataset with the finished shards, and return those that stay finished, and how the dataset differs.
 
     Raises UserError if results do not belong to the dataset.
     """
-    run, size = first["run"], first["engine"]["shard_size"]
+    run, size = configs[0]["run"], configs[0]["engine"]["shard_size"]
     origins = read_origins(folder, finished, saved.get("id"))
     if not origins:
         return finished, DatasetChanges()
     order = (lambda examples: iter(stratified_order(list(examples)))) if run["early_stopping"] else iter
     summary = folder.read_summary()
     asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
-    changes = find_changes(origins, shards(parts, _ignore, size=size, order=order), asked=asked)
+    today = shards(parts, _ignore, size=size, order=order)
+    changes = find_changes(origins, today, asked=asked, may_read_labels=any(map(_may_read_labels, configs)))
     changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
     return finished - changes.grown, changes
 
 
+def _may_read_labels(now: Mapping[str, Any]) -> bool:
+    """Whether the method or a simulator is the user's own: those of the project read no labels of questions."""
+    return not user_sources(now).keys().isdisjoint([now["method"]["_target_"], *(now["llm"].get("simulators") or ())])
+
+
 def score_again(folder: RunFolder, saved: Mapping[str, Any], changes: DatasetChanges, first: Mapping[str, Any]) -> None:
-    """Score the shards again whose gold answers have changed."""
+    """Score the shards again whose gold answers or labels have changed."""
     scoring = config.build("evaluation", first)
-    for index, origin in read_origins(folder, set(changes.gold), saved.get("id")).items():
-        replace_gold(folder, origin, changes.gold[index], scoring)
+    for index, origin in read_origins(folder, set(changes.renewed), saved.get("id")).items():
+        renew_rows(folder, origin, changes.renewed[index], scoring)
 
 
-def ways_out(folder: RunFolder) -> str:
-    """Return the sentence about what to do with results that do not belong to the command."""
-    return (
-        "run.restart=true deletes its results and starts again; "
-        f"another run.dir with run.reuse=[{folder.path}] keeps its calls"
-    )
+def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
+    """Return the sentence about what to do with results that do not belong to the command.
+
+    `keeps_calls` is whether `run.reuse` accepts the calls of finished shards; it never takes those of a journal.
+    """
+    restart = "run.restart=true deletes its results and starts again"
+    if not folder.finished():
+        return f"{restart}; without this change, the run goes on with the calls that it has made"
+    if not keeps_calls:
+        return f"{restart}; another run.dir keeps them, and makes every call again"
+    return f"{restart}; another run.dir with run.reuse=[{folder.path}] keeps its calls"
 
 
 def _ignore(row: Rejected) -> None:

@@ -21,6 +21,7 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.remote import versions
 from pipeline.datasets.selection import Selection
+from pipeline.engine.begun_in import begun_in
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
 from pipeline.engine.local import run_local
@@ -131,7 +132,6 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             if is_free:
                 said = f"the earlier run in {folder.path} answered no question: its files are deleted"
                 console.print(said, markup=False, soft_wrap=True)
-            console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
             totals = asyncio.run(_run_shards(configurations, folder, saved, console))
             return summarise(folder, totals)
     except BaseException:
@@ -193,10 +193,15 @@ class _RunDescription:
     """
 
     def __init__(
-        self, configurations: Sequence[Configuration], folder: RunFolder, saved: Mapping[str, Any] | None
+        self,
+        configurations: Sequence[Configuration],
+        folder: RunFolder,
+        saved: Mapping[str, Any] | None,
+        console: Console,
     ) -> None:
         self._configurations = configurations
         self._folder = folder
+        self._console = console
         self._saved = None if saved is None else _updated(saved, configurations)
         self._is_changed = self._saved != saved
         self._is_going_on = False
@@ -212,25 +217,25 @@ class _RunDescription:
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""
         if self._saved is None:
-            self._saved = {"id": self.id, **_describe(self._configurations, backends, self._started)}
+            self._saved = {"id": self.id, **_describe(self._configurations, self._folder, backends, self._started)}
             self._folder.write_run(self._saved)
         if self._is_empty:
             self._saved = {**self._saved, "served": [asdict(each) for each in backends]}
             self._folder.write_run(self._saved)
             self._is_empty = False
         refuse_other_backends(self._folder, self._saved, backends)
-        self.accept()
         if not self._is_going_on:
+            self.accept()
             self._folder.remove_summary()
             self._is_going_on = True
         self.opened = time.monotonic()
 
     def accept(self) -> None:
-        """Write what has changed in `run.yaml`."""
+        """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
+        self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
         if self._is_changed:
             assert self._saved is not None, "a new run has not changed"
             self._folder.write_run(self._saved)
-            self._is_changed = False
 
 
 async def _run_shards(
@@ -244,7 +249,7 @@ async def _run_shards(
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     finished -= failed_shards(folder) if run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
-    description = _RunDescription(configurations, folder, saved)
+    description = _RunDescription(configurations, folder, saved, console)
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)
@@ -302,28 +307,30 @@ async def _compare_dataset(
 ) -> tuple[set[int], bool]:
     """Return the shards that stay finished under the dataset of today, and whether the graphs were compared, too.
 
-    They are before a shard is scored again for new gold answers, which is reported.
+    They are before a shard is scored again for new gold answers or labels, which is reported.
     """
-    first = configurations[0].config
+    configs = [each.config for each in configurations]
     with console.status("comparing the dataset with the answered questions"):
-        finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, first)
-    if changes.gold:
-        await refuse_other_graphs(folder, saved, [each.config for each in configurations], console)
+        finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, configs)
+    if changes.renewed:
+        await refuse_other_graphs(folder, saved, configs, console)
         with renewed_summary(folder):  # before anything is printed: a closed pipe would leave the old scores in it
-            score_again(folder, saved, changes, first)
-        count = sum(map(len, changes.gold.values()))
-        console.print(f"the gold answers of {counted(count, 'question')} have changed: their rows were scored again")
-        if _uses_gold(configurations, saved):
+            score_again(folder, saved, changes, configs[0])
+    if changes.labels:
+        console.print(f"the labels of {counted(changes.labels, 'question')} have changed: they were read again")
+    if changes.gold:
+        asked = counted(changes.gold, "question")
+        console.print(f"the gold answers of {asked} have changed: their rows were scored again")
+        if _only_methods_use_gold(configurations, saved):  # for a simulated model, a note below the table says so
             console.print("the answers came from the older gold answers: run.restart=true answers the questions again")
-    return finished, bool(changes.gold)
+    return finished, bool(changes.renewed)
 
 
-def _uses_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
-    """Whether a method of the run, or its simulated model, is told about gold answers."""
+def _only_methods_use_gold(configurations: Sequence[Configuration], saved: Mapping[str, Any]) -> bool:
+    """Whether a method of the run is told about gold answers, and no model of the run replies from them."""
     methods = (config.build("method", each.config) for each in configurations)
-    return any(uses_gold(each) for each in methods) or any(
-        replies_from_gold(served["label"]) for served in saved["served"]
-    )
+    is_simulated = any(replies_from_gold(served["label"]) for served in saved["served"])
+    return any(map(uses_gold, methods)) and not is_simulated
 
 
 def _names(configurations: Sequence[Configuration]) -> list[str]:
@@ -393,12 +400,15 @@ def _differing(configurations: Sequence[Configuration]) -> dict[str, list[Any]]:
     return {key: found for key, found in values.items() if len(found) > 1}
 
 
-def _describe(configurations: Sequence[Configuration], backends: Sequence[Backends], began: float) -> dict[str, Any]:
+def _describe(
+    configurations: Sequence[Configuration], folder: RunFolder, backends: Sequence[Backends], began: float
+) -> dict[str, Any]:
     run = configurations[0].config["run"]
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(began)),
         "tags": run["tags"] or [],
         "note": run["note"],
+        "begun_in": begun_in(folder),
         "points": [
             {
                 "overrides": list(each.overrides),

@@ -54,11 +54,10 @@ def summarise(folder: RunFolder, totals: RunTotals) -> list[ConfigurationSummary
 def renewed_summary(folder: RunFolder) -> Iterator[None]:
     """Average the rows again after the block has given some new scores, and write `summary.json`, if the run has one.
 
-    Meanwhile it says that the run is not complete. So a kill leaves no old scores that look like those of the rows.
+    Meanwhile there is none: a kill leaves no old scores that look like those of the rows.
     """
     saved = folder.read_summary()
-    if saved:
-        folder.write_summary({**saved, "complete": False})
+    folder.remove_summary()
     yield
     if saved:
         _average_again(folder, saved, read_shards(folder, SUMMARY_COLUMNS))

@@ -15,9 +15,10 @@ from pipeline.text import counted
 _SIZE = (440, 290)
 _OF_THE_RUN = {
     *("run.dir", "run.limit", "run.sample", "run.sample_seed", "run.reuse"),
-    *("run.early_stopping", "run.tags", "run.note"),
+    *("run.early_stopping", "run.tags", "run.note", "run.restart", "run.extend", "run.retry_failed"),
 }
 """Keys that the command for one configuration does not repeat: its questions and its folder are others."""
+_CHOOSE_METHOD = ("method=", "experiment=")
 
 
 def recommendations(block: Block, score: str) -> list[Recommendation]:
@@ -134,6 +135,8 @@ def _command(configuration: Configuration) -> tuple[str, str]:
     """Return the command that runs the configuration alone, and what it asks: other questions where it can."""
     asked, drawn = (configuration.parameters.get(f"run.{key}") for key in ("limit", "sample"))
     own = [word for word in configuration.summary.overrides if word.lstrip("+").partition("=")[0] not in _OF_THE_RUN]
+    if not any(word.startswith(_CHOOSE_METHOD) for word in own):  # the default method, which may be another one later
+        own = [f"method={configuration.family}", *own]
     number = min((each for each in (asked, drawn) if each is not None), default=None)
     if number is None:
         asks = "all questions of this dataset were asked: give another split or dataset to this command"

@@ -121,8 +121,10 @@ class RunFolder:
         """Return the indices of the finished shards, in order. Raises UserError if there is none yet."""
         finished = sorted(self.finished())
         if not finished:
-            advice = "run its command again, which goes on" if self.has_calls else "has the run started?"
-            raise UserError(f"{self.path} holds no finished shard yet: {advice}")
+            if not self.has_run:
+                raise UserError(f"{self.path} holds no finished shard: no run has begun in it")
+            goes_on = f"kgqa evaluate {self.path / 'run.yaml'} goes on"
+            raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
 
     @property
@@ -220,7 +222,7 @@ class RunFolder:
         )
 
     def remove_summary(self) -> None:
-        """Remove `summary.json`: the run goes on, and is not complete until it is written again."""
+        """Remove `summary.json`: the run is not complete until it is written again."""
         remove_all([self.path / "summary.json"])
 
     def write_summary(self, summary: dict[str, Any]) -> None:

@@ -16,6 +16,8 @@ from pipeline.types import Example
 
 KEY = b"kgqa_origin"
 """The key of the file's metadata."""
+_LABELS = ("type", "level", "hops")
+"""Fields of `Question.meta` that say what kind of question it is. No method of the project reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,20 @@ class QuestionDigest:
     """Digest of the gold answers, with their paths."""
     replied: str | None = None
     """Digest of the gold answers when the model replied, if the rows were scored again for other ones; else None."""
+    unlabelled: str | None = None
+    """Digest of the question without its labels (type, level, hops); None for a shard of an older version."""
 
     @classmethod
     def of(cls, example: Example) -> QuestionDigest:
         """Return the digests of a row of a dataset."""
-        return cls(example.question.id, _digest(example.question), _digest(example.gold))
+        question = example.question
+        meta = {name: value for name, value in question.meta.items() if name not in _LABELS}
+        unlabelled = _digest(replace(question, meta=meta))
+        return cls(question.id, _digest(question), _digest(example.gold), unlabelled=unlabelled)
+
+    def differs_in_labels(self, other: QuestionDigest) -> bool:
+        """Whether the labels of the question are others, and all else of it is the same."""
+        return self.question != other.question and self.unlabelled == other.unlabelled
 
     @property
     def gold_of_replies(self) -> str:
@@ -42,7 +53,8 @@ class QuestionDigest:
 
     def scored_again(self, example: Example) -> QuestionDigest:
         """Return the digests after the rows were scored again for the gold answers of `example`."""
-        return replace(QuestionDigest.of(example), replied=self.gold_of_replies)
+        new = QuestionDigest.of(example)
+        return replace(new, replied=None if self.gold_of_replies == new.gold else self.gold_of_replies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,11 @@ class RecordedCalls:
         saved = self._folder.read_run()
         if saved is None:
             raise UserError(f"{run} has no run.yaml: name the folder of an earlier run")
+        if not self._folder.finished():
+            raise UserError(
+                f"{run} holds no finished shard, and only the calls of finished ones can be used again: finish this "
+                "run, or name another one"
+            )
         self.saved = saved
         self._shards: dict[str, int] = {}
         self._gold: dict[str, str] = {}

@@ -66,6 +66,7 @@ class _Served(_Plain):
 
 class _RunFile(_Plain):
     id: str = ""
+    begun_in: str | None = None
     points: list[_Configuration] = Field(min_length=1)
     served: list[_Served]
     versions: dict[str, str | None] = {}

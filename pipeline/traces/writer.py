@@ -17,7 +17,7 @@ from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, TRAI
 from pipeline.traces.shard_file import ShardFile, write_table
 from pipeline.traces.storage import StoragePath, read_whole
 from pipeline.traces.trail import gold_paths_of, print_edge
-from pipeline.types import Answer, Gold, Node, Triple
+from pipeline.types import Answer, Gold, Node, Question, Triple
 
 _MOST_HOPS = 1 << 31
 """The column holds only smaller numbers of hops; any other value is only in `meta`."""
@@ -64,16 +64,22 @@ def to_table(rows: Sequence[TraceRow]) -> pa.Table:
 
 def _question_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
     questions = [row.example.question for row in rows]
-    hops = [question.meta.get("hops") for question in questions]
     return {
         "question_id": [question.id for question in questions],
         "dataset": [question.dataset for question in questions],
         "split": [question.split for question in questions],
         "question": [question.text for question in questions],
+        **label_columns(questions),
+    }
+
+
+def label_columns(questions: Sequence[Question]) -> dict[str, list[Any]]:
+    """Return the columns with the labels of questions, and with all fields of their `meta`."""
+    hops = [question.meta.get("hops") for question in questions]
+    return {
         "type": [_text(question.meta.get("type")) for question in questions],
         "level": [_text(question.meta.get("level")) for question in questions],
         "hops": [hop if type(hop) is int and 0 <= hop < _MOST_HOPS else None for hop in hops],
-        "query_type": [sparql and query_type(sparql) for sparql in (row.example.gold.sparql for row in rows)],
         "meta": [orjson.dumps(dict(question.meta)).decode() for question in questions],
     }
 
@@ -95,8 +101,9 @@ def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
 
 
 def gold_columns(golds: Sequence[Gold]) -> dict[str, list[Any]]:
-    """Return the columns with the gold answers of rows, and with the relations of their gold queries."""
+    """Return the columns with the gold answers of rows, and with the types and the relations of their gold queries."""
     return {
+        "query_type": [gold.sparql and query_type(gold.sparql) for gold in golds],
         "gold_relations": [gold_relations(gold.sparql) for gold in golds],
         "gold_paths": [
             [{"topic": path.topic, "relations": list(map(print_edge, path.relations))} for path in gold_paths_of(gold)]

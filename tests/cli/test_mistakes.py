@@ -62,7 +62,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("budget=3", "budget=3 is wrong: it should be a section with keys of its own"),
         ("~method", "method=None is wrong: it should be a section with keys of its own"),
         ("retrieval.encoder=x", "retrieval.encoder='x' is wrong"),
-        ("+retrieval.encoder.model=x", "the keys of retrieval.encoder are not those of its _target_"),
+        ("+retrieval.encoder.model=x", "unknown key 'retrieval.encoder.model'."),
         ("method.depth=0", "method.depth=0 is wrong: input should be greater than 0"),
         ("run.limit=0", "run.limit=0 is wrong: input should be greater than 0"),
         ("engine.concurrency=0", "engine.concurrency=0 is wrong: input should be greater than 0"),
@@ -79,6 +79,10 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "'--run.limit=3' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=3?",
         ),
         ("--limit 10", "'--limit' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=10?"),
+        (
+            "--method tog",
+            "'--method' is not of the form key=value, and kgqa has no such flag. Did you mean method=tog?",
+        ),
         ("--verbose", "'--verbose' is not of the form key=value, and kgqa has no such flag."),
         ("dataset.types=[1-hop", "'dataset.types=[1-hop' is not of the form key=value"),
         ("method.depth=${nope}", "method.depth=${nope} cannot be resolved"),
@@ -247,9 +251,15 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
     shutil.rmtree(tmp_path / "half" / "traces")
-    assert kgqa("score", "half").sentence == "half holds no finished shard yet: has the run started?"
-    (tmp_path / "half" / "drafts" / "shard-00000.1.jsonl").write_text("{}\n")
-    assert kgqa("score", "half").sentence == "half holds no finished shard yet: run its command again, which goes on"
+    begun = "half holds no finished shard yet: its run has begun, and kgqa evaluate half/run.yaml goes on"
+    assert kgqa("score", "half").sentence == kgqa("compare", "half").sentence == begun
+    assert kgqa("evaluate", "half/run.yaml").code == 0
+    assert kgqa("score", "half").code == 0
+    shutil.rmtree(tmp_path / "half" / "traces")
+    (tmp_path / "half" / "run.yaml").unlink()
+    assert kgqa("collect", "calls", "half", "output=x").sentence == (
+        "half holds no finished shard: no run has begun in it"
+    )
     assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
     assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
 

@@ -105,7 +105,9 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
         _, found, rest = shown.out.partition(f"\n  {group}=  ")
         assert bool(found) == (group in groups)
         if found:
-            listed = re.findall(r"^    [* ] (\w+) ", rest.partition("\n\n")[0], re.MULTILINE)
+            block = rest.partition("\n\n")[0]
+            names = " ".join(re.findall(r"^ {6}(\S.*)$", block, re.MULTILINE))  # many choices have no explanation
+            listed = re.findall(r"^    [* ] (\w+) ", block, re.MULTILINE) or re.findall(r"\w+", names)
             assert listed == choices.split()
     assert ("json=true" in shown.out) == COMMANDS[command].prints_figures
 
@@ -124,6 +126,28 @@ def test_the_first_word_alone_lists_its_commands(command: str, names: list[str],
     shown = kgqa(command, "--help")
     assert shown.code == 0
     assert all(name in shown.out for name in names)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep"])
+def test_the_help_of_a_run_has_the_keys_of_the_groups_that_are_named(command: str, kgqa: Kgqa) -> None:
+    short = kgqa(command, "--help").out
+    assert "run.limit=null" in short
+    assert "budget.max_llm_calls=auto" in short
+    assert "method.depth" not in short
+    assert "The keys of kg, dataset, retrieval, method, llm, engine, evaluation are listed when" in " ".join(
+        short.split()
+    )
+    for word in ("method=srp", "method.depth=2", "++method.depth=2"):
+        assert re.search(r"^  method.depth=\d$", kgqa(command, word, "--help").out, re.MULTILINE)
+    assert re.search(r"^ +arg_wide +ArG without cut-offs", kgqa(command, "experiment=cot", "--help").out, re.MULTILINE)
+    every = [f"{group}={choice}" for group, choice in config.compose([])["choices"].items()]
+    whole = kgqa(command, *every, "--help").out
+    assert "are listed when" not in whole
+    assert len(short) < len(whole) / 2
+
+
+def test_the_help_of_a_command_with_few_groups_has_all_keys(kgqa: Kgqa) -> None:
+    assert "llm.replicas=" in kgqa("llm", "serve", "--help").out
 
 
 def test_help_follows_the_overrides(kgqa: Kgqa) -> None:

@@ -204,6 +204,15 @@ def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
     assert "highest Hits@1: configuration" in second.out
 
 
+@pytest.mark.parametrize("words", [("method.beam_width=1,2",), ("method=tog,srp",)])
+def test_the_best_configuration_is_named_with_its_method(words: tuple[str, ...], kgqa: Kgqa) -> None:
+    """Its words can be given to a command, also if the method is the default one."""
+    said = kgqa("sweep", *words, *WORLD, "run.limit=4", "llm=oracle").out
+    best = said.partition("highest Hits@1: configuration ")[2].splitlines()[0].partition(", ")[2].split(" (")[0]
+    assert best.startswith("method=")
+    assert kgqa("evaluate", *best.split(), *WORLD, "run.limit=4", "llm=oracle").code == 0
+
+
 def test_answers_cut_short_by_a_budget_are_reported(kgqa: Kgqa) -> None:
     shown = kgqa("sweep", "method=r3", "method.depth=4,8", "budget.max_llm_calls=5", *ERRING)
     said = " ".join(shown.out.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -136,12 +137,8 @@ class AskSimulator(Simulator[Ask]):
 """
 
 
-@pytest.mark.parametrize(
-    ("edited", "named"), [("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")]
-)
-def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports(
-    project: Project, edited: str, named: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def write_own_method(project: Project, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, tuple[str, ...]]:
+    """Write a method that asks a model, with its simulator, and return their folder and the words that choose them."""
     code = project.folder / "code"
     code.mkdir()
     files = {"asking.py": SIMULATED, "asking_simulator.py": SIMULATOR, "phrases.py": "WORDS = 'unknown'\n"}
@@ -151,7 +148,16 @@ def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports
     monkeypatch.syspath_prepend(str(code))
     (project.folder / "conf" / "method").mkdir(parents=True)
     (project.folder / "conf" / "method" / "asking.yaml").write_text("_target_: asking.Asking\nname: asking\n")
-    words = ("method=asking", "llm=oracle", "llm.simulators=[asking_simulator]")
+    return code, ("method=asking", "llm=oracle", "llm.simulators=[asking_simulator]")
+
+
+@pytest.mark.parametrize(
+    ("edited", "named"), [("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")]
+)
+def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports(
+    project: Project, edited: str, named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = write_own_method(project, monkeypatch)
     project.run(*words)
     assert "has changed" not in project.run(*words, "run.reuse=[runs/r]", folder="runs/same")
     with (code / edited).open("a") as source:
@@ -162,3 +168,43 @@ def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports
     else:
         assert "run.reuse=runs/r: the source of asking.Asking has changed since: only calls" in said
         assert project.summary("runs/new")["physical_llm_calls"] == 0
+
+
+def be_stopped(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_advice_for_a_run_with_calls_and_no_finished_shard_can_be_followed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = write_own_method(project, monkeypatch)
+    with monkeypatch.context() as stopped:
+        stopped.setattr("pipeline.engine.worker.write_shard", be_stopped)
+        project.run(*words, code=130)
+    with (code / "asking.py").open("a") as source:
+        source.write("\n# another way\n")
+    said = project.run(*words, code=2)
+    assert "the source of asking.Asking has changed since" in said
+    assert "run.reuse" not in said, "the calls of a journal are not taken over"
+    refused = project.run(*words, "run.reuse=[runs/r]", folder="runs/new", code=2)
+    assert "runs/r holds no finished shard, and only the calls of finished ones can be used again" in refused
+    (code / "asking.py").write_text(SIMULATED)
+    project.run(*words)  # without the change, the run goes on
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_the_advice_after_an_edit_of_the_simulator_does_not_name_run_reuse(
+    project: Project, finished: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = write_own_method(project, monkeypatch)
+    with monkeypatch.context() as stopped:
+        if not finished:
+            stopped.setattr("pipeline.engine.worker.write_shard", be_stopped)
+        project.run(*words, code=0 if finished else 130)
+    (code / "phrases.py").write_text("WORDS = 'nobody'\n")
+    said = project.run(*words, code=2)
+    assert "the source of asking_simulator has changed since" in said
+    assert "run.reuse" not in said, "it refuses the replies of an edited simulator"
+    assert ("another run.dir keeps them" in said) is finished
+    project.run(*words, folder="runs/new")
+    project.run(*words, "run.restart=true")

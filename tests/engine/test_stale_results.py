@@ -18,7 +18,7 @@ from pipeline.engine import sources
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
-from tests.engine.user_project import CITIES, METHOD, Project
+from tests.engine.user_project import CITIES, Project
 
 
 def test_an_unchanged_command_prints_the_same_result(project: Project) -> None:
@@ -26,6 +26,16 @@ def test_an_unchanged_command_prints_the_same_result(project: Project) -> None:
     before = project.summary()
     assert "nothing to run" in project.run()
     assert project.summary() == before
+
+
+def test_a_refused_run_names_no_folder(project: Project) -> None:
+    said = project.run("run.reuse=[runs/none]", code=2)
+    assert "run folder" not in said
+    assert not (project.folder / "runs").exists() or not list((project.folder / "runs").iterdir())
+    assert project.run().count(f"run folder: {project.folder}/runs/r") == 1
+    assert project.run().count("run folder: ") == 1, "also if nothing is left to run"
+    project.write_facts({"Aland": "Nowhere"})
+    assert "run folder" not in project.run(code=2)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +152,88 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     project.write_questions({**CITIES, "Borland": "Nowhere"})
     said = project.run("llm=oracle")
     assert "the gold answers of 1 question have changed: their rows were scored again" in said
-    assert "run.restart=true answers the questions again" in said, "the oracle reads gold answers"
     stale = "new gold answers score 1 question that a simulated model answered from older ones"
     assert stale in said
+    assert said.count("run.restart=true") == 1, "it is said once"
     assert stale in project.run("llm=oracle"), "it is said for as long as it is so"
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
     assert project.rows()["gold"].to_list()[:3] == [["Arta"], ["Nowhere"], ["Corvo"]]
     assert "have changed" not in project.run("llm=oracle")
+
+
+@pytest.mark.parametrize("new_gold", [False, True])
+def test_changed_labels_are_read_again_without_a_call(project: Project, new_gold: bool) -> None:
+    project.write_questions(CITIES, type="easy")
+    project.run("method=tog", "llm=oracle")
+    before = project.rows()
+    cities = {**CITIES, "Borland": "Nowhere"} if new_gold else CITIES
+    project.write_questions(cities, type="hard", hops=1)
+    file = project.folder / "questions.jsonl"
+    file.write_text(file.read_text().replace('"hard"', '"other"', 1))
+    said = project.run("method=tog", "llm=oracle")
+    assert "the labels of 5 questions have changed: they were read again" in said
+    assert "nothing to run" in said
+    assert ("the gold answers of 1 question have changed" in said) is new_gold
+    assert ("answered from older ones" in said) is new_gold
+    rows = project.rows()
+    assert rows["type"].to_list() == ["other", *["hard"] * 4]
+    assert set(rows["hops"]) == {1}
+    groups = project.summary()["points"][0]["breakdown"]["type"]
+    assert {group["value"]: group["questions"] for group in groups} == {"hard": 4, "other": 1}
+    assert rows["trail"].null_count() == new_gold, "it is of the gold answers"
+    same = [name for name in rows.columns if name not in {"type", "hops", "meta"}]
+    assert rows.select(same).equals(before.select(same)) is not new_gold
+    assert "have changed" not in project.run("method=tog", "llm=oracle")
+
+
+def test_other_fields_of_a_question_that_change_are_refused(project: Project) -> None:
+    project.write_questions(CITIES, type="easy", source="a")
+    project.run()
+    project.write_questions(CITIES, type="hard", source="b")
+    assert "holds answers to other questions (changed or moved: 5" in project.run(code=2)
+
+
+def test_changed_labels_are_refused_for_a_method_of_the_users(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have read them."""
+    _, words = project.write_method(monkeypatch)
+    project.write_questions(CITIES, type="easy")
+    project.run(*words)
+    project.write_questions(CITIES, type="hard")
+    assert "holds answers to other questions (changed or moved: 5" in project.run(*words, code=2)
+
+
+def test_gold_answers_that_change_back_are_those_of_the_replies(project: Project) -> None:
+    project.run("method=tog", "llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    assert "older ones" in project.run("method=tog", "llm=oracle")
+    project.write_questions(CITIES)
+    assert "older ones" not in project.run("method=tog", "llm=oracle")
+
+
+def test_compare_names_each_run_with_replies_from_older_gold_answers(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, method in (("old", "cot"), ("older", "srp"), ("new", "tog")):
+        if name == "new":
+            project.write_questions({**CITIES, "Borland": "Nowhere"})
+        project.run(f"method={method}", "llm=oracle", folder=f"runs/{name}")
+    for name, method in (("old", "cot"), ("older", "srp")):
+        project.run(f"method={method}", "llm=oracle", folder=f"runs/{name}")
+    capsys.readouterr()
+    assert main(["compare", "runs/old", "runs/older", "runs/new"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    note = "new gold answers score 1 question that a simulated model answered from older ones: run.restart=true"
+    assert [f"in runs/{name}, {note}" in said for name in ("old", "older", "new")] == [True, True, False]
+
+
+@pytest.mark.parametrize("signal", ["gold", "rules"])
+def test_answers_of_a_method_that_is_told_the_older_gold_answers_are_reported(project: Project, signal: str) -> None:
+    words = ("method=r3", "llm=similarity", f"method.failure_signal={signal}")
+    project.run(*words)
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    assert ("the answers came from the older gold answers" in project.run(*words)) is (signal == "gold")
 
 
 def test_a_pipe_that_closes_while_rows_are_scored_again_leaves_no_old_score(
@@ -182,7 +267,7 @@ def test_a_run_that_is_killed_while_rows_are_scored_again_is_not_complete(
         killed.setattr("pipeline.engine.summary._average_again", be_killed)
         project.run("llm=oracle", code=130)
     assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
-    assert not project.summary()["complete"]
+    assert not (project.folder / "runs/r/summary.json").exists()
     project.run("llm=oracle")
     assert project.summary()["complete"]
     assert project.summary()["points"][0]["hits_at_1"] == pytest.approx(0.8)
@@ -241,18 +326,8 @@ def test_a_finished_run_is_printed_when_its_graph_servers_are_gone(
 
 @pytest.mark.parametrize("file", ["capital.py", "helper.py"])
 def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = project.folder / "code"
-    code.mkdir()
-    (code / "capital.py").write_text(METHOD)
-    (code / "helper.py").write_text("def best(nodes):\n    return nodes[0]\n")
+    code, words = project.write_method(monkeypatch)
     (code / "unrelated.py").write_text("")
-    monkeypatch.syspath_prepend(str(code))
-    for name in ("capital", "helper"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    choices = project.folder / "conf" / "method"
-    choices.mkdir(parents=True)
-    (choices / "capital.yaml").write_text("_target_: capital.Capital\nname: capital\n")
-    words = (f"hydra.searchpath=[file://{choices.parent}]", "method=capital")
     project.run(*words)
     assert project.summary()["points"][0]["hits_at_1"] == 1
     (code / "unrelated.py").write_text("x = 1\n")

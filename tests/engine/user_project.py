@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from pipeline.cli.main import main
 
@@ -46,12 +48,27 @@ class Project:
         lines = [f"{country}\tcapital\t{city}\n" for country, city in cities.items()]
         (self.folder / "facts.tsv").write_text("".join(lines))
 
-    def write_questions(self, cities: dict[str, str], text: str = "What is the capital of {}?") -> None:
+    def write_questions(
+        self, cities: dict[str, str], text: str = "What is the capital of {}?", **labels: str | int
+    ) -> None:
         rows = [
-            {"id": country, "question": text.format(country), "topic_entities": [country], "answers": [city]}
+            {"id": country, "question": text.format(country), "topic_entities": [country], "answers": [city], **labels}
             for country, city in cities.items()
         ]
         (self.folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def write_method(self, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, tuple[str, ...]]:
+        """Write a method of two modules, and return their folder and the words that choose the method."""
+        code, choices = self.folder / "code", self.folder / "conf" / "method"
+        code.mkdir()
+        (code / "capital.py").write_text(METHOD)
+        (code / "helper.py").write_text("def best(nodes):\n    return nodes[0]\n")
+        monkeypatch.syspath_prepend(str(code))
+        for name in ("capital", "helper"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        choices.mkdir(parents=True)
+        (choices / "capital.yaml").write_text("_target_: capital.Capital\nname: capital\n")
+        return code, ("method=capital",)
 
     def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
         """Run the command, which must end with this exit code, and return all that it prints."""

@@ -126,7 +126,7 @@ def test_fronts_and_recommendation() -> None:
     (advice,) = score.recommendations
     assert advice.is_best
     assert (advice.not_worse, advice.candidates) == (1, 4)
-    assert advice.command == "kgqa evaluate method.depth=2 method.retries=1"
+    assert advice.command == "kgqa evaluate method=srp method.depth=2 method.retries=1"
     assert advice.asks == "all questions of this dataset were asked: give another split or dataset to this command"
 
 
@@ -139,7 +139,7 @@ def test_fronts_and_recommendation() -> None:
 )
 def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others: str) -> None:
     (advice,) = strict(*(make(hits(n), {"depth": n, **keys}, calls=n) for n in (1, 5))).recommendations
-    assert advice.command == f"kgqa evaluate method.depth=5 {others}"
+    assert advice.command == f"kgqa evaluate method=srp method.depth=5 {others}"
     assert advice.asks == "this command draws 9 questions at random from the whole dataset"
 
 
