@@ -143,9 +143,9 @@ def test_a_key_without_a_comment_is_not_explained_by_another_choice(tmp_path: Pa
     (tmp_path / "method" / "mine.yaml").write_text("# A method of mine.\n\nname: mine\ndepth: 2\n")
     (tmp_path / "method" / "deeper.yaml").write_text("# As ArG.\ndefaults:\n  - arg\n  - _self_\ndepth: 3\n")
     folders = [CONF, tmp_path]
-    text = help_text({"method": {"name": "mine", "depth": 2}}, {"method": "mine"}, "config", folders)
+    text = help_text({"method": {"name": "mine", "depth": 2}}, {"method": "mine"}, "config", folders, ["method=mine"])
     assert text.endswith("  method.name=mine\n  method.depth=2")
-    text = help_text({"method": {"depth": 3}}, {"method": "deeper"}, "config", folders)
+    text = help_text({"method": {"depth": 3}}, {"method": "deeper"}, "config", folders, ["method=deeper"])
     assert re.search(r"method\.depth=3\n      \w", text)
 
 
