@@ -92,7 +92,7 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
 
 def has_answers(folder: RunFolder) -> bool:
     """Whether the folder holds a question that did not fail, or a model call of an open shard. Raises UserError."""
-    if folder.has_calls:
+    if folder.journal_calls():
         return True
     rows = read_shards(folder, ["status"], indices=sorted(folder.finished()))
     return any((shard["status"] != "failed").any() for shard in rows)

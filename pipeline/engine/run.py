@@ -205,8 +205,9 @@ class _RunDescription:
         self._saved = None if saved is None else _updated(saved, configurations)
         self._is_changed = self._saved != saved
         self._is_going_on = False
+        self._kept_calls = folder.journal_calls()
         has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
-        self._is_empty = has_begun and not folder.finished() and not folder.has_calls
+        self._is_empty = has_begun and not folder.finished() and not self._kept_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
         self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
         """Names the run in the file of every shard."""
@@ -233,6 +234,8 @@ class _RunDescription:
     def accept(self) -> None:
         """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
         self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
+        if self._kept_calls:
+            self._console.print(f"{counted(self._kept_calls, 'model call')} of unfinished shards kept from before")
         if self._is_changed:
             assert self._saved is not None, "a new run has not changed"
             self._folder.write_run(self._saved)

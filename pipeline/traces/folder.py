@@ -127,10 +127,9 @@ class RunFolder:
             raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether a journal holds a model call of an open shard."""
-        return any(file.stat().st_size for file in matching(self.path / "drafts", "shard-*.jsonl"))
+    def journal_calls(self) -> int:
+        """Count the model calls in the journals of open shards."""
+        return sum(read_whole(file).count(b"\n") for file in matching(self.path / "drafts", "shard-*.jsonl"))
 
     @property
     def has_run(self) -> bool:
