@@ -495,5 +495,5 @@ class TestAFolderWithoutAnAnswer:
         shards = list((project.folder / "runs/r/traces").iterdir())
         for shard in shards:
             shard.unlink()
-        (project.folder / "runs/r/drafts/shard-00000.0123abcd.jsonl").write_text("[]")
+        (project.folder / "runs/r/drafts/shard-00000.0123abcd.jsonl").write_text("[]\n")
         assert "holds another run" in project.run("method=cot", "llm=oracle", "run.seed=5", code=2)
