@@ -79,15 +79,14 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
     if (before := saved["versions"]["kgqa-pipeline"]) != version:
         raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
     for point, now in zip(saved["points"], configs, strict=True):
-        ways = ways_out(folder, keeps_calls=not _changed_models(saved["points"], now))
-        for name, digest in user_sources(now).items():
-            if point.get("sources", {}).get(name) != digest:
-                raise UserError(f"the source of {name} has changed since {folder.path} was begun. {ways}")
+        sources = point.get("sources", {})
+        changed = [name for name, digest in user_sources(now).items() if sources.get(name) != digest]
         for name, digest in project_sources(now).items():
-            if point.get("sources", {}).get(name, digest) != digest:  # older runs did not record it
-                raise UserError(
-                    f"the source of {name}, or one of its prompts, has changed since {folder.path} was begun. {ways}"
-                )
+            if sources.get(name, digest) != digest:  # older runs did not record it
+                changed.append(f"{name}, or one of its prompts,")
+        if changed:
+            ways = ways_out(folder, keeps_calls=not _changed_models(_digests(saved["points"], "models"), now))
+            raise UserError(f"the source of {changed[0]} has changed since {folder.path} was begun. {ways}")
 
 
 def has_answers(folder: RunFolder) -> bool:
@@ -107,9 +106,9 @@ def check_reuse(configs: Configs) -> list[str]:
     remarks: dict[str, None] = {}
     for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
         points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
-        sources = _digests(points, "sources")
+        models, sources = _digests(points, "models"), _digests(points, "sources")
         for now in configs:
-            if stale := _changed_models(points, now):
+            if stale := _changed_models(models, now):
                 raise UserError(
                     f"run.reuse={run}: the source of {stale[0]} has changed since, so its replies would be those of "
                     "the old source: leave this run out of run.reuse"
@@ -122,12 +121,11 @@ def check_reuse(configs: Configs) -> list[str]:
     return list(remarks)
 
 
-def _changed_models(points: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> list[str]:
-    """Return what answers the prompts and has another source than in the configurations of a run.
+def _changed_models(models: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:
+    """Return what answers the prompts and has another source than in `models`, the digests of an earlier run.
 
     The key of a call names the model, and not its source: a changed simulator would repeat its old replies.
     """
-    models = _digests(points, "models")
     changed = [name for name, digest in model_sources(now).items() if models.get(name, digest) != digest]
     return [name for name in changed if name not in edited_with_method(now)]
 
