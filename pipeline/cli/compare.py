@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import isclose
 from typing import Any
@@ -142,19 +142,39 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     refuse_other_folder(base.folder.path / "run.yaml", base.folder.require_run(), [again])
     config.check(again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
-    if folder.read_run() is None:
-        _write_run_yaml(folder, base, configuration)
+    _describe_as_base(folder, base, configuration)
     execute([configuration], Console(stderr=True))
     (second,) = read_configurations([folder.path], plan.score)
     return measure_rerun_variance(base, second, plan.score)
 
 
-def _write_run_yaml(folder: RunFolder, base: RunConfiguration, configuration: Configuration) -> None:
-    """Write a run.yaml with the model and graph of the base run, so that the new run refuses other ones."""
+def _describe_as_base(folder: RunFolder, base: RunConfiguration, configuration: Configuration) -> None:
+    """Write a run.yaml with the sources, data, model and graph of the base run, so that the new run refuses other ones.
+
+    If the folder holds a run of other ones, the base run has been started again since: that run is removed.
+    """
+    saved = base.folder.require_run()
+    point = {
+        **saved["points"][base.number],
+        "overrides": list(configuration.overrides),
+        "config": dict(configuration.config),
+    }
+    described = {name: value for name, value in saved.items() if name not in ("id", "begun_in")}
+    described |= {"points": [point], "served": [dict(base.served)]}
+    earlier = folder.read_run()
+    if earlier is not None and _asked(earlier) == _asked(described):
+        return
     folder.create()
-    described = {"overrides": list(configuration.overrides), "config": dict(configuration.config)}
-    saved = {name: value for name, value in (base.folder.read_run() or {}).items() if name not in ("id", "begun_in")}
-    folder.write_run({**saved, "points": [described], "served": [dict(base.served)]})
+    with folder.held():
+        folder.clear()
+        folder.write_run(described)
+
+
+def _asked(run: Mapping[str, Any]) -> str:
+    """Return what a run of one configuration asks, and of which model, graph, data and sources, as a text."""
+    (point,) = run["points"]
+    sections = {name: section for name, section in point["config"].items() if name != "run"}
+    return config.canonical({**point, "overrides": None, "config": sections, "served": run["served"]})
 
 
 def _is_rescored(configuration: RunConfiguration, score: str) -> bool:

@@ -202,15 +202,17 @@ class _RunDescription:
         self._configurations = configurations
         self._folder = folder
         self._console = console
+        self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
+        """Names the run in the file of every shard."""
         self._saved = None if saved is None else _updated(saved, configurations)
+        has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
+        if self._saved is not None and not folder.finished():
+            self._saved = {"id": self.id, **self._saved}
         self._is_changed = self._saved != saved
         self._is_going_on = False
         self._kept_calls = folder.journal_calls()
-        has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
         self._is_empty = has_begun and not folder.finished() and not self._kept_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
-        self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
-        """Names the run in the file of every shard."""
         self._started = time.time()
         self.began = self.opened = time.monotonic()
         """Seconds of a clock that never goes back; `opened` is when the last worker had opened its components."""

@@ -49,6 +49,7 @@ class _Summary(BaseModel):
     physical_llm_calls: int
     reused_llm_calls: int | None = None
     max_failed: float = 1
+    shards: int = 0
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,10 @@ class RunFolder:
         write_whole(self.path / "run.yaml", yaml.safe_dump(dict(run), sort_keys=False, allow_unicode=True).encode())
 
     def read_summary(self) -> dict[str, Any] | None:
-        """Return the contents of `summary.json`; None while the run is not complete. Raises UserError."""
+        """Return the contents of `summary.json`; None while the run is not complete. Raises UserError.
+
+        A run of which a shard has been removed is not complete either.
+        """
         path = self.path / "summary.json"
         try:
             contents = read_whole(path)
@@ -211,7 +215,8 @@ class RunFolder:
         digest = summary.pop("digest", None)  # older versions wrote none
         if digest is not None and digest != _digest(summary):
             raise self.damaged_summary("its digest does not match")
-        return summary
+        shards = summary.pop("shards", 0)  # older versions wrote none
+        return None if len(self.finished()) < shards else summary
 
     def damaged_summary(self, why: str) -> UserError:
         """Return the error that says what to do about the `summary.json`."""
@@ -225,8 +230,9 @@ class RunFolder:
         remove_all([self.path / "summary.json"])
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write `summary.json` with a digest of its contents, atomically."""
-        write_whole(self.path / "summary.json", _json({**summary, "digest": _digest(summary)}))
+        """Write `summary.json` with the number of shards and a digest of its contents, atomically."""
+        whole = {**summary, "shards": len(self.finished())}
+        write_whole(self.path / "summary.json", _json({**whole, "digest": _digest(whole)}))
 
     def write_template(self, role: str, template: Template) -> None:
         """Store the fixed text of a prompt under its digest. Raises StorageError."""

@@ -73,8 +73,11 @@ class Nodes:
 def cluster() -> Iterator[Cluster]:
     # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
     with tempfile.TemporaryDirectory(prefix="ray") as folder:
-        head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": 0, "temp_dir": folder}
-        cluster = Cluster(initialize_head=True, head_node_args={**head, "node_ip_address": LOOPBACK})
+        # The agent takes jobs, and its usual port may be taken by that of another cluster of the tests.
+        (port,) = free_ports(1)
+        dashboard = {"include_dashboard": True, "dashboard_port": 0, "dashboard_agent_listen_port": port}
+        head = {"num_cpus": 0, "temp_dir": folder, "node_ip_address": LOOPBACK, **dashboard}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             write_ray_address(cluster.address, folder)
             yield cluster
