@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that turn the direction of the text after them, so that it reads as another text."""
@@ -26,6 +27,11 @@ def plural(noun: str, number: int) -> str:
     if number == 1:
         return noun
     return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+
+
+def kgqa(*words: object) -> str:
+    """Return a command of the project as a shell takes it: a word with a space is quoted."""
+    return shlex.join(["kgqa", *map(str, words)])
 
 
 def printable(text: str) -> str:

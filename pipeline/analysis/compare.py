@@ -159,7 +159,7 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     """Find the base by name, by default the first configuration, and those that can be compared with it.
 
     `best` is the one with the highest score over the questions that all have scored, among those that can be compared
-    with the first; of equal ones it is the one with the fewest calls. Raises UserError if there is no such
+    with the first; of equal ones it is the one with the fewest calls and tokens. Raises UserError if there is no such
     configuration, or none to compare with it.
     """
     if len(configurations) == 1:
@@ -198,7 +198,8 @@ def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfigur
     if common.is_empty():
         raise UserError(f"base={BEST} needs a question that every configuration has scored by {score}: name a base")
     rows = [each.join(common, on="question_id", how="semi") for each in scored]
-    figures = [each.select(pl.col(score).mean(), -pl.col("llm_calls").mean()).row(0) for each in rows]
+    costs = [-pl.col("llm_calls").mean(), -(pl.col("prompt_tokens") + pl.col("completion_tokens")).mean()]
+    figures = [each.select(pl.col(score).mean(), *costs).row(0) for each in rows]
     return configurations[figures.index(max(figures))]
 
 

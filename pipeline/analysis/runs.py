@@ -24,6 +24,7 @@ from pipeline.evaluation.summary import (
     aggregate,
     group_equal_rows,
 )
+from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_row, read_shards, scan_shards
 from pipeline.traces.storage import StoragePath, storage_path
@@ -126,7 +127,9 @@ class Run:
         if row is None:
             of_configuration = self._traces.filter(pl.col("configuration") == configuration)
             ids = of_configuration.select("question_id").collect()["question_id"].sort()
-            first = "".join(f" Its first one is '{each}'; kgqa view {self.folder.path} lists all." for each in ids[:1])
+            first = "".join(
+                f" Its first one is '{each}'; {kgqa('view', self.folder.path)} lists all." for each in ids[:1]
+            )
             raise UserError(
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
                 f"{nearest(id, ids)}{first}"
@@ -204,7 +207,7 @@ def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[Confi
     except KeyError as missing:
         raise UserError(
             f"{folder.path}/summary.json was written by another version of this project, without {missing}: "
-            f"kgqa score {folder.path} writes it again"
+            f"{kgqa('score', folder.path)} writes it again"
         ) from None
     infos = {
         number: requested(entry, served)

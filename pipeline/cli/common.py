@@ -22,7 +22,7 @@ from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 from pipeline.export.table_files import write_tables
-from pipeline.text import counted, printable, printable_json
+from pipeline.text import counted, kgqa, printable, printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors, count_older_replies
 
@@ -176,7 +176,7 @@ def _last_limit(summary: ConfigurationSummary) -> str:
 def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     """Say how many questions failed, with the most frequent errors and one question of each."""
     errors = count_errors(folder)
-    shown = [f"  {count:,} × {error} (kgqa show {folder.path} {id})" for error, count, id in errors[:_REASONS]]
+    shown = [f"  {count:,} × {error} ({kgqa('show', folder.path, id)})" for error, count, id in errors[:_REASONS]]
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []

@@ -13,6 +13,7 @@ from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
+from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import read_run_file
 from pipeline.traces.storage import StoragePath, storage_path
@@ -33,7 +34,7 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
     """Return the configurations that the arguments describe. Raises UserError."""
     for saved in (storage_path(word) / "run.yaml" for word in arguments.words):
         if saved.is_file():
-            raise UserError(f"{saved.parent} is a run folder: name its file, as in kgqa evaluate {saved}")
+            raise UserError(f"{saved.parent} is a run folder: name its file, as in {kgqa('evaluate', saved)}")
     words = [*arguments.words, *arguments.overrides]
     files = [word for word in arguments.words if word.endswith(".yaml")]
     if not files:

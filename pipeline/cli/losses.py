@@ -14,6 +14,7 @@ from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.evaluation.table import plain_table
+from pipeline.text import kgqa
 
 
 def run(arguments: Arguments) -> Output:
@@ -84,5 +85,5 @@ def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:
     if largest.is_empty():
         return ["every question that has gold answers is answered right"]
     first: dict[str, Any] = largest.row(0, named=True)
-    chosen = f" configuration={first['configuration']}" if len(opened.metadata["points"]) > 1 else ""
-    return [f"kgqa show {opened.folder.path} {first['example']}{chosen} shows a question of the largest group."]
+    chosen = [f"configuration={first['configuration']}"] if len(opened.metadata["points"]) > 1 else []
+    return [f"{kgqa('show', opened.folder.path, first['example'], *chosen)} shows a question of the largest group."]

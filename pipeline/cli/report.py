@@ -18,7 +18,7 @@ from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build import build_page
 from pipeline.report.data import Configuration, read_blocks
 from pipeline.report.page import render
-from pipeline.text import counted
+from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
@@ -68,15 +68,15 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
         yield from _by_hops(best.summary.breakdown.get("hops", ()))
     wrong = best.rows.filter(pl.col(_SCORE) == 0)["question_id"].sort()
     if len(wrong):
-        chosen = f" configuration={number}" if len(scored) > 1 else ""
-        yield f"kgqa show {path} {wrong[0]}{chosen} prints every step of a wrong answer."
+        chosen = [f"configuration={number}"] if len(scored) > 1 else []
+        yield f"{kgqa('show', path, wrong[0], *chosen)} prints every step of a wrong answer."
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:
     """Say how many questions failed, and how many replies could not be used if they are many."""
     summaries = [each.summary for each in configurations]
     if failed := sum(each.failed for each in summaries):
-        command = f"kgqa evaluate {path / 'run.yaml'} run.retry_failed=true"
+        command = kgqa("evaluate", path / "run.yaml", "run.retry_failed=true")
         yield f"{counted(failed, 'question')} failed and count as wrong: {command} asks them again."
     if much_unreadable(summaries):
         yield from unreadable_notes(RunFolder(path), summaries)

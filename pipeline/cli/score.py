@@ -16,7 +16,7 @@ from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
-from pipeline.text import counted
+from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
@@ -57,7 +57,7 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
         answered = max(summary.questions for summary in summaries)
         notes.append(
             f"{folder.path} is not complete: these are the scores of the {counted(answered, 'question')} in its "
-            f"finished shards. kgqa evaluate {folder.path / 'run.yaml'} answers the others"
+            f"finished shards. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
         )
     return Output(figures, score_tables(summaries), notes)
 

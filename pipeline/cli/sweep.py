@@ -19,7 +19,7 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
 from pipeline.evaluation.table import sweep_table
-from pipeline.text import counted
+from pipeline.text import counted, kgqa
 
 _UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
@@ -121,8 +121,8 @@ def _read_file(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
     if path.name == "run.yaml":
         raise UserError(
-            f"{path} describes a run or a sweep that has begun: kgqa evaluate {path} continues it. To start a sweep, "
-            "name a file of configurations"
+            f"{path} describes a run or a sweep that has begun: {kgqa('evaluate', path)} continues it. To start a "
+            "sweep, name a file of configurations"
         )
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -142,5 +142,6 @@ def _command(configuration: Configuration) -> tuple[str, str]:
         asks = "all questions of this dataset were asked: give another split or dataset to this command"
         return shlex.join(["kgqa", "evaluate", *own]), asks
     seed = configuration.parameters.get("run.sample_seed", 0) + 1
-    asks = f"this command draws {counted(number, 'question')} at random from the whole dataset"
+    drawn_from = "the whole dataset, in which are also those asked here"
+    asks = f"this command draws {counted(number, 'question')} at random from {drawn_from}"
     return shlex.join(["kgqa", "evaluate", *own, f"run.sample={number}", f"run.sample_seed={seed}"]), asks

@@ -18,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipeline.errors import UserError, first_defect
 from pipeline.llm.prompt import Template
+from pipeline.text import kgqa
 from pipeline.traces.run_file import Loader, read_run_file
 from pipeline.traces.storage import (
     TMP,
@@ -124,7 +125,7 @@ class RunFolder:
         if not finished:
             if not self.has_run:
                 raise UserError(f"{self.path} holds no finished shard: no run has begun in it")
-            goes_on = f"kgqa evaluate {self.path / 'run.yaml'} goes on"
+            goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} goes on"
             raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
 
@@ -221,8 +222,8 @@ class RunFolder:
     def damaged_summary(self, why: str) -> UserError:
         """Return the error that says what to do about the `summary.json`."""
         return UserError(
-            f"{self.path / 'summary.json'} is damaged ({why}): remove it, and kgqa evaluate {self.path / 'run.yaml'} "
-            "writes it again"
+            f"{self.path / 'summary.json'} is damaged ({why}): remove it, and "
+            f"{kgqa('evaluate', self.path / 'run.yaml')} writes it again"
         )
 
     def remove_summary(self) -> None:

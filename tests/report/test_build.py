@@ -140,7 +140,10 @@ def test_fronts_and_recommendation() -> None:
 def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others: str) -> None:
     (advice,) = strict(*(make(hits(n), {"depth": n, **keys}, calls=n) for n in (1, 5))).recommendations
     assert advice.command == f"kgqa evaluate method=srp method.depth=5 {others}"
-    assert advice.asks == "this command draws 9 questions at random from the whole dataset"
+    assert (
+        advice.asks
+        == "this command draws 9 questions at random from the whole dataset, in which are also those asked here"
+    )
 
 
 def test_seconds_of_a_simulated_model_are_left_out_unless_they_were_set() -> None:

@@ -111,7 +111,7 @@ class Loss:
         hop = "" if self.hop is None else f", hop {self.hop}"
         step = "" if self.step is None else f", step {self.step}"
         path = "" if self.departure is None else f": {self.departure}"
-        return f"{self.stage}{hop}{step}, by the {_CAUSES[self.reason]}{path}"
+        return f"{STAGE_TEXTS[self.stage].heading}{hop}{step}, by the {_CAUSES[self.reason]}{path}"
 
 
 _CAUSES = {
