@@ -64,6 +64,13 @@ def compare_by(
     return found
 
 
+def differing_labels(base: RunConfiguration, other: RunConfiguration, by: str) -> int:
+    """Count the questions of two runs for which they have different values of a property."""
+    before, after = (read_rows(run.folder, [by])[run.number] for run in (base, other))
+    both = before.join(after, on="question_id", suffix="_other")
+    return both.filter(pl.col(by).ne_missing(pl.col(f"{by}_other"))).height
+
+
 def group_table(differences: Sequence[GroupDifference], *, by: str, score: str, base: RunConfiguration) -> Table:
     """Build the table of the gain by group, with a section for each configuration."""
     coverage = f"{100 * base.scoring.confidence:g} % paired bootstrap intervals"

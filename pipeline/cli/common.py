@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import orjson
@@ -26,6 +27,8 @@ from pipeline.text import counted, kgqa, printable, printable_json
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors, count_older_replies
 
+REPORT = "report.html"
+"""The name of the report in a run folder."""
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows."""
 _REASONS = 3
@@ -141,7 +144,19 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
         *filter(None, [without_plan_line(summaries)]),
         *(_limit_notes(summaries) if summary.get("complete") else []),
         *remarks(summary.get("rejected", 0), folder.rejected),
+        *_older_report(folder),
     ]
+
+
+def _older_report(folder: RunFolder) -> list[str]:
+    """Say that the report in the folder was made before some of the results."""
+    report = folder.path / REPORT
+    if not (isinstance(report, Path) and report.exists()):
+        return []
+    made = report.stat().st_mtime_ns
+    if all(shard.stat().st_mtime_ns <= made for shard in map(folder.shard, folder.finished())):
+        return []
+    return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
 
 
 def older_replies_notes(folder: RunFolder) -> list[str]:

@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pipeline import config
-from pipeline.analysis.by_group import PROPERTIES, compare_by, group_table
+from pipeline.analysis.by_group import PROPERTIES, compare_by, differing_labels, group_table
 from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, compare, find, read_flips, select
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
@@ -202,6 +202,14 @@ def _notes(
         )
     for reason, count in Counter(selection.left_out.values()).items():
         notes.append(f"{counted(count, 'configuration')} left out, not comparable with {base.name}: {reason}")
+    if plan.by:
+        differing = {each: differing_labels(base, each, plan.by) for each in selection.others}
+        notes += [
+            f"{counted(count, 'question')} of {each.name} have another {plan.by} there: they stand in the groups of "
+            f"{base.name}"
+            for each, count in differing.items()
+            if count
+        ]
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [

@@ -9,7 +9,7 @@ from itertools import chain
 import polars as pl
 
 from pipeline.analysis.unreadable_roles import unreadable_notes
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.common import REPORT, Arguments, Output
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.summary import Group
@@ -22,7 +22,6 @@ from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
-_NAME = "report.html"
 _SCORE = "hits_at_1"
 
 
@@ -30,7 +29,7 @@ def run(arguments: Arguments) -> Output:
     """Write the report of the run folders. Print its path, what the runs show, and what to do next."""
     output = _take_output(arguments)
     runs = list(dict.fromkeys(map(storage_path, arguments.words)))
-    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else runs[0].parent) / _NAME
+    file = storage_path(output) if output else (runs[0] if len(runs) == 1 else runs[0].parent) / REPORT
     blocks = read_blocks(runs)
     page = render(build_page(blocks))
     try:

@@ -247,6 +247,26 @@ def test_a_run_without_one_of_its_shards_is_not_complete(project: Project, capsy
     assert project.summary()["points"][0]["hits_at_1"] == before["points"][0]["hits_at_1"]
 
 
+def test_a_report_of_older_results_is_named(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.run("method=tog", "llm=oracle")
+    assert main(["report", "runs/r"]) == 0
+    assert "shows older results" not in project.run("method=tog", "llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    assert "report.html shows older results: kgqa report" in project.run("method=tog", "llm=oracle")
+    assert main(["report", "runs/r"]) == 0
+    assert "shows older results" not in project.run("method=tog", "llm=oracle")
+
+
+def test_labels_in_which_two_runs_differ_are_counted(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, kind in (("a", "city"), ("b", "town")):
+        project.write_questions(CITIES, type=kind)
+        project.run("method=tog", "llm=oracle", folder=f"runs/{name}")
+    capsys.readouterr()
+    assert main(["compare", "runs/a", "runs/b", "by=type"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "5 questions of b:0 have another type there: they stand in the groups of a:0" in said
+
+
 @pytest.mark.parametrize("change", ["gold", "graph", "source"])
 def test_noise_is_measured_anew_for_a_base_that_has_changed(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change: str
