@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from traceback import walk_tb
 from typing import Any
 
@@ -28,6 +28,8 @@ _TOO_SLOW = "timed out during startup"
 """In the message of Ray's own error, which has no class of its own, where its processes take more than 30 seconds."""
 _ATTEMPTS = 3
 """How often Ray is started here before the command ends."""
+_VARIABLES = "RAY_"
+"""How the names of the variables begin that Ray reads from the environment, and writes there."""
 _PROBE_S = 5
 """Seconds that a cluster may take to accept a connection."""
 
@@ -49,10 +51,11 @@ def joined(engine: Mapping[str, Any], cpus: float = 0, *, extra: str | None = No
         yield False
         return
     address = _address(engine)
-    with nullcontext() if address else _own_token():
+    with _kept_environment():
         if address:
             _join(engine, address)
         else:
+            _take_own_token()
             _start(engine.get("workers", 0) * engine.get("cpus_per_worker", 0) + cpus, extra)
         try:
             yield not address
@@ -116,19 +119,29 @@ def _stop_processes(error: Exception) -> None:
 
 
 @contextmanager
-def _own_token() -> Iterator[None]:
+def _kept_environment() -> Iterator[None]:
+    """Put the variables of Ray back at the end.
+
+    Ray asks for a token in the environment when it starts a cluster. A cluster without a token, which this process or
+    one that it starts joins later, would be refused.
+    """
+    before = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith(_VARIABLES)]:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _take_own_token() -> None:
     """Give the cluster that is started here a token of its own, unless the environment has one.
 
     Ray would write one to `~/.ray/auth_token`, readable by every user of a host with open home folders.
     """
     if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get("RAY_AUTH_MODE") == "disabled":
-        yield
         return
     os.environ["RAY_AUTH_TOKEN"] = _TOKEN
-    try:
-        yield
-    finally:
-        del os.environ["RAY_AUTH_TOKEN"]
 
 
 @contextmanager
