@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -43,6 +44,20 @@ def test_a_start_that_is_too_slow_is_repeated(monkeypatch: pytest.MonkeyPatch) -
     with joined(ENGINE) as is_own:
         assert is_own
     assert starts.calls == 3
+
+
+def test_the_environment_is_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray asks for a token there. It would go to every process that this one starts, whichever cluster they join."""
+
+    def start(*_: Any, **__: Any) -> None:
+        os.environ["RAY_AUTH_MODE"] = "token"
+
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr(ray, "init", start)
+    before = dict(os.environ)
+    with joined(ENGINE):
+        assert {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} <= os.environ.keys()
+    assert dict(os.environ) == before
 
 
 def test_a_machine_that_is_too_busy_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
