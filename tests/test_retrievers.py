@@ -60,3 +60,13 @@ def test_a_configuration_of_others_is_named_without_importing_anything() -> None
     assert config.retriever(own) == "searcher"
     assert config.retriever({"retrieval": None}) is None
     assert config.departures({**own, "choices": {"method": "arg", "experiment": "arg"}}) == NEITHER[:1]
+
+
+@pytest.mark.parametrize("damaged", [float("nan"), 3, "text", [1], True])
+@pytest.mark.parametrize("key", ["encoder", "relation_encoder"])
+def test_a_damaged_section_is_named_all_the_same(key: str, damaged: object) -> None:
+    composed = config.compose(["experiment=srp", "retrieval=published"])
+    composed = {**composed, "retrieval": {**composed["retrieval"], key: damaged}}
+    assert config.retriever(composed)
+    assert isinstance(config.departures(composed), tuple)
+    assert config.departures({**composed, "choices": damaged, "method": damaged, "retrieval": damaged}) == ()

@@ -34,12 +34,12 @@ def departures(resolved: Mapping[str, Any]) -> tuple[str, ...]:
 
     Empty for a configuration that names no preset, and for a method whose paper has no retriever of its own.
     """
-    choices = resolved.get("choices") or {}
+    choices = _section(resolved.get("choices"))
     published = _published(str(choices.get("method")))
     if choices.get("experiment", "none") == "none" or published is None:
         return ()
-    section = resolved.get("retrieval") or {}
-    shows_references = bool((resolved.get("method") or {}).get("num_references"))
+    section = _section(resolved.get("retrieval"))
+    shows_references = bool(_section(resolved.get("method")).get("num_references"))
     found = {
         OTHER_RETRIEVER: _ranking(section) != _ranking(published),
         NO_REFERENCES: shows_references and section.get("reference_base") is None,
@@ -74,8 +74,13 @@ def _encoder_names(section: Mapping[str, Any]) -> tuple[str, str]:
 
 def _encoders(section: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the sections of the encoder and of the one for relation names."""
-    main = section.get("encoder") or {}
-    return main, section.get("relation_encoder") or main
+    main = _section(section.get("encoder"))
+    return main, _section(section.get("relation_encoder")) or main
+
+
+def _section(value: object) -> Mapping[str, Any]:
+    """Return a section of a saved configuration, which anybody may have written; empty for any other value."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _encoder_name(section: Mapping[str, Any]) -> str:
