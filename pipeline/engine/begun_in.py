@@ -13,9 +13,16 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
 
 
-def begun_in(folder: RunFolder) -> str:
-    """Return the current folder as `run.yaml` holds it: relative to the run folder, so that both can be moved."""
-    return os.path.relpath(Path.cwd(), folder.path) if isinstance(folder.path, Path) else str(Path.cwd())
+def begun_in(folder: RunFolder) -> str | None:
+    """Return the current folder as `run.yaml` holds it: relative to the run folder, so that both can be moved.
+
+    None if it has been removed, as Ray removes that of a job that was submitted.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return None
+    return os.path.relpath(here, folder.path) if isinstance(folder.path, Path) else str(here)
 
 
 def refuse_other_folder(file: StoragePath, saved: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]) -> None:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from pipeline.cli.main import main
+from pipeline.engine.begun_in import begun_in
+from pipeline.traces.folder import RunFolder
 from tests.engine.user_project import Project
 
 QUICK = ("llm=oracle", "method=cot", "evaluation.bootstrap_resamples=100")
@@ -80,3 +82,13 @@ def test_absolute_paths_and_runs_of_older_versions_are_run_from_anywhere(project
     with pytest.MonkeyPatch.context() as inside:
         inside.chdir("deeper")
         assert main(["evaluate", "../runs/absolute/run.yaml"]) == 0
+
+
+def test_a_folder_that_is_removed_during_a_run_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray removes the folder of a job."""
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    assert begun_in(RunFolder(tmp_path / "run")) == "../removed"
+    removed.rmdir()
+    assert begun_in(RunFolder(tmp_path / "run")) is None
