@@ -216,7 +216,7 @@ class RunFolder:
         digest = summary.pop("digest", None)  # older versions wrote none
         if digest is not None and digest != _digest(summary):
             raise self.damaged_summary("its digest does not match")
-        shards = summary.pop("shards", 0)  # older versions wrote none
+        shards = summary.get("shards", 0)  # older versions wrote none
         return None if len(self.finished()) < shards else summary
 
     def damaged_summary(self, why: str) -> UserError:

@@ -27,9 +27,11 @@ def listed(kgqa: Kgqa, *words: str) -> list[dict[str, Any]]:
 
 
 def copy(finished: Path, name: str, **head: object) -> Path:
-    """Copy the files that `kgqa ls` may read, with changes to `run.yaml`."""
+    """Copy the files that `kgqa ls` may read, with changes to `run.yaml`, and the names of the shards."""
     folder = Path("runs") / name
-    folder.mkdir(parents=True)
+    (folder / "traces").mkdir(parents=True)
+    for shard in (finished / "traces").iterdir():
+        (folder / "traces" / shard.name).touch()
     shutil.copy(finished / "summary.json", folder)
     run = yaml.safe_load((finished / "run.yaml").read_text())
     (folder / "run.yaml").write_text(yaml.safe_dump({**run, **head}, sort_keys=False))
