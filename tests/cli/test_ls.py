@@ -90,7 +90,6 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
 
 def test_only_two_files_of_a_run_are_read(finished: Path, kgqa: Kgqa) -> None:
     folder = copy(finished, "one")
-    (folder / "traces").mkdir()
     (folder / "traces" / "shard-00000.parquet").write_bytes(b"not a table")
     assert [run["run"] for run in listed(kgqa)] == ["runs/one"]
 
@@ -110,7 +109,7 @@ def test_a_sweep_has_the_number_of_its_configurations_and_its_best_score(kgqa: K
 def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path, kgqa: Kgqa) -> None:
     broken_off = copy(finished, "broken-off")
     (broken_off / "summary.json").unlink()
-    shutil.copytree(finished / "traces", broken_off / "traces")
+    shutil.copytree(finished / "traces", broken_off / "traces", dirs_exist_ok=True)
     shutil.copytree(FIRST_EDITION, "runs/group/first")
     first, second = sorted(listed(kgqa), key=lambda run: str(run["run"]))
     assert (first["run"], first["complete"], first["hits_at_1"]) == ("runs/broken-off", False, None)
