@@ -202,6 +202,15 @@ async def test_a_refused_query_is_sent_to_each_server_once(replica: ReplicaFacto
     assert (one.asked, two.asked) == (1, 1)
 
 
+async def test_a_procedure_that_is_just_being_created_is_asked_for_again(replica: ReplicaFactory) -> None:
+    text = "Virtuoso 42000 Error SR186:SECURITY: No permission to execute procedure DB.DBA.SPARQL_BINDINGS_VIEW_C_2_IMP"
+    new = await replica("new", status=500, text=text)
+    async with pool(new.url, retries=3) as alone:
+        with pytest.raises(ServiceError, match="SR186"):
+            await alone.ask(QUERY)
+    assert new.asked == 4
+
+
 async def test_a_hung_server_is_unhealthy_until_it_answers_probes(replica: ReplicaFactory) -> None:
     hung, sound = await replica("hung"), await replica("sound")
     async with pool(hung.url, sound.url, timeout_s=0.2) as both:
