@@ -118,7 +118,7 @@ def test_choices_of_the_users_own_are_listed(tmp_path: Path) -> None:
     assert "method.word=Ada" in text
 
 
-GROUPS = ["dataset", "engine", "evaluation", "experiment", "kg", "llm", "method", "retrieval"]
+GROUPS = ["dataset", "engine", "evaluation", "kg", "llm", "method", "retrieval"]
 
 
 @pytest.mark.parametrize(

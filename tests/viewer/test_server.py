@@ -147,7 +147,7 @@ async def test_the_open_step_is_that_of_the_address_or_the_one_that_lost_the_ans
     assert f">Step {trace.loss.step}: " in await (await pages.get(url)).text()
     page = await (await pages.get(f"{url}?step=0")).text()
     assert f">Step 0: <bdi>{trace.steps[0].role}</bdi>" in page
-    assert html.escape(str(trace.loss.stage)) in page
+    assert html.escape(str(trace.loss)) in page
     assert page.count('class="box') > 5
 
 
