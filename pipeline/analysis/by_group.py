@@ -64,11 +64,20 @@ def compare_by(
     return found
 
 
-def differing_labels(base: RunConfiguration, other: RunConfiguration, by: str) -> int:
-    """Count the questions of two runs for which they have different values of a property."""
-    before, after = (read_rows(run.folder, [by])[run.number] for run in (base, other))
-    both = before.join(after, on="question_id", suffix="_other")
-    return both.filter(pl.col(by).ne_missing(pl.col(f"{by}_other"))).height
+def differing_labels(
+    base: RunConfiguration, others: Sequence[RunConfiguration], by: str
+) -> dict[RunConfiguration, int]:
+    """Count the questions that have another value of a property in another run than in that of the base.
+
+    A run has one value for each question, so one configuration of each other run is compared.
+    """
+    values = read_rows(base.folder, [by])[base.number]
+    of_runs = {each.folder: each for each in reversed(others) if each.folder != base.folder}
+    counts: dict[RunConfiguration, int] = {}
+    for each in of_runs.values():
+        both = values.join(read_rows(each.folder, [by])[each.number], on="question_id", suffix="_other")
+        counts[each] = both.filter(pl.col(by).ne_missing(pl.col(f"{by}_other"))).height
+    return counts
 
 
 def group_table(differences: Sequence[GroupDifference], *, by: str, score: str, base: RunConfiguration) -> Table:

@@ -203,11 +203,10 @@ def _notes(
     for reason, count in Counter(selection.left_out.values()).items():
         notes.append(f"{counted(count, 'configuration')} left out, not comparable with {base.name}: {reason}")
     if plan.by:
-        differing = {each: differing_labels(base, each, plan.by) for each in selection.others}
         notes += [
             f"{counted(count, 'question')} of {each.name} have another {plan.by} there: they stand in the groups of "
             f"{base.name}"
-            for each, count in differing.items()
+            for each, count in differing_labels(base, selection.others, plan.by).items()
             if count
         ]
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))

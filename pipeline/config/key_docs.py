@@ -188,7 +188,7 @@ def help_text(
 
 def _names(choices: Mapping[str, ConfigFile], chosen: str, width: int) -> list[str]:
     names = ", ".join(f"*{choice}" if choice == chosen else choice for choice in choices)
-    return textwrap.wrap(names, width, initial_indent="      ", subsequent_indent="      ")
+    return textwrap.wrap(names, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
 def _choices(choices: Mapping[str, ConfigFile], chosen: str, width: int) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.runs import open_run
 from pipeline.report.data import Block, Configuration, Group
 from pipeline.report.labels import BlockLabels, Name, inline
-from pipeline.text import printable
+from pipeline.text import kgqa, printable
 from pipeline.viewer.queries import question_url
 
 _MOST_METHODS = 6
@@ -89,8 +88,8 @@ def _examples(block: Block, labels: BlockLabels, index: int) -> Iterator[Example
             answers=_cut(", ".join(trace.answers)) or "none",
             lost=_cut(str(trace.loss)),
             alike=group.questions,
-            command=shlex.join(["kgqa", "show", str(run.folder.path), trace.id, *chosen]),
-            viewer=shlex.join(["kgqa", "view", str(run.folder.path)]),
+            command=kgqa("show", run.folder.path, trace.id, *chosen),
+            viewer=kgqa("view", run.folder.path),
             page=question_url(configuration.run.name, number, trace.id),
             steps=tuple(_steps(trace)),
         )

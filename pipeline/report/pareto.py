@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from pipeline.report.charts import DataPoint, scatter
@@ -10,7 +9,7 @@ from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
 from pipeline.report.recommendation import MARGIN, Recommendation, pareto_front, recommend
 from pipeline.report.view import FrontEntry, FrontView, RecommendationView
-from pipeline.text import counted
+from pipeline.text import counted, kgqa
 
 _SIZE = (440, 290)
 _OF_THE_RUN = {
@@ -140,8 +139,8 @@ def _command(configuration: Configuration) -> tuple[str, str]:
     number = min((each for each in (asked, drawn) if each is not None), default=None)
     if number is None:
         asks = "all questions of this dataset were asked: give another split or dataset to this command"
-        return shlex.join(["kgqa", "evaluate", *own]), asks
+        return kgqa("evaluate", *own), asks
     seed = configuration.parameters.get("run.sample_seed", 0) + 1
     drawn_from = "the whole dataset, in which are also those asked here"
     asks = f"this command draws {counted(number, 'question')} at random from {drawn_from}"
-    return shlex.join(["kgqa", "evaluate", *own, f"run.sample={number}", f"run.sample_seed={seed}"]), asks
+    return kgqa("evaluate", *own, f"run.sample={number}", f"run.sample_seed={seed}"), asks

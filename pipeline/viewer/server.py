@@ -275,7 +275,8 @@ async def serve(indexes: Sequence[RunIndex], port: int, ready: Callable[[str], N
         try:
             await web.TCPSite(runner, HOST, port).start()
         except (OSError, OverflowError) as error:
-            raise UserError(f"port {port} cannot be used ({error}): name another one, as in port=0") from None
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"port {port} cannot be used ({reason}): name another one, as in port=0") from None
         ready(f"http://{HOST}:{runner.addresses[0][1]}/")
         await asyncio.Event().wait()
     finally:
