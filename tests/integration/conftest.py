@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,8 +16,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from ray._private.utils import write_ray_address
-from ray.cluster_utils import Cluster
 from safetensors.torch import save_file
 
 from pipeline.config import default
@@ -30,12 +27,12 @@ from pipeline.rdf_terms import Terms
 from pipeline.training.llama import LlamaShape
 from pipeline.types import Triple
 from tests.integration.processes import MARK
+from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.support import KGQA
 
-VirtuosoFactory = Callable[..., list[VirtuosoServer]]
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process less that imports vLLM, which takes 10 s
 
-LOOPBACK = "127.0.0.2"
-"""Ray takes 127.0.0.1 for this machine's address in the network."""
+VirtuosoFactory = Callable[..., list[VirtuosoServer]]
 
 CONTEXT = 8192
 """Tokens of prompt and reply that the model servers take."""
@@ -167,18 +164,12 @@ class RayCluster:
 def ray_cluster() -> Iterator[RayCluster]:
     """A Ray cluster for everything that is to run beside each other; it has CPUs in plenty, which are but numbers."""
     (port,) = free_ports(1)
-    # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
-    with tempfile.TemporaryDirectory(prefix="ray") as folder:
-        node = {"num_cpus": 16, "include_dashboard": False, "metrics_export_port": port, "temp_dir": folder}
-        often = {"node_ip_address": LOOPBACK, "_system_config": {"metrics_report_interval_ms": 1000}}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(MARK, mark := uuid.uuid4().hex)
-            cluster = Cluster(initialize_head=True, head_node_args=node | often)
-        try:
-            write_ray_address(cluster.address, folder)
-            yield RayCluster(cluster.address, f"http://{LOOPBACK}:{port}/metrics", mark)
-        finally:
-            cluster.shutdown()
+    often = {"_system_config": {"metrics_report_interval_ms": 1000}}
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as running:
+        patch.setenv(MARK, mark := uuid.uuid4().hex)
+        cluster = running.enter_context(cluster_of_head(num_cpus=16, metrics_export_port=port, **often))
+        patch.undo()
+        yield RayCluster(cluster.address, f"http://{LOOPBACK}:{port}/metrics", mark)
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ async def _check_one(kg: KnowledgeGraph, world: World, asked: Asked) -> None:
 
 
 @settings(
-    max_examples=60,
+    max_examples=24,
     # No shrinking: a smaller example would meet all that was loaded for the larger ones.
     phases=[Phase.explicit, Phase.generate],
     deadline=None,

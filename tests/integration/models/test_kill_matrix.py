@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 
 from pipeline.llm.vllm import VllmServer
-from tests.integration.conftest import LOOPBACK, SERVE, KillMatrix
+from tests.integration.conftest import SERVE, KillMatrix
 from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
 from tests.integration.processes import MARK, engines, model_servers
+from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.integration.rows import read
 
 pytestmark = pytest.mark.exhaustive
@@ -111,15 +110,9 @@ def test_model_server(served: list[str], undisturbed: Undisturbed, kill_matrix: 
 def cluster(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[Cluster]:
     """A cluster for the run with this mark. Its head has no room for a model server; the test adds other nodes."""
     monkeypatch.setenv(MARK, mark)
-    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # sockets are in it, whose names have to be short
-        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, "node_ip_address": LOOPBACK}
-        one = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            write_ray_address(one.address, folder)
-            monkeypatch.setenv("RAY_ADDRESS", one.address)
-            yield one
-        finally:
-            one.shutdown()
+    with cluster_of_head(num_cpus=0) as nodes:
+        monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+        yield nodes
 
 
 @pytest.fixture
@@ -133,31 +126,32 @@ def add_node(nodes: Cluster) -> Any:
     return nodes.add_node(num_cpus=1, node_ip_address=LOOPBACK)
 
 
-def end_with_another_node(stage: Stage, nodes: Cluster, *, drained: str | None = None) -> str:
-    """Add a node during the run, and drain another one. Returns what the run printed.
-
-    The first server is held up until the other one has joined, so that the run is not over before.
-    """
-    with stage.struck(after=AFTER) as driver:
-        with stopped(model_servers(stage.mark)[:1]):
-            add_node(nodes)
-            if drained:
-                drain(nodes.address, drained)
-            stage.wait_until(lambda: "has joined" in stage.said, driver)
-        return stage.end(driver)
-
-
-def test_drained_node(
+def test_added_and_drained_nodes(
     patient: list[str],
     undisturbed: Undisturbed,
     kill_matrix: KillMatrix,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    stage = staged(tmp_path / "run", patient)
+    """A node joins in mid-run, then another one replaces the first one. Both rows share a run, for it is slow.
+
+    The servers are held up until the next one has joined, so that the run is not over before.
+    """
+    stage = staged(tmp_path / "run", [*patient, "llm.replicas=2"])
     with cluster(monkeypatch, stage.mark) as nodes:
-        printed = end_with_another_node(stage, nodes, drained=add_node(nodes).node_id)
+        first = add_node(nodes)
+        with stage.struck(after=AFTER) as driver:
+            with stopped(model_servers(stage.mark)):
+                add_node(nodes)
+                stage.wait_until(lambda: stage.said.count("has joined") == 1, driver)
+            with stopped(model_servers(stage.mark)):
+                add_node(nodes)
+                drain(nodes.address, first.node_id)
+                stage.wait_until(lambda: stage.said.count("has joined") == 2, driver)
+            printed = stage.end(driver)
+    Row(kill_matrix, "added Ray node", "a second model server joins").enter(stage, undisturbed, printed)
     Row(kill_matrix, "drained Ray node", "its model server is replaced").enter(stage, undisturbed, printed)
+    assert "1 of 2 model servers wait for room" in stage.said
     assert "is drained: its model server is replaced" in stage.said
 
 
@@ -165,18 +159,3 @@ def drain(address: str, node: str) -> None:
     command = [sys.executable, "-m", "ray.scripts.scripts", "drain-node", f"--address={address}", f"--node-id={node}"]
     reason = ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=test", "--deadline-remaining-seconds=3600"]
     subprocess.run([*command, *reason], check=True)
-
-
-def test_added_node(
-    patient: list[str],
-    undisturbed: Undisturbed,
-    kill_matrix: KillMatrix,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    stage = staged(tmp_path / "run", [*patient, "llm.replicas=2"])
-    with cluster(monkeypatch, stage.mark) as nodes:
-        add_node(nodes)
-        printed = end_with_another_node(stage, nodes)
-    Row(kill_matrix, "added Ray node", "a second model server joins").enter(stage, undisturbed, printed)
-    assert "1 of 2 model servers wait for room" in stage.said

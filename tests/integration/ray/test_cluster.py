@@ -15,11 +15,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from ray._private.utils import write_ray_address
 from ray.cluster_utils import Cluster
 
 from pipeline.net.subprocess_server import free_ports
 from pipeline.traces.folder import RunFolder
+from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.support import KGQA
 
 pytestmark = pytest.mark.exhaustive
@@ -27,8 +27,6 @@ pytestmark = pytest.mark.exhaustive
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
 RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
-LOOPBACK = "127.0.0.2"
-"""Ray takes 127.0.0.1 for this machine's address in the network."""
 TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
 IMPATIENT = (
     "import sys, pipeline.engine.ray as r; from pipeline.cli.main import main; "
@@ -71,18 +69,12 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    # In a folder of its own, with a short name: a job finds its cluster by what lies there, and sockets are in it.
-    with tempfile.TemporaryDirectory(prefix="ray") as folder:
-        # The agent takes jobs, and its usual port may be taken by that of another cluster of the tests.
-        (port,) = free_ports(1)
-        dashboard = {"include_dashboard": True, "dashboard_port": 0, "dashboard_agent_listen_port": port}
-        head = {"num_cpus": 0, "temp_dir": folder, "node_ip_address": LOOPBACK, **dashboard}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            write_ray_address(cluster.address, folder)
-            yield cluster
-        finally:
-            cluster.shutdown()
+    # The agent takes jobs, and its usual port may be taken by that of another cluster of the tests.
+    (port,) = free_ports(1)
+    with cluster_of_head(
+        num_cpus=0, include_dashboard=True, dashboard_port=0, dashboard_agent_listen_port=port
+    ) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,8 +22,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from ray._private.utils import write_ray_address
-from ray.cluster_utils import Cluster
 
 from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
@@ -33,6 +30,7 @@ from pipeline.traces.folder import RunFolder
 from tests.integration.conftest import KillMatrix
 from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
 from tests.integration.processes import question_workers
+from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.integration.rows import read
 from tests.support import KGQA
 
@@ -169,18 +167,11 @@ def test_question_worker(fate: signal.Signals, stage: Stage, undisturbed: Undist
 
 @pytest.mark.exhaustive
 def test_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
-    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # sockets are in it, whose names have to be short
-        # Ray takes 127.0.0.1 for this machine's address in the network.
-        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, "node_ip_address": "127.0.0.2"}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            nodes = [cluster.add_node(num_cpus=2, node_ip_address="127.0.0.2") for _ in "12"]
-            write_ray_address(cluster.address, folder)
-            with stage.struck(*RAY, f"engine.address={cluster.address}", after=middle(undisturbed)) as driver:
-                cluster.remove_node(nodes[0], allow_graceful=False)
-                printed = stage.end(driver)
-        finally:
-            cluster.shutdown()
+    with cluster_of_head(num_cpus=0) as cluster:
+        nodes = [cluster.add_node(num_cpus=2, node_ip_address=LOOPBACK) for _ in "12"]
+        with stage.struck(*RAY, f"engine.address={cluster.address}", after=middle(undisturbed)) as driver:
+            cluster.remove_node(nodes[0], allow_graceful=False)
+            printed = stage.end(driver)
     judge("Ray node", "kill -9 of its raylet, which also ends its workers", printed)
 
 
