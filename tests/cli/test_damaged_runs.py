@@ -142,6 +142,7 @@ def break_file(file: str, damage: str, folder: Path) -> str:
     return FOLDER if damage in MOVED else path.name
 
 
+@pytest.mark.smaller
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_file_is_one_sentence(file: str, damage: str, folder: Path, kgqa: Kgqa) -> None:

@@ -30,7 +30,9 @@ from tests.integration.processes import MARK
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.support import KGQA
 
-os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process less that imports vLLM, which takes 10 s
+# vLLM computes in its engine's process: it starts one process less that imports it, which takes ten seconds. Then vLLM
+# no longer counts its threads itself, and two that wait actively for each other need both cores.
+os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 
 VirtuosoFactory = Callable[..., list[VirtuosoServer]]
 
