@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from pipeline import config
 from pipeline.cli.common import Arguments, Output, run_output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.text import kgqa
+from pipeline.text import kgqa, load_yaml
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import read_run_file
 from pipeline.traces.storage import StoragePath, storage_path
@@ -44,7 +42,7 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
     if len(changes) + len(search) + 1 < len(words) or not changes.keys() <= set(_RESUMING):
         allowed = ", ".join((*_RESUMING, _SEARCH))
         raise UserError(f"{files[0]} holds the whole configuration: remove the other arguments, except {allowed}")
-    run = {key.removeprefix("run."): yaml.safe_load(value) for key, value in changes.items()}
+    run = {key.removeprefix("run."): load_yaml(value) for key, value in changes.items()}
     return _saved_configurations(storage_path(files[0]), run, search)
 
 

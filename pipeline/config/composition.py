@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 import hydra
-import yaml
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import (
@@ -30,6 +29,7 @@ from pipeline.config.keys import SECTIONS, check_sections, flatten
 from pipeline.errors import UserError, nearest
 from pipeline.llm.embedded.bundled import training
 from pipeline.renames import current_config, current_override
+from pipeline.text import load_yaml
 from pipeline.types import DatasetKind
 
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
@@ -280,7 +280,7 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
     """Say where a key is: in another choice of its group, in a section that was not named, or spelled differently."""
     group, _, rest = key.partition(".")
     others = sorted((conf_dir() / group).glob("*.yaml")) if rest else []
-    owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(yaml.safe_load(file.read_text())))]
+    owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(load_yaml(file.read_text())))]
     if owners:
         return f" It is a key of {' and of '.join(owners)}."
     name = key.rpartition(".")[2]

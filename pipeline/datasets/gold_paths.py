@@ -17,9 +17,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyparsing
 import rdflib
-from rdflib.plugins.sparql.algebra import translateQuery
-from rdflib.plugins.sparql.parser import parseQuery
-from rdflib.plugins.sparql.parserutils import CompValue
 
 from pipeline.errors import ParseError
 from pipeline.rdf_terms import Terms
@@ -257,6 +254,10 @@ def graph_of(query: Any) -> QueryGraph:
 @lru_cache(maxsize=256)
 def algebra(sparql: str) -> Any:
     """Return rdflib's algebra of a SELECT query, to read only. Raises ParseError with the reason if there is none."""
+    # Here, because rdflib takes 0.1 s to build its grammar, and most runs have no query.
+    from rdflib.plugins.sparql.algebra import translateQuery
+    from rdflib.plugins.sparql.parser import parseQuery
+
     try:
         with _PARSING:
             parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
@@ -268,6 +269,11 @@ def algebra(sparql: str) -> Any:
     return query
 
 
+def is_operation(part: Any) -> bool:
+    """Whether a part of the algebra is an operation, which rdflib stores as a dictionary with a name."""
+    return isinstance(part, dict)
+
+
 def _algebra(sparql: str) -> Any | None:
     try:
         return algebra(sparql)
@@ -277,7 +283,7 @@ def _algebra(sparql: str) -> Any | None:
 
 def _expressions(node: Any) -> Iterator[Any]:
     """Yield a node of the algebra and all its descendants, expressions included."""
-    if isinstance(node, CompValue):
+    if is_operation(node):
         yield node
         for key in sorted(key for key in node if key != "_vars"):
             yield from _expressions(node[key])
@@ -288,7 +294,7 @@ def _expressions(node: Any) -> Iterator[Any]:
 
 def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
     """Return the relations from the answer variable to a compared variable; empty if they are not connected."""
-    if isinstance(compared, CompValue) and compared.name == "Function" and len(compared.expr) == 1:
+    if is_operation(compared) and compared.name == "Function" and len(compared.expr) == 1:
         (compared,) = compared.expr
     if not isinstance(compared, rdflib.Variable):
         return ()

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import rdflib
-import yaml
-from rdflib.plugins.sparql.parserutils import CompValue
 
-from pipeline.datasets.gold_paths import CLASS_RELATIONS, Pattern, Variable, algebra, graph_of, number_entities
+from pipeline.datasets.gold_paths import (
+    CLASS_RELATIONS,
+    Pattern,
+    Variable,
+    algebra,
+    graph_of,
+    is_operation,
+    number_entities,
+)
 from pipeline.errors import ParseError
+from pipeline.text import load_yaml
 
 QueryType: TypeAlias = Literal["linear", "composition", "conjunction", "comparative", "superlative"]
 
@@ -65,13 +72,13 @@ def _is_mediator(variable: Variable, patterns: list[Pattern]) -> bool:
 
 @cache
 def _mediators() -> frozenset[str]:
-    listed = yaml.safe_load(Path(__file__).with_name("freebase_mediators.yaml").read_text(encoding="utf-8"))
+    listed = load_yaml(Path(__file__).with_name("freebase_mediators.yaml").read_text(encoding="utf-8"))
     return frozenset([*listed["types"], *listed["relations"]])
 
 
 def _nodes(node: Any) -> Iterator[Any]:
     """Yield a node of the algebra and its descendants, but nothing inside EXISTS and NOT EXISTS."""
-    if isinstance(node, CompValue):
+    if is_operation(node):
         if node.name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
             return
         yield node

@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.llm.prompt import Template
+from pipeline.text import load_yaml
 
 
 def load_template(module: str, name: str) -> Template:
@@ -24,4 +23,4 @@ def load_texts(module: str, name: str) -> dict[str, Any]:
 
 @cache
 def _read(file: Path) -> Any:
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
+    return load_yaml(file.read_text(encoding="utf-8"))

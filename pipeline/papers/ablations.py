@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from pipeline.text import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Ablation:
     """The preset without the change."""
 
 
-_LISTED = yaml.safe_load(Path(__file__).with_name("ablations.yaml").read_text(encoding="utf-8"))
+_LISTED = load_yaml(Path(__file__).with_name("ablations.yaml").read_text(encoding="utf-8"))
 
 ABLATIONS: Mapping[str, Sequence[Ablation]] = {
     method: [Ablation(part, preset, each["base"]) for each in compared for preset, part in each["presets"].items()]

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
 
 from pipeline.papers.published import Figure
+from pipeline.text import load_yaml
 
 _FILE = Path(__file__).with_name("comparison_systems.yaml")
 
@@ -41,7 +41,7 @@ class ComparisonSystem(BaseModel):
 @cache
 def comparison_systems() -> Mapping[str, ComparisonSystem]:
     """Return the systems by the name that the papers give them."""
-    return TypeAdapter(dict[str, ComparisonSystem]).validate_python(yaml.safe_load(_FILE.read_text(encoding="utf-8")))
+    return TypeAdapter(dict[str, ComparisonSystem]).validate_python(load_yaml(_FILE.read_text(encoding="utf-8")))
 
 
 def why_not_run(figure: Figure) -> str:

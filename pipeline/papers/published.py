@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from pipeline.text import load_yaml
 
 _FILE = Path(__file__).with_name("published.yaml")
 
@@ -162,5 +163,5 @@ class _Table(_Part):
 @cache
 def published_figures() -> tuple[Figure, ...]:
     """Return every figure of every table, in the order of the file."""
-    tables = TypeAdapter(list[_Table]).validate_python(yaml.safe_load(_FILE.read_text(encoding="utf-8")))
+    tables = TypeAdapter(list[_Table]).validate_python(load_yaml(_FILE.read_text(encoding="utf-8")))
     return tuple(figure for table in tables for figure in table.figures())

@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from pipeline.text import load_yaml
 
 _FILE = Path(__file__).with_name("unprinted.yaml")
 
@@ -43,4 +44,4 @@ class UnprintedTable(BaseModel):
 @cache
 def unprinted_tables() -> tuple[UnprintedTable, ...]:
     """Return the tables in the order of the file."""
-    return tuple(TypeAdapter(list[UnprintedTable]).validate_python(yaml.safe_load(_FILE.read_text(encoding="utf-8"))))
+    return tuple(TypeAdapter(list[UnprintedTable]).validate_python(load_yaml(_FILE.read_text(encoding="utf-8"))))

@@ -18,8 +18,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipeline.errors import UserError, first_defect
 from pipeline.llm.prompt import Template
-from pipeline.text import kgqa
-from pipeline.traces.run_file import Loader, read_run_file
+from pipeline.text import kgqa, load_yaml
+from pipeline.traces.run_file import read_run_file
 from pipeline.traces.storage import (
     TMP,
     StoragePath,
@@ -183,7 +183,7 @@ class RunFolder:
         Returns all of `run.yaml` if an older version wrote it; None if the run has not started. Raises UserError.
         """
         try:
-            head = yaml.load(read_whole(self.path / "run.yaml").partition(b"\npoints:")[0], Loader)  # noqa: S506
+            head = load_yaml(read_whole(self.path / "run.yaml").partition(b"\npoints:")[0])
         except (OSError, ValueError, RecursionError, yaml.YAMLError):
             head = None
         return head if isinstance(head, dict) and "started" in head else self.read_run()

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from pipeline.errors import UserError, first_defect
 from pipeline.renames import current_run
+from pipeline.text import load_yaml
 from pipeline.traces.storage import StoragePath, read_whole
 
 _MOST_VALUES = 20_000_000
 """More values than any run has: the names for repeated parts in YAML can make a small file this large."""
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where libyaml is installed
 
 
 class _Plain(BaseModel):
@@ -102,7 +102,7 @@ def read_run_file(path: StoragePath) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=4)
 def _parse(contents: bytes) -> Mapping[str, Any]:
-    loaded = yaml.load(contents.decode(), Loader=Loader)  # noqa: S506 - a safe loader
+    loaded = load_yaml(contents.decode())
     if _count(loaded, {}) > _MOST_VALUES:
         raise ValueError
     run = current_run(_JSON.validate_python(loaded, strict=True))

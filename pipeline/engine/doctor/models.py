@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from pipeline import config
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
+from pipeline.engine.doctor.trivial_prompt import CHOICES, TrivialPrompt
 from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, ServiceError, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
-from pipeline.llm.prompt import Call, Prompt, Sampling, Template
+from pipeline.llm.prompt import Call, Sampling
 from pipeline.methods.arg.method import ArG
 from pipeline.methods.arg.tokens import CLASSES
 
@@ -25,29 +26,9 @@ _Real: TypeAlias = EndpointModel | EmbeddedModel
 """A language model: one server, or the model in this process."""
 
 _TIMEOUT_S = 30.0
-_TEMPLATE = Template(system="You answer with one letter.", user="{{question}}")
-CHOICES = ("A", "B")
-"""Choices that are one token each in every vocabulary."""
 _SHOWN = 3
 _UNHIDE = "Set llm.extra_body={skip_special_tokens: false}."
 _REMEDY = "Serve a model that was trained on these tokens, or set method.generator=prompted."
-
-
-@dataclass(frozen=True)
-class TrivialPrompt(Prompt[str]):
-    """The shortest possible call."""
-
-    role: ClassVar[str] = "doctor.trivial"
-    template = _TEMPLATE
-
-    def inputs(self) -> dict[str, str]:
-        return {"question": "Is this A or B?"}
-
-    def parse(self, text: str) -> str:
-        return text
-
-    def fallback(self, text: str) -> str:
-        return text
 
 
 async def models(configuration: Configuration) -> list[Finding]:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from pipeline.text import load_yaml
 
 BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "bundled_model"
 """The folder of the model."""
@@ -32,4 +32,4 @@ class Training(NamedTuple):
 @cache
 def training() -> Training:
     """Read what the bundled model was trained for."""
-    return Training(**yaml.safe_load((BUNDLED_MODEL / "trained_for.yaml").read_text(encoding="utf-8")))
+    return Training(**load_yaml((BUNDLED_MODEL / "trained_for.yaml").read_text(encoding="utf-8")))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from pipeline.text import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,5 +25,5 @@ def describe(domain: str) -> Domain:
 
 @cache
 def _domains() -> dict[str, Domain]:
-    entries = yaml.safe_load(Path(__file__).with_name("domains.yaml").read_text(encoding="utf-8"))
+    entries = load_yaml(Path(__file__).with_name("domains.yaml").read_text(encoding="utf-8"))
     return {name: Domain(entry["schema"], tuple(entry["examples"])) for name, entry in entries.items()}

@@ -9,13 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import AttributeLookups
 from pipeline.methods.interface import Tools
 from pipeline.methods.rag.context import NodeText, Order
 from pipeline.methods.rendering import one_line
+from pipeline.text import load_yaml
 from pipeline.types import EntityId, LiteralNode, Relation, Triple
 
 _Features = Mapping[str, Any]
@@ -161,5 +160,5 @@ def _values(value: object) -> list[str]:
 
 @cache
 def _shown_features() -> dict[str, list[str]]:
-    features: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("features.yaml").read_text("utf-8"))
+    features: dict[str, list[str]] = load_yaml(Path(__file__).with_name("features.yaml").read_text("utf-8"))
     return features

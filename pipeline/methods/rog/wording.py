@@ -11,6 +11,7 @@ import yaml
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Template
 from pipeline.methods.templates import load_template
+from pipeline.text import load_yaml
 
 _INPUTS = {"plan": {"question"}, "read": {"paths", "question", "explain"}, "alone": {"question", "explain"}}
 """The inputs that each text may have a place for."""
@@ -41,7 +42,7 @@ def read_wording(file: str | None) -> Wording:
     if file is None:
         return OWN
     try:
-        entries = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8"))
+        entries = load_yaml(Path(file).expanduser().read_text(encoding="utf-8"))
         templates = {each.name: Template(**{"system": "", **entries[each.name]}) for each in fields(Wording)}
         for name, template in templates.items():
             template.render(dict.fromkeys(_INPUTS[name], ""))

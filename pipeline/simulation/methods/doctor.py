@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.engine.doctor.models import CHOICES, TrivialPrompt
+from pipeline.engine.doctor.trivial_prompt import CHOICES, TrivialPrompt
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.registry import Simulator, simulates

@@ -8,9 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-import yaml
-
 from pipeline.simulation.world.names import Ids, Labels
+from pipeline.text import load_yaml
 from pipeline.types import EntityId, LiteralNode, Node, Relation, Triple
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -18,7 +17,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 Kind: TypeAlias = str
 """The kind of an entity in questions: `film`, `person`, `city`, … A kind may have several Freebase types."""
 
-_SCHEMA = yaml.safe_load(Path(__file__).with_name("schema.yaml").read_text(encoding="utf-8"))
+_SCHEMA = load_yaml(Path(__file__).with_name("schema.yaml").read_text(encoding="utf-8"))
 
 TYPES: dict[Kind, tuple[str, ...]] = {kind: tuple(types) for kind, types in _SCHEMA["types"].items()}
 MEDIATORS: tuple[str, ...] = tuple(_SCHEMA["mediators"])

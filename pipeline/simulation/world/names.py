@@ -6,8 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
-
+from pipeline.text import load_yaml
 from pipeline.types import EntityId
 
 IDS_PER_PART = 1 << 12
@@ -17,7 +16,7 @@ _ID_BITS = 30
 _DIGITS = "0123456789bcdfghjklmnpqrstvwxyz_"
 _PAIRS = tuple(high + low for high in _DIGITS for low in _DIGITS)
 
-WORDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
+WORDS: dict[str, Any] = load_yaml(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
 """The words of all names, described in `names.yaml`."""
 WORDS["family_names"] = [front + end for front in WORDS["family_fronts"] for end in WORDS["family_ends"]]
 WORDS["family_names"] += WORDS["rare_family_names"]

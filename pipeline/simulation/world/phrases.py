@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from pipeline.simulation.world.facts import Kind
 from pipeline.simulation.world.language import Measure, Step, measure, step
+from pipeline.text import load_yaml
 
-_VOCABULARY = yaml.safe_load(Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"))
+_VOCABULARY = load_yaml(Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"))
 
 PLURALS: dict[Kind, tuple[str, ...]] = {kind: tuple(nouns) for kind, nouns in _VOCABULARY["plurals"].items()}
 """Kind → plural nouns for its entities."""
