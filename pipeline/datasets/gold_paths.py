@@ -270,8 +270,10 @@ def algebra(sparql: str) -> Any:
 
 
 def is_operation(part: Any) -> bool:
-    """Whether a part of the algebra is an operation, which rdflib stores as a dictionary with a name."""
-    return isinstance(part, dict)
+    """Whether a part of the algebra is an operation: not a term, a list, or a row of `VALUES`."""
+    from rdflib.plugins.sparql.parserutils import CompValue
+
+    return isinstance(part, CompValue)
 
 
 def _algebra(sparql: str) -> Any | None:
