@@ -158,9 +158,12 @@ def test_a_trained_model_is_trained_on_other_texts(
     assert continued[STEPS] < continued[1]
 
 
-def test_a_killed_training_goes_on(texts: dict[str, Path], base: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_killed_training_goes_on(
+    texts: dict[str, Path], base: Path, shared: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    """The killed one has workers of another cluster than the one that goes on: its own."""
     command = words("arg", texts["arg"], base, tmp_path / "arg")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as training:
+    with subprocess.Popen([*command, shared], stderr=subprocess.PIPE, text=True, start_new_session=True) as training:
         wait_for_a_checkpoint(tmp_path / "arg.training", training)
         os.killpg(training.pid, signal.SIGKILL)
     first_step_again = min(steps_told(train(command)))
