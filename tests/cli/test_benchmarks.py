@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pipeline.cli.benchmarks.client import measure_client
-from pipeline.cli.benchmarks.scheduling import scheduling
 from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.benchmarks.viewer import viewer
 
@@ -21,13 +20,6 @@ def test_measures_what_the_client_gets_through_several_servers() -> None:
     figures = servers(counts=(2,), warm_s=0.5, measured_s=1.0)
     assert figures["2_servers_to_sum_of_rates"] == figures["2_servers_requests_per_s"] / 80
     assert all(value > 0 for value in figures.values())
-
-
-@pytest.mark.exhaustive
-def test_measures_how_fast_shards_are_handed_out() -> None:
-    figures = scheduling(shards=50)
-    assert all(value > 0 for value in figures.values())
-    assert figures["ray_to_queue"] == figures["leases_per_s"] / figures["leases_without_ray_per_s"]
 
 
 @pytest.mark.exhaustive

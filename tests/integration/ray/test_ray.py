@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pipeline.cli.benchmarks.scheduling import scheduling
 from pipeline.traces.folder import RunFolder
 from tests.integration.processes import MARK, question_workers
 from tests.support import KGQA
@@ -76,3 +77,10 @@ def wait_for_a_busy_worker(run: Path, mark: str, driver: subprocess.Popen[Any]) 
             return question_workers(mark)[0]
         time.sleep(0.01)
     raise AssertionError("the run ended before a worker could be killed")
+
+
+@pytest.mark.exhaustive
+def test_the_benchmark_measures_how_fast_shards_are_handed_out() -> None:
+    figures = scheduling(shards=50)
+    assert all(value > 0 for value in figures.values())
+    assert figures["ray_to_queue"] == figures["leases_per_s"] / figures["leases_without_ray_per_s"]
