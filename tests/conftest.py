@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -52,7 +53,7 @@ class ModulesInOneProcess(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        is_of_ray = any(f"/integration/{folder}/" in nodeid for folder in ("ray", "models"))
+        is_of_ray = re.search(r"/integration/(ray|models)/|\bray\]$", nodeid)
         return "ray" if is_of_ray else nodeid.partition("::")[0]
 
 

@@ -86,10 +86,9 @@ def words(task: str, texts: Path, base: Path, output: Path, *more: str) -> list[
     ]
 
 
-def train(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stderr
+def train(command: Sequence[str]) -> None:
+    """Train in this process, which has loaded the libraries already."""
+    assert main(command[len(KGQA) :]) == 0
 
 
 def curves(output: Path) -> list[dict[str, Any]]:
@@ -166,7 +165,9 @@ def test_a_killed_training_goes_on(
     with subprocess.Popen([*command, shared], stderr=subprocess.PIPE, text=True, start_new_session=True) as training:
         wait_for_a_checkpoint(tmp_path / "arg.training", training)
         os.killpg(training.pid, signal.SIGKILL)
-    first_step_again = min(steps_told(train(command)))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first_step_again = min(steps_told(done.stderr))
     assert 1 < first_step_again <= STEPS
     for figure in ("loss", "eval_loss"):
         assert of_steps(tmp_path / "arg", figure) == pytest.approx(of_steps(undisturbed, figure), rel=1e-4)
@@ -193,12 +194,12 @@ def test_a_training_that_differs_is_refused(texts: dict[str, Path], base: Path, 
 
 
 def test_parog_with_an_adapter_on_two_sharded_workers(
-    texts: dict[str, Path], base: Path, shared: str, tmp_path: Path
+    texts: dict[str, Path], base: Path, shared: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     more = (shared, "workers.count=2", "workers.sharded=true")
     adapter = "recipe.adapter={_target_: pipeline.training.sft.config.LoRA, rank: 4}"
-    said = train(words("parog", texts["parog"], base, tmp_path / "parog", *more, adapter))
-    assert f"{len(list(read_texts([texts['parog']])))} texts\n" in said
+    train(words("parog", texts["parog"], base, tmp_path / "parog", *more, adapter))
+    assert f"{len(list(read_texts([texts['parog']])))} texts\n" in capfd.readouterr().err
     losses = of_steps(tmp_path / "parog", "eval_loss")
     assert losses[1] > losses[STEPS]
     before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "parog"))
@@ -217,9 +218,8 @@ def test_rog_learns_to_plan_and_to_read_in_one_model(
     used, evaluated = split(list(read_texts([texts["rog"]])), 8, seed)
     assert len(used) < len(rows) - len(evaluated), "several paths of an evaluated question have its prompt"
 
-    # In this process, which has loaded the libraries already.
     interrupted = signal.getsignal(signal.SIGINT)
-    assert main(words("rog", texts["rog"], base, tmp_path / "rog", shared)[len(KGQA) :]) == 0
+    train(words("rog", texts["rog"], base, tmp_path / "rog", shared))
     assert signal.getsignal(signal.SIGINT) is interrupted, "Ctrl-C is the caller's again"
 
     assert f"{len(used) + len(evaluated):,} texts\n" in capfd.readouterr().err
