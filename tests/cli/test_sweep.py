@@ -69,8 +69,8 @@ def test_a_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa, tmp_path: Path) -> None:
-    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
-    size = ("hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=3")
+    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=2")
+    size = ("hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=6")
     axes = ("method.depth=range(1,5)", "method.retries=choice(0,1)")
     shown = kgqa("sweep", *sweeper, *size, *axes, "method=srp", *ERRING)
     assert shown.code == 0, shown.err
@@ -133,10 +133,10 @@ def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_config
         "_target_: tests.engine.methods.Planted\n"
         "beam_width: 1\ndepth: 1\nretries: 0\nwidth: ${.beam_width}\nhops: ${.depth}\ntries: ${.retries}\n"
     )
-    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
-    size = ("hydra.sweeper.n_trials=60", "hydra.sweeper.n_jobs=2", f"hydra.searchpath=[file://{tmp_path}/conf]")
+    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=2")
+    size = ("hydra.sweeper.n_trials=60", "hydra.sweeper.n_jobs=6", f"hydra.searchpath=[file://{tmp_path}/conf]")
     axes = ("method.beam_width=range(1,5)", "method.depth=range(1,6)", "method.retries=range(0,3)")  # ends included
-    world = ("dataset.triples=2000", "run.limit=60", "evaluation.bootstrap_resamples=100", "llm=oracle", "run.dir=run")
+    world = ("dataset.triples=2000", "run.limit=24", "evaluation.bootstrap_resamples=100", "llm=oracle", "run.dir=run")
     shown = kgqa("sweep", *sweeper, *size, *axes, "method=planted", *world)
     assert shown.code == 0, shown.err
     batches = [summary(file.parent) for file in sorted(tmp_path.glob("run/**/summary.json"))]
@@ -145,7 +145,7 @@ def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_config
     best = max(points, key=lambda point: point["hits_at_1"])
     assert best["hits_at_1"] == 1
     assert {"method.beam_width=4", "method.depth=5", "method.retries=2"} <= set(best["overrides"])
-    assert sum(batch["physical_llm_calls"] for batch in batches) <= 60 * 6
+    assert sum(batch["physical_llm_calls"] for batch in batches) <= 24 * 6
 
 
 class Seeded(FixedReply):
@@ -197,7 +197,7 @@ def test_values_in_brackets_are_shown_as_they_are(kgqa: Kgqa) -> None:
 
 
 def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
-    words = ("sweep", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2", "method=srp")
+    words = ("sweep", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=6", "method=srp")
     first, second = (kgqa(*words, "method.depth=range(1,4)", *ERRING) for _ in range(2))
     assert second.code == 0, second.err
     assert second.out == first.out
