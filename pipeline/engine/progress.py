@@ -1,4 +1,4 @@
-"""The progress bar of a run, and the running sums of its rows."""
+"""The progress bar of a run, and the line that replaces it where there is no terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rich.text import Text
 
 from pipeline.console import Console
 from pipeline.engine.components import Backends
-from pipeline.engine.shard import Progress
+from pipeline.engine.shard import FinishedRows
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import wilson
 from pipeline.evaluation.table import percent
@@ -140,7 +140,7 @@ class RunProgress:
         self._check = on_opened
         self._names = names
         self._done = done
-        self.sum = Progress()
+        self.sum = FinishedRows()
         self._bar = _Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -179,7 +179,7 @@ class RunProgress:
         """Expect no more rows: some of the expected ones could not be read."""
         self._bar.update(self._task, total=self._rows)
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: FinishedRows) -> None:
         """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
         self.sum = self.sum + progress
         self._stop_hopeless_run()
@@ -245,10 +245,10 @@ class RunProgress:
             self.say(self._line())
 
 
-def standings(progress: Progress, names: Sequence[str]) -> Table:
+def standings(finished: FinishedRows, names: Sequence[str]) -> Table:
     """Return the leading configurations so far, with 95 % Wilson intervals of their Hits@1."""
     table = Table("leading configurations", "questions", "Hits@1", box=None, padding=(0, 2, 0, 0))
-    scored = {number: (hits / asked, asked) for number, (hits, asked) in progress.of_configurations.items() if asked}
+    scored = {number: (hits / asked, asked) for number, (hits, asked) in finished.of_configurations.items() if asked}
     for number, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
         low, high = wilson(mean, asked)
         table.add_row(

@@ -22,7 +22,7 @@ from pipeline.engine.tools import QuestionGraph, QuestionModel
 from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
-from pipeline.kg.examples import fit_to_graph
+from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.llm.prompt import Template

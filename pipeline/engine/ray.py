@@ -22,7 +22,7 @@ from pipeline.engine.logs import json_lines
 from pipeline.engine.metrics import emit_through_ray
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.scheduler import Scheduler
-from pipeline.engine.shard import Progress, Rounds, Shard
+from pipeline.engine.shard import FinishedRows, Rounds, Shard
 from pipeline.engine.worker import Worker
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
 from pipeline.text import counted
@@ -112,15 +112,15 @@ class QuestionWorker:
         """Return a sentence for each kind of nodes that questions name and their graph does not have."""
         return await self._worker.missing_nodes()
 
-    async def run(self, shard: Shard) -> Progress:
+    async def run(self, shard: Shard) -> FinishedRows:
         """Run and commit one shard. If cancelled because another worker has committed it, remove its journals."""
-        finished: list[Progress] = []
+        finished: list[FinishedRows] = []
         try:
             await self._worker.run(shard, finished.append)
         except asyncio.CancelledError:
             await asyncio.to_thread(self._folder.clear_journals, shard.index)
             raise
-        return sum(finished, Progress())
+        return sum(finished, FinishedRows())
 
 
 def _start(kind: type, configs: Sequence[Mapping[str, Any]], folder: StoragePath, engine: Mapping[str, Any]) -> Any:

@@ -41,8 +41,8 @@ Rounds: TypeAlias = Iterator[Iterable[Shard]]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What a worker reports of rows as they finish."""
+class FinishedRows:
+    """Sums over rows that have finished, which workers report for the progress bar."""
 
     questions: int = 0
     hits: float = 0.0
@@ -58,8 +58,8 @@ class Progress:
     """Kind of error → one such error of a failed row, with its traceback."""
 
     @classmethod
-    def of(cls, row: TraceRow) -> Progress:
-        """Return the progress made by one row."""
+    def of(cls, row: TraceRow) -> FinishedRows:
+        """Return the sums of one row."""
         hit = row.scores.hits_at_1
         scored = (hit or 0.0, int(hit is not None))
         failed = row.answer.status == "failed"
@@ -67,12 +67,12 @@ class Progress:
         of_configurations = {row.configuration: scored}
         return cls(1, *scored, int(failed), row.counters.llm_calls, of_configurations=of_configurations, errors=errors)
 
-    def __add__(self, other: Progress) -> Progress:
+    def __add__(self, other: FinishedRows) -> FinishedRows:
         of_configurations = dict(self.of_configurations)
         for configuration, (hits, scored) in other.of_configurations.items():
             so_far = of_configurations.get(configuration, (0.0, 0))
             of_configurations[configuration] = (so_far[0] + hits, so_far[1] + scored)
-        return Progress(
+        return FinishedRows(
             self.questions + other.questions,
             self.hits + other.hits,
             self.scored + other.scored,

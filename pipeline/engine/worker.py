@@ -17,11 +17,11 @@ from pipeline.datasets.interface import Dataset
 from pipeline.datasets.selection import Selection
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Backends, Components, group_equal
-from pipeline.engine.coverage import coverage_of
 from pipeline.engine.logs import shard_of
 from pipeline.engine.metrics import Emit, Recorder
+from pipeline.engine.missing_nodes import count_missing_nodes
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
-from pipeline.engine.shard import Progress, Shard
+from pipeline.engine.shard import FinishedRows, Shard
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
@@ -49,7 +49,7 @@ class _ShardRun:
     journal: Journal
     retried: Mapping[str, Mapping[str, Completion]]
     """If failed questions are run again: the calls that the shard made earlier, by question."""
-    on_row: Callable[[Progress], None]
+    on_row: Callable[[FinishedRows], None]
     golds: Mapping[str, str]
     """The digest of the gold answers of each question."""
     from_gold: bool
@@ -130,12 +130,12 @@ class Worker:
             try:
                 dataset: Dataset = config.build("dataset", composed)
                 examples = selection.select(dataset.examples(lambda _: None))
-                sentences |= dict.fromkeys((await coverage_of(runtime.graph, examples)).warnings())
+                sentences |= dict.fromkeys((await count_missing_nodes(runtime.graph, examples)).warnings())
             except KgqaError as error:  # the run goes on, and reports itself what is wrong with its own lookups
                 sentences[f"whether the graph has the nodes of the questions could not be checked: {error}"] = None
         return list(sentences)
 
-    async def run(self, shard: Shard, on_row: Callable[[Progress], None]) -> None:
+    async def run(self, shard: Shard, on_row: Callable[[FinishedRows], None]) -> None:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""
         shard_of.set(shard.index)
         self._recorder.queued += len(shard.examples)
@@ -154,7 +154,7 @@ class Worker:
             await journal.discard()
         _log.info("shard committed", extra={"rows": len(rows)})
         self._emit()
-        on_row(Progress(loop_lag_s=self._lag_s))
+        on_row(FinishedRows(loop_lag_s=self._lag_s))
 
     async def _measure_lag(self) -> None:
         """Keep the longest delay of the loop: a blocked loop blocks every question in flight."""
@@ -200,7 +200,7 @@ class Worker:
             return sorted(chain.from_iterable(rows), key=lambda row: row.configuration)
 
     async def _answer(
-        self, example: Example, runtime: ConfigurationRuntime, cache: CallCache, on_row: Callable[[Progress], None]
+        self, example: Example, runtime: ConfigurationRuntime, cache: CallCache, on_row: Callable[[FinishedRows], None]
     ) -> list[TraceRow]:
         """Run one question in one configuration, and copy its row for the configurations that compute the same."""
         row = await run_question(example, runtime, cache, self._store_template)
@@ -210,7 +210,7 @@ class Worker:
         rows = [row, *(duplicate_row(row, number, name) for number, name in runtime.configurations[1:])]
         for each in rows:
             self._recorder.add(each)
-            on_row(Progress.of(each))
+            on_row(FinishedRows.of(each))
         return rows
 
     def _reused(self, question_id: str, gold: str) -> dict[str, Completion]:

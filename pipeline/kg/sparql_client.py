@@ -15,7 +15,7 @@ import aiohttp
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
-from pipeline.net.pool import AttemptFailed, ReplyTooLarge, Response, RetryPolicy, Server, ServerPool
+from pipeline.net.server_pool import AttemptFailed, ReplyTooLarge, Response, RetryPolicy, Server, ServerPool
 from pipeline.net.urls import check_url
 from pipeline.text import printable
 

@@ -36,7 +36,7 @@ from pipeline.llm.reply import (
     token_logprobs,
     usage_of,
 )
-from pipeline.net.pool import RetryPolicy
+from pipeline.net.server_pool import RetryPolicy
 from pipeline.net.server_stats import ServerStats
 from pipeline.net.urls import check_url
 from pipeline.types import RUNTIME_ONLY, Example

@@ -22,7 +22,7 @@ from yarl import URL
 
 from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
-from pipeline.net.pool import TRANSPORT_ERRORS, AttemptFailed, RetryPolicy, Server, ServerPool
+from pipeline.net.server_pool import TRANSPORT_ERRORS, AttemptFailed, RetryPolicy, Server, ServerPool
 from pipeline.text import printable
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from pipeline.kg.examples import fit_to_graph
+from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.normalisation import normalise

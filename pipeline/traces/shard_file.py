@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from pipeline.errors import UserError
 from pipeline.traces.origin import KEY, ShardOrigin, parse_origin
 from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION
+from pipeline.traces.shard_values import check_values
 from pipeline.traces.storage import StoragePath, write_whole
-from pipeline.traces.values import check_values
 
 _TAIL = 8
 """Bytes at the end: the length of the description, and the name of the format."""

@@ -26,7 +26,7 @@ from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import Pace, RunProgress, _Rate, _TimeLeft, standings
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import Part, Progress, count_rows
+from pipeline.engine.shard import FinishedRows, Part, count_rows
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Rejected
@@ -34,7 +34,7 @@ from pipeline.types import Rejected
 BACKENDS = [Backends("oracle", "oracle", "graph")]
 
 
-def shown(total: int, *progress: Progress, terminal: bool = True) -> str:
+def shown(total: int, *progress: FinishedRows, terminal: bool = True) -> str:
     """Return the output: the bar on a terminal, with its last state at the end, or plain lines."""
     text = io.StringIO()
     console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
@@ -47,7 +47,9 @@ def shown(total: int, *progress: Progress, terminal: bool = True) -> str:
 
 
 def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
-    text = shown(8, Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1))
+    text = shown(
+        8, FinishedRows(questions=2, hits=2.0, scored=2), FinishedRows(questions=2, hits=0.0, scored=1, failed=1)
+    )
     assert "4/8" in text
     assert "Hits@1 of 3 finished 66.7" in text
 
@@ -57,7 +59,7 @@ def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
     console = Console(file=text, width=200, force_terminal=True, color_system=None)
     with RunProgress(console, total=6, on_opened=lambda backends: None) as run_progress:
         run_progress.on_opened(BACKENDS)
-        run_progress.on_progress(Progress(questions=4))
+        run_progress.on_progress(FinishedRows(questions=4))
         run_progress.on_complete()
     assert "4/4" in text.getvalue()
 
@@ -67,21 +69,21 @@ def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
     console = Console(file=text, width=200)
     with RunProgress(console, total=8, done=5, on_opened=lambda backends: None) as run_progress:
         run_progress.on_opened(BACKENDS)
-        run_progress.on_progress(Progress(questions=2, hits=1.0, scored=2))
-        run_progress.on_progress(Progress(questions=1, hits=0.0, scored=1))
+        run_progress.on_progress(FinishedRows(questions=2, hits=1.0, scored=2))
+        run_progress.on_progress(FinishedRows(questions=1, hits=0.0, scored=1))
         run_progress.on_complete()
     assert text.getvalue().startswith("questions 8/8 · ")
     assert "Hits@1 of 3 new finished 33.3" in text.getvalue()
 
 
 def test_a_run_without_gold() -> None:
-    text = shown(8, Progress(questions=3))
+    text = shown(8, FinishedRows(questions=3))
     assert "3/8" in text
     assert "Hits@1" not in text
 
 
 def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [Progress(questions=2, hits=2.0, scored=2), Progress(questions=2, hits=0.0, scored=1, failed=1)]
+    parts = [FinishedRows(questions=2, hits=2.0, scored=2), FinishedRows(questions=2, hits=0.0, scored=1, failed=1)]
     assert len(shown(2000, *parts, terminal=False).splitlines()) == 1, "at the end"
     monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
     first, second, last = shown(2000, *parts, terminal=False).splitlines()
@@ -102,7 +104,7 @@ def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
     for second in range(0, 120, 10):
         now = float(second)
         if second in {40, 80}:
-            run_progress.on_progress(Progress(questions=1))
+            run_progress.on_progress(FinishedRows(questions=1))
         (task,), columns = run_progress._bar.tasks, run_progress._bar.columns
         seen.append([str(column(task)) for column in columns if isinstance(column, _Rate | _TimeLeft)])
     assert seen[:4] == [["…/s", "…"]] * 4
@@ -131,8 +133,8 @@ def test_a_run_that_is_refused_shows_nothing() -> None:
 
 def test_progress_is_summed() -> None:
     run_progress = RunProgress(Console(quiet=True), total=3, on_opened=lambda backends: None)
-    run_progress.on_progress(Progress(questions=1, llm_calls=3, loop_lag_s=0.2))
-    run_progress.on_progress(Progress(questions=2, llm_calls=4, loop_lag_s=0.1))
+    run_progress.on_progress(FinishedRows(questions=1, llm_calls=3, loop_lag_s=0.2))
+    run_progress.on_progress(FinishedRows(questions=2, llm_calls=4, loop_lag_s=0.1))
     assert (run_progress.sum.questions, run_progress.sum.llm_calls, run_progress.sum.loop_lag_s) == (3, 7, 0.2)
 
 
@@ -283,9 +285,9 @@ def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> No
 
 
 def test_the_leading_configurations_of_a_sweep_have_intervals() -> None:
-    rows = [Progress(questions=1, of_configurations={n: (float(hit), 1)}) for n in range(10) for hit in range(2)]
-    rows += [Progress(questions=1, of_configurations={7: (1.0, 1)})]
-    total = Progress()
+    rows = [FinishedRows(questions=1, of_configurations={n: (float(hit), 1)}) for n in range(10) for hit in range(2)]
+    rows += [FinishedRows(questions=1, of_configurations={7: (1.0, 1)})]
+    total = FinishedRows()
     for row in rows:
         total = total + row
     text = io.StringIO()
@@ -298,6 +300,6 @@ def test_the_leading_configurations_of_a_sweep_have_intervals() -> None:
 
 def test_a_name_is_printed_without_markup_and_control_characters() -> None:
     text = io.StringIO()
-    total = Progress(questions=1, of_configurations={0: (1, 1)})
+    total = FinishedRows(questions=1, of_configurations={0: (1, 1)})
     Console(file=text, width=80).print(standings(total, ["[red]a[/red]\x1b[2J\x07"]))
     assert "[red]a[/red]\ufffd[2J\ufffd" in text.getvalue()

@@ -13,8 +13,8 @@ from pipeline.config import default
 from pipeline.errors import ContextOverflow
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.r3 import R3
-from pipeline.methods.r3.agent import NextAction, Thought, Turn
 from pipeline.methods.r3.reflect import Reflect
+from pipeline.methods.r3.step_prompts import NextAction, Thought, Turn
 from pipeline.simulation.registry import write_as_oracle
 from pipeline.types import Prediction, Triple
 from tests.methods.support import DictionaryGraph, ScriptedTools, gold_context, literal, question, texts

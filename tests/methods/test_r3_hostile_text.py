@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.r3.actions import Action, read_finish, split_two
-from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import Item, Listing, Observation, Step
 from pipeline.methods.r3.reflect import Guidance, Reflect
+from pipeline.methods.r3.step_prompts import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.verify import Verify
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.registry import write_as_oracle, write_by_similarity

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.methods.r3.agent import NextAction, Thought, Turn
+from pipeline.methods.r3.step_prompts import NextAction, Thought, Turn
 from pipeline.methods.r3.verify import Verdict, Verify
 from tests.methods.support import question
 

@@ -15,7 +15,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.ray import run_ray
 from pipeline.engine.scheduler import Scheduler
-from pipeline.engine.shard import Progress, Shard
+from pipeline.engine.shard import FinishedRows, Shard
 from pipeline.traces.storage import StoragePath
 
 
@@ -28,9 +28,9 @@ class IdleWorker:
         """Open nothing."""
         return []
 
-    async def run(self, shard: Shard) -> Progress:
+    async def run(self, shard: Shard) -> FinishedRows:
         """Do nothing."""
-        return Progress(len(shard.examples))
+        return FinishedRows(len(shard.examples))
 
 
 def scheduling(shards: int = 4_000) -> dict[str, float]:
@@ -56,7 +56,7 @@ class _Timed(RunProgress):
         super().__init__(Console(quiet=True), total=0, on_opened=lambda _: None)
         self.times: list[float] = []
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: FinishedRows) -> None:
         self.times.append(time.perf_counter())
 
 

@@ -15,11 +15,11 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.selection import Selection
-from pipeline.engine.coverage import Coverage, coverage_of
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
+from pipeline.engine.missing_nodes import MissingNodes, count_missing_nodes
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.examples import fit_to_graph
+from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.sparql import SparqlGraph
 from pipeline.methods.interface import uses_graph
@@ -73,7 +73,7 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
         return ok("topic entities", "the method does not use the graph")
     graph: KnowledgeGraph = config.build("kg", configuration.config)
     async with graph:
-        found = replace(await coverage_of(graph, iter(examples)), complete=False)
+        found = replace(await count_missing_nodes(graph, iter(examples)), complete=False)
         names = await _names(graph, examples)
     golds = warning("gold answers", found.about_golds, _INCOMPLETE) if found.no_gold else []
     return [*_topics(found), *golds, *names]
@@ -101,7 +101,7 @@ async def _names(graph: KnowledgeGraph, examples: Sequence[Example]) -> list[Fin
     )
 
 
-def _topics(found: Coverage) -> list[Finding]:
+def _topics(found: MissingNodes) -> list[Finding]:
     if not found.topics:
         return ok("topic entities", "the questions name none")
     if not found.no_topic:

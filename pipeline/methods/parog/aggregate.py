@@ -10,8 +10,8 @@ from pipeline.methods.answering import Answers
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.json_replies import read_object, read_texts
 from pipeline.methods.parog.node_labels import SubgoalLabels
+from pipeline.methods.parog.rendering import print_answers, print_found
 from pipeline.methods.parog.subgoal_result import SubgoalResult, last_answers
-from pipeline.methods.parog.tentative import print_answers, print_found
 from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template

@@ -12,8 +12,8 @@ from pipeline.methods.json_replies import print_list, read_flag, read_object, re
 from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
+from pipeline.methods.parog.rendering import print_answers, print_found
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.parog.tentative import print_answers, print_found
 from pipeline.methods.parsing import Value, parse_leniently
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_texts

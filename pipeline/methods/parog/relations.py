@@ -9,8 +9,8 @@ from pipeline.errors import ParseError
 from pipeline.methods.node_labels import relation_label
 from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import Plan, SubGoal
+from pipeline.methods.parog.rendering import print_answers
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.parog.tentative import print_answers
 from pipeline.methods.parsing import LenientPrompt, Value, match_key, read_records
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.llm.prompt import Prompt
-from pipeline.methods.grounded_path import GroundedPath
-from pipeline.methods.json_replies import print_list, read_object, read_texts
+from pipeline.methods.json_replies import read_object, read_texts
 from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal
+from pipeline.methods.parog.rendering import print_answers
 from pipeline.methods.parog.subgoal_result import SubgoalResult
 from pipeline.methods.parsing import parse_leniently
-from pipeline.methods.rendering import as_question, one_line, print_facts
+from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
@@ -55,19 +54,3 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
 
     def fallback(self, text: str) -> TentativeAnswer:
         return TentativeAnswer()
-
-
-def print_found(facts: Iterable[GroundedPath], labels: SubgoalLabels, left_out: int) -> str:
-    """Return one line per fact, and how many more were found; `none` without facts."""
-    lines = list(dict.fromkeys(print_facts([labels.fact(fact)]) for fact in facts)) or ["none"]
-    return "\n".join([*lines, *([f"({left_out} less relevant facts are not shown)"] if left_out else [])])
-
-
-def print_answers(results: Iterable[SubgoalResult], labels: SubgoalLabels, limit: int = 20) -> str:
-    """Return one line per sub-goal with its first answers, each after a line break; `none` without sub-goals."""
-    lines = (
-        f"\n{result.subgoal.id}. {one_line(result.subgoal.goal)}: "
-        f"{print_list((one_line(labels.answer(answer)) for answer in result.answers), limit)}"
-        for result in results
-    )
-    return "".join(lines) or "none"

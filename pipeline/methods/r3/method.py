@@ -17,11 +17,11 @@ from pipeline.methods.answer_linking import entity_names, link, majority
 from pipeline.methods.answering import Answers
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.r3.actions import ActionLine, read_finish
-from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.environment import Environment, environment
 from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import Memory, Step, digest
 from pipeline.methods.r3.reflect import Failure, Guidance, Reflect
+from pipeline.methods.r3.step_prompts import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.verify import Verify, broken_rule
 from pipeline.normalisation import normalise
 from pipeline.types import Answer, Prediction, Question, Status

@@ -25,9 +25,9 @@ from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rendering import node_name
 from pipeline.methods.tog.answer import AnswerFromChains, AnswerWithoutChains
 from pipeline.methods.tog.entities import EntityScores
-from pipeline.methods.tog.pruning import Prune, similarity_scores
 from pipeline.methods.tog.reason import Enough
 from pipeline.methods.tog.relations import RelationScores
+from pipeline.methods.tog.similarity_scores import Prune, similarity_scores
 from pipeline.retrieval.relations import as_text
 from pipeline.types import Answer, EntityId, Node, Question, Relation
 

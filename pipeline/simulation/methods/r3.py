@@ -8,12 +8,12 @@ from random import Random
 from typing import ClassVar
 
 from pipeline.methods.parsing import truncate
-from pipeline.methods.r3.agent import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.domains import describe
 from pipeline.methods.r3.environment import print_relation
 from pipeline.methods.r3.fallback_answer import FallbackAnswer
 from pipeline.methods.r3.memory import listings
 from pipeline.methods.r3.reflect import MAX_TEXT, Guidance, Reflect
+from pipeline.methods.r3.step_prompts import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.verify import Verify
 from pipeline.normalisation import normalise
 from pipeline.retrieval.lexical import LexicalEncoder

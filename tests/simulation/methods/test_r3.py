@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from pipeline.methods.r3.agent import NextAction, Turn
 from pipeline.methods.r3.reflect import Guidance
+from pipeline.methods.r3.step_prompts import NextAction, Turn
 from pipeline.methods.r3.verify import Verify
 from pipeline.simulation.registry import write_as_oracle
 from tests.methods.support import gold_context, question

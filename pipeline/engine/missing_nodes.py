@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.examples import fit_to_graph
+from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
@@ -24,7 +24,7 @@ _SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Coverage:
+class MissingNodes:
     """How many of some questions name nodes that the graph does not have."""
 
     questions: int = 0
@@ -70,9 +70,9 @@ class Coverage:
         return [*said, self.about_golds] if self.no_gold else said
 
 
-async def coverage_of(graph: KnowledgeGraph, examples: Iterator[Example]) -> Coverage:
+async def count_missing_nodes(graph: KnowledgeGraph, examples: Iterator[Example]) -> MissingNodes:
     """Look the first questions up in the graph, in batches and for a few seconds at most. Raises ServiceError."""
-    found, ends = Coverage(), time.monotonic() + _SECONDS
+    found, ends = MissingNodes(), time.monotonic() + _SECONDS
     wanted = islice(examples, _OF_SERVERS) if isinstance(graph, HasServerStats) else examples
     while chunk := await asyncio.to_thread(lambda: list(islice(wanted, _CHUNK))):
         for each, asked in _by_graph(graph, chunk):
@@ -93,7 +93,7 @@ def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tu
             yield graph.for_question(example.question), [example]
 
 
-async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Coverage) -> None:
+async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: MissingNodes) -> None:
     topics = {entity.id for example in examples for entity in example.question.topic_entities}
     golds = {gold.id for example in examples for gold in example.gold.answers if gold.id is not None}
     nodes = {id for id, relations in (await graph.relations([*(topics | golds)])).items() if relations}

@@ -14,8 +14,8 @@ from rich.console import Console
 from pipeline import config
 from pipeline.config import default
 from pipeline.datasets.custom import Custom
-from pipeline.engine import coverage
-from pipeline.engine.coverage import coverage_of
+from pipeline.engine import missing_nodes
+from pipeline.engine.missing_nodes import count_missing_nodes
 from pipeline.engine.run import compose_configurations, execute
 from pipeline.errors import ServiceError
 from pipeline.kg.embedded import EmbeddedGraph
@@ -44,7 +44,7 @@ def write(dataset: Custom, questions: str) -> None:
 async def warnings(dataset: Custom, questions: str) -> list[str]:
     write(dataset, questions)
     async with default(EmbeddedGraph, dataset=dataset) as graph:
-        return (await coverage_of(graph, dataset.examples(refuse))).warnings()
+        return (await count_missing_nodes(graph, dataset.examples(refuse))).warnings()
 
 
 async def test_nothing_is_said_if_all_is_there(dataset: Custom) -> None:
@@ -66,10 +66,10 @@ async def test_values_are_not_searched_as_nodes(dataset: Custom) -> None:
 
 
 async def test_a_text_of_the_graph_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "_SECONDS", 600)
+    monkeypatch.setattr(missing_nodes, "_SECONDS", 600)
     world = default(SyntheticWorld, triples=2000, questions=200)
     async with default(EmbeddedGraph, dataset=world) as graph:
-        found = await coverage_of(graph, world.examples(refuse))
+        found = await count_missing_nodes(graph, world.examples(refuse))
     assert (found.questions, found.warnings()) == (200, [])
 
 
@@ -95,22 +95,22 @@ class Server:
 async def test_a_server_gets_few_batches_of_the_first_questions(dataset: Custom) -> None:
     write(dataset, rows(*({"id": f"m.{n}", "name": f"Cy {n}"} for n in range(1000))))
     graph = Server()
-    found = await coverage_of(graph, dataset.examples(refuse))  # type: ignore[arg-type]
+    found = await count_missing_nodes(graph, dataset.examples(refuse))  # type: ignore[arg-type]
     assert (found.questions, found.complete, graph.batches) == (200, False, [101, 101])
     assert found.about_golds.startswith("200 of the first 200 questions: no gold answer in the graph (e.g. Cy 0)")
 
 
 async def test_names_that_may_be_texts_of_a_server_are_not_counted(dataset: Custom) -> None:
     write(dataset, rows("Cy", {"id": "Di", "name": "Di"}))
-    found = await coverage_of(Server(), dataset.examples(refuse))  # type: ignore[arg-type]
+    found = await count_missing_nodes(Server(), dataset.examples(refuse))  # type: ignore[arg-type]
     assert found.warnings() == []
 
 
 async def test_it_ends_when_its_time_is_over(dataset: Custom, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "_SECONDS", -1.0)
+    monkeypatch.setattr(missing_nodes, "_SECONDS", -1.0)
     write(dataset, rows(*(f"Cy {n}" for n in range(1000))))
     async with default(EmbeddedGraph, dataset=dataset) as graph:
-        found = await coverage_of(graph, dataset.examples(refuse))
+        found = await count_missing_nodes(graph, dataset.examples(refuse))
     assert (found.questions, found.complete) == (100, False)
 
 
@@ -137,16 +137,16 @@ async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> No
     pq.write_table(pa.Table.from_pylist(table), tmp_path / "test.parquet")
     composed: dict[str, Any] = config.compose(["dataset=rog", f"dataset.path={tmp_path}"])
     async with config.build("kg", composed) as graph:
-        found = await coverage_of(graph, config.build("dataset", composed).examples(refuse))
+        found = await count_missing_nodes(graph, config.build("dataset", composed).examples(refuse))
     assert (found.questions, found.no_topic, found.no_gold) == (2, 0, 1)
 
 
 def test_a_check_that_fails_is_said(dataset: Custom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(graph: object, examples: object) -> coverage.Coverage:
+    async def fail(graph: object, examples: object) -> missing_nodes.MissingNodes:
         raise ServiceError("no graph server answers")
 
     write(dataset, rows("Bo"))
-    monkeypatch.setattr("pipeline.engine.worker.coverage_of", fail)
+    monkeypatch.setattr("pipeline.engine.worker.count_missing_nodes", fail)
     files = [f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
     text = printed("dataset=custom", *files, "method=srp", "llm=similarity", f"run.dir={tmp_path}/run")
     said = "whether the graph has the nodes of the questions could not be checked: no graph server answers"

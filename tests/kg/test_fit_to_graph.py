@@ -9,7 +9,7 @@ import pytest
 from pipeline.config import default
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.kg.embedded import EmbeddedGraph
-from pipeline.kg.examples import fit_to_graph
+from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.types import Entity, Example, Gold, GoldAnswer, LiteralNode, Question, Relation, Triple
 from tests.kg.support import NAME, Facts, TripleGraph, vocabulary
 from tests.kg.test_vocabulary import LABEL, slice_of_wikidata
