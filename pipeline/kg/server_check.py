@@ -33,6 +33,24 @@ _SELF_TEST_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """What identifies the graph of a server. Two servers may serve one run only if theirs are equal.
+
+    `kg.snapshot` replaces the fingerprint, but not the counts. They show that a server holds less than its name says.
+    """
+
+    counts: dict[str, int]
+    """Facts per relation, of all relations of the vocabulary."""
+    meta: dict[str, int]
+    """Facts per predicate by which the vocabulary names and types nodes."""
+    fingerprint: str
+
+    def summary(self) -> str:
+        """Return the fingerprint and the number of facts."""
+        return f"{self.fingerprint}, {sum(self.counts.values()) + sum(self.meta.values()):,} facts"
+
+
+@dataclass(frozen=True, slots=True)
 class ServerCheck:
     """The result of checking the servers: properties of the graph and of the servers."""
 
@@ -41,15 +59,13 @@ class ServerCheck:
     queries: Queries
     """The queries in a style that all servers answer correctly."""
     row_limit: int
-    counts: dict[str, int]
-    """Facts per relation, of all relations of the vocabulary."""
+    identity: Identity
     named: bool
     """Whether the graph has names or aliases at all."""
     mediator_types: frozenset[str]
     inverses: Inverses
-    fingerprint: str
-    computed: bool
-    """Whether the fingerprint was computed, not given as `kg.snapshot`."""
+    snapshot: str | None
+    """`kg.snapshot`, which is used as the fingerprint; None if that was computed."""
     sample: tuple[Sequence[Fact], list[RowSet] | None]
     """Some facts, and the servers' results for their nodes."""
 
@@ -65,7 +81,7 @@ class ServerCheck:
                 return f"it cuts results before {self.row_limit:,} rows"
             if not _agree(expected, await _self_test(reader, self.queries, facts)):
                 return "its results differ from those of the other servers"
-            if self.computed and (await _count(reader, self.queries))[-1] != self.fingerprint:
+            if await _identity(reader, self.queries, self.snapshot) != self.identity:
                 return "it holds another graph"
         except ServiceError as error:
             return str(error)
@@ -78,7 +94,7 @@ async def check_servers(
     """Check all healthy servers. A server that answers no query is set aside if another one answers.
 
     Raises UserError when the servers hold different graphs, and ServiceError when one stops answering. A `style` of
-    None is chosen by a test; a `snapshot` of None, which is used as the fingerprint, is computed.
+    None is chosen by a test. A `snapshot` is used as the fingerprint; None computes one.
     """
     row_limits = await _row_limits(client, queries)
     servers, row_limit = list(row_limits), min(row_limits.values())
@@ -86,16 +102,14 @@ async def check_servers(
     facts = await _some_facts(readers[0], queries)
     queries = replace(queries, style=style or await _choose_style(readers, queries, facts))
     results = await asyncio.gather(*(_self_test(reader, queries, facts) for reader in readers))
-    if snapshot is None:
-        counted = await asyncio.gather(*(_count(reader, queries) for reader in readers))
-    else:
-        counted = [(*await _counts(readers[0], queries), snapshot)] * len(readers)
-    counts, meta, fingerprint = counted[0]
-    if not counts and not meta:
-        raise empty_graph(f"kg.endpoints: the graph at {servers[0].url}")
-    for server, result, (*_, other) in zip(servers, results, counted, strict=True):
-        if other != fingerprint or not _agree(results[0], result):
-            how = f" ({fingerprint} and {other})" if other != fingerprint else ""
+    identities = await asyncio.gather(*(_identity(reader, queries, snapshot) for reader in readers))
+    for server, each in zip(servers, identities, strict=True):
+        if not each.counts and not each.meta:
+            raise empty_graph(f"kg.endpoints: the graph at {server.url}")
+    identity = identities[0]
+    for server, result, other in zip(servers, results, identities, strict=True):
+        if other != identity or not _agree(results[0], result):
+            how = f" ({identity.summary()} and {other.summary()})" if other != identity else ""
             raise UserError(
                 f"kg.endpoints: {servers[0].url} and {server.url} hold different graphs{how}; load both from one "
                 "database, or name only one of them"
@@ -104,12 +118,11 @@ async def check_servers(
         servers,
         queries,
         row_limit,
-        counts=counts,
-        named=not meta.keys().isdisjoint(queries.naming),
+        identity=identity,
+        named=not identity.meta.keys().isdisjoint(queries.naming),
         mediator_types=await _mediator_types(readers[0], queries),
         inverses=await _inverses(readers[0], queries),
-        fingerprint=fingerprint,
-        computed=snapshot is None,
+        snapshot=snapshot,
         sample=(facts, results[0]),
     )
 
@@ -192,12 +205,13 @@ async def _counts(reader: ResultReader, queries: Queries) -> tuple[dict[str, int
     return {relation: count for relation, count in named if relation is not None}, meta
 
 
-async def _count(reader: ResultReader, queries: Queries) -> tuple[dict[str, int], dict[str, int], str]:
-    """Return the number of facts per relation and per predicate of the vocabulary, and the server's fingerprint."""
+async def _identity(reader: ResultReader, queries: Queries, snapshot: str | None) -> Identity:
     counts, meta = await _counts(reader, queries)
+    if snapshot is not None:
+        return Identity(counts, meta, snapshot)
     facts = await reader.complete(queries.facts, rarest(counts), LookupCost())
     marks = vocabulary_marks(queries.hidden.vocabulary, meta)
-    return counts, meta, fingerprint_of(counts, (*(_line(row, queries.terms) for row in facts), *marks))
+    return Identity(counts, meta, fingerprint_of(counts, (*(_line(row, queries.terms) for row in facts), *marks)))
 
 
 async def _mediator_types(reader: ResultReader, queries: Queries) -> frozenset[str]:

@@ -161,9 +161,9 @@ class SparqlGraph:
         self._client.admit_by(partial(check.incompatibility, self._client), check.servers)
         self._queries = check.queries
         self._reader = ResultReader(self._client.ask, check.row_limit)
-        self._counts = check.counts
+        self._counts = check.identity.counts
         self._mediator_types = check.mediator_types
-        self.fingerprint: str = check.fingerprint
+        self.fingerprint: str = check.identity.fingerprint
         if self.vocabulary.relation_labels:
             await self._label_relations()
         declared = {} if self.keep_inverses else check.inverses

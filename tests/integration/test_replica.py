@@ -1,4 +1,4 @@
-"""What a Virtuoso container runs: a copy of a snapshot, served also after the server before it was killed."""
+"""What a Virtuoso container runs: a copy of a complete snapshot, served also after its server was killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.config import default
 from pipeline.kg import virtuoso
-from pipeline.kg.virtuoso import VirtuosoConfig
+from pipeline.kg.virtuoso import VirtuosoConfig, VirtuosoServer
 from pipeline.rdf_terms import Terms
 from pipeline.types import Triple
 
@@ -35,14 +35,14 @@ def snapshot(virtuoso_installed: None, tmp_path_factory: pytest.TempPathFactory)
 
 
 @contextmanager
-def serving(folder: Path, snapshot: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def serving(folder: Path, *snapshot: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     ports = []
     for _ in range(2):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             ports.append(str(free.getsockname()[1]))
     environment = os.environ | {"SQL_PORT": ports[0], "HTTP_PORT": ports[1], "MEMORY_GB": "0.1", "THREADS": "4"}
-    with subprocess.Popen([REPLICA, folder, snapshot], env=environment) as server:
+    with subprocess.Popen([REPLICA, folder, *snapshot], env=environment) as server:
         try:
             endpoint = f"http://127.0.0.1:{ports[1]}/sparql"
             until = time.monotonic() + 120
@@ -73,6 +73,51 @@ def test_a_killed_replica_comes_back_with_its_own_copy(snapshot: Path, tmp_path:
 
 
 def test_a_folder_without_a_database_is_told(tmp_path: Path) -> None:
-    done = subprocess.run([REPLICA, tmp_path / "data"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "holds no virtuoso.db: load a graph into it first" in done.stderr
+    assert "holds no virtuoso.db: load a graph into it first" in refusal(tmp_path / "data")
+
+
+def refusal(*folders: Path) -> str:
+    done = subprocess.run([REPLICA, *folders], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, "not served"
+    return done.stderr
+
+
+LOAD = "ld_add('{}', 'urn:kgqa:graph'); rdf_loader_run(); "
+
+
+@pytest.mark.parametrize(
+    ("sql", "killed", "refused"),
+    [
+        (LOAD + "checkpoint;", False, None),
+        (LOAD + "checkpoint;", True, "is in use, or its server was killed (virtuoso.lck): "),
+        (LOAD, False, "has changes after its last checkpoint (virtuoso.trx, "),
+        (LOAD, True, "is in use, or its server was killed (virtuoso.lck): "),
+    ],
+    ids=["stopped", "killed", "stopped without a checkpoint", "killed without a checkpoint"],
+)
+def test_all_facts_are_served_or_the_snapshot_is_refused(
+    snapshot: Path, tmp_path: Path, sql: str, killed: bool, refused: str | None
+) -> None:
+    """The source server is stopped or killed after a load. Without a checkpoint, bulk-loaded facts are in no file."""
+    source = tmp_path / "source"
+    config = default(VirtuosoConfig, memory_gb=0.1, threads=4)
+    server = VirtuosoServer(source, config, readable=(snapshot.parent,))
+    with server:
+        server._isql(sql.format(snapshot.parent / "graph.nt"))
+        if killed:
+            server.kill()
+    if refused is not None:
+        for folders in ((tmp_path / "data", source), (source,)):
+            assert refused in refusal(*folders)
+        assert not (tmp_path / "data" / "virtuoso.db").exists()
+        with VirtuosoServer(source, config):
+            pass  # the repair that the message describes
+    with serving(tmp_path / "data", source) as (_, endpoint):
+        assert facts(endpoint) == ("7" if "checkpoint" in sql else "0")
+    with serving(source) as (_, endpoint):
+        assert facts(endpoint) == ("7" if "checkpoint" in sql else "0"), "a clone is served as it is"
+
+
+def test_a_database_in_use_is_refused(snapshot: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "data", snapshot):
+        assert "is in use" in refusal(tmp_path / "copy", tmp_path / "data")

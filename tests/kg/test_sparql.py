@@ -188,25 +188,41 @@ async def test_replicas_must_hold_the_same_graph(oxigraph_endpoint: Any) -> None
     assert two.url in str(error.value)
 
 
+NAMES = [Triple("m.a", NAME, "A")]  # facts of the vocabulary, of which no relation is offered
+OTHER = "it holds another graph"
+
+
 @pytest.mark.parametrize("snapshot", [None, "named"])
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [([], "has no facts"), ([*HUBS, Triple("m.new", "r.out", "m.a")], "different graphs"), (NAMES, "different graphs")],
+    ids=["empty", "one more", "names only"],
+)
 async def test_servers_are_compared_even_if_the_snapshot_has_a_name(
-    oxigraph_endpoint: Any, snapshot: str | None
+    oxigraph_endpoint: Any, snapshot: str | None, facts: list[Triple], why: str
 ) -> None:
-    one, two = await oxigraph_endpoint(HUBS), await oxigraph_endpoint([])
-    with pytest.raises(UserError, match="different graphs"):
-        await graph(one, two, snapshot=snapshot).__aenter__()
+    one, two = await oxigraph_endpoint(HUBS), await oxigraph_endpoint(facts)
+    for servers in ((one, two), (two, one)):
+        with pytest.raises(UserError, match=why):
+            await graph(*servers, snapshot=snapshot).__aenter__()
+
+
+async def test_an_empty_server_is_refused_even_if_the_snapshot_has_a_name(oxigraph_endpoint: Any) -> None:
+    with pytest.raises(UserError, match="has no facts"):
+        await graph(await oxigraph_endpoint([]), snapshot="named").__aenter__()
 
 
 @pytest.mark.parametrize(
     ("facts", "options", "why"),
     [
         (HUBS, {}, None),
-        ([*HUBS, Triple("m.new", "r.out", "m.a")], {}, "it holds another graph"),
-        ([*HUBS, Triple("m.new", "r.out", "m.a")], {"snapshot": "named"}, None),
+        ([*HUBS, Triple("m.new", "r.out", "m.a")], {}, OTHER),
+        ([*HUBS, Triple("m.new", "r.out", "m.a")], {"snapshot": "named"}, OTHER),
+        (HUBS, {"snapshot": "named"}, None),
         ([], {"snapshot": "named"}, "its results differ"),
         ([fact._replace(relation="r.other") for fact in HUBS], {"snapshot": "named"}, "its results differ"),
     ],
-    ids=["same", "one more", "one more, named", "empty, named", "other, named"],
+    ids=["same", "one more", "one more, named", "same, named", "empty, named", "other, named"],
 )
 async def test_a_server_that_joins_late_is_checked_first(
     oxigraph_endpoint: Any,

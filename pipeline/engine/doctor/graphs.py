@@ -42,7 +42,8 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
             await open_graph.relations(["m.0"])
             latency_s = time.monotonic() - began
             check = open_graph.check
-            facts = f"up, {counted(sum(check.counts.values()), 'fact')}, fingerprint {check.fingerprint}"
+            identity = check.identity
+            facts = f"up, {counted(sum(identity.counts.values()), 'fact')}, fingerprint {identity.fingerprint}"
             answers = f"query style {check.queries.style}, {counted(check.row_limit, 'row')} a query"
             took = f"a lookup took {1000 * latency_s:.0f} ms"
             found = ok(subject, f"{facts}, {answers}, {took}")
@@ -58,7 +59,7 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
                     "it answers queries of the style values wrongly or too slowly",
                     f"Set kg.values_style=auto, which selects {check.queries.style}.",
                 )
-            return check.fingerprint, found
+            return identity.fingerprint, found
     except UserError as error:
         return None, problem(subject, "it cannot be used", str(error))
     except KgqaError as error:
