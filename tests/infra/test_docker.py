@@ -15,6 +15,7 @@ import yaml
 from compose_spec import PyCompose
 from dockerfile_parse import DockerfileParser
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.infra.support import INFRA
 
@@ -58,23 +59,48 @@ def sent_to_the_engine(source: str) -> bool:
     return any(source == each or source.startswith(f"{each}/") for each in kept)
 
 
-def test_nodes_of_one_cluster_have_the_same_python_and_ray() -> None:
+def test_packages_are_installed_before_the_sources_are_copied() -> None:
+    """A change of the sources must not install all packages again."""
+    for file in DOCKERFILES[:2]:
+        steps = [value for name, value in instructions(file) if name in ("COPY", "RUN")]
+        packages, sources = (next(n for n, each in enumerate(steps) if word in each) for word in ("--req", "pipeline"))
+        assert packages < sources
+        assert steps[packages - 1] == f"infra/docker/requirements{file.suffix}.txt ./"
+
+
+def pins(image: str) -> dict[str, str]:
+    lines = (INFRA / "docker" / f"requirements.{image}.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def test_nodes_of_one_cluster_have_the_same_versions() -> None:
     bases = {value.split(" AS ")[0] for file in DOCKERFILES[:2] for name, value in instructions(file) if name == "FROM"}
     assert len(bases) == 1
-    pinned = (INFRA / "docker" / "constraints.txt").read_text().splitlines()
-    of_gpu = (INFRA / "docker" / "constraints.gpu.txt").read_text().splitlines()
-    (ray,) = (line for line in pinned if line.startswith("ray=="))
-    assert ray in of_gpu
-    (cluster,) = yaml.safe_load_all((INFRA / "k8s" / "raycluster.yaml").read_text())
-    assert ray == f"ray=={cluster['spec']['rayVersion']}"
+    cpu, gpu = pins("cpu"), pins("gpu")
+    differing = {name for name, version in cpu.items() if gpu.get(name) != version}
+    assert differing == {"torch", "faiss-cpu"}, "the builds for CPUs"
+    assert cpu["torch"].removesuffix("+cpu") == gpu["torch"]
+    (cluster,) = (
+        each
+        for each in yaml.safe_load_all((INFRA / "k8s" / "base" / "raycluster.yaml").read_text())
+        if each["kind"] == "RayCluster"
+    )
+    assert cluster["spec"]["rayVersion"] == gpu["ray"]
 
 
-def test_every_dependency_of_the_cpu_image_is_pinned_to_a_version_that_fits() -> None:
-    lines = (INFRA / "docker" / "constraints.txt").read_text().splitlines()
-    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+@pytest.mark.parametrize(
+    ("image", "extras"),
+    [("cpu", ("dense", "hf", "s3")), ("gpu", ("gpu", "gpu-search", "hf", "s3", "train"))],
+)
+def test_an_image_has_what_jobs_need_on_its_nodes(image: str, extras: tuple[str, ...]) -> None:
+    """Object stores everywhere; encoders where questions are answered; vLLM and training where the GPUs are."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in map(Requirement, project["dependencies"]):
-        assert pins[requirement.name.lower()] in requirement.specifier, requirement
+    optional = (each for extra in extras for each in project["optional-dependencies"][extra])
+    for requirement in map(Requirement, [*project["dependencies"], *optional]):
+        version = pins(image)[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), requirement
+    script = (INFRA / "docker" / "lock.sh").read_text()
+    assert re.search(rf"lock requirements.{image}.txt \S+ '{' '.join(extras)}'", script)
 
 
 def compose(**environment: str) -> dict[str, Any]:

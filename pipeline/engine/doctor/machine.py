@@ -46,7 +46,7 @@ async def versions(_: Configuration) -> list[Finding]:
     installed = dict(_installed())
     listed = ", ".join(f"{name} {version}" for name, version in installed.items())
     found = ok("versions", f"Python {platform.python_version()}, {listed}")
-    return [*found, *_incompatible(installed), *_other_builds(installed)]
+    return [*found, *_incompatible(installed), *_other_builds(installed), *_two_of_faiss(installed)]
 
 
 def _installed() -> Iterator[tuple[str, str]]:
@@ -83,6 +83,16 @@ def _other_builds(installed: Mapping[str, str]) -> Iterator[Finding]:
                 f"{name} {installed[name]} was not built for torch {installed['torch']}: transformers cannot import it",
                 f"Remove it, because nothing here needs it: pip uninstall {name}.",
             )
+
+
+def _two_of_faiss(installed: Mapping[str, str]) -> Iterator[Finding]:
+    """Find two builds of FAISS. They install one module, which then has files of both."""
+    if {"faiss-cpu", "faiss-gpu"} <= installed.keys():
+        yield from problem(
+            "versions",
+            "faiss-cpu and faiss-gpu are both installed, over each other",
+            "Keep one: pip uninstall faiss-cpu faiss-gpu, then pip install faiss-gpu (with a GPU) or faiss-cpu.",
+        )
 
 
 async def run_folder(configuration: Configuration) -> list[Finding]:

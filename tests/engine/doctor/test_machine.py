@@ -55,6 +55,13 @@ class TestVersions:
         assert (level, fix) == ("problem", "Remove it, because nothing here needs it: pip uninstall torchvision.")
         assert found.startswith("torchvision 0.28.0 was not built for torch 2.13.0+cpu")
 
+    async def test_two_builds_of_faiss(self, packages: Path) -> None:
+        for name in ("faiss_cpu", "faiss_gpu"):
+            pretend(packages, name, "1.15.1")
+        level, found, fix = worst(await machine.versions(point()))
+        assert (level, found) == ("problem", "faiss-cpu and faiss-gpu are both installed, over each other")
+        assert fix.startswith("Keep one: pip uninstall faiss-cpu faiss-gpu, then pip install faiss-gpu")
+
     async def test_what_only_an_unused_extra_requires(self, packages: Path) -> None:
         pretend(packages, "ray", "2.60.0", "vllm==0.32.0; extra == 'llm'")
         pretend(packages, "vllm", "0.33.0")
