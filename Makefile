@@ -35,7 +35,6 @@ system-packages:
 	infra/install-virtuoso.sh
 	infra/install-chromium.sh
 	infra/install-prometheus.sh
-	infra/install-kubectl.sh
 
 # Compare call keys and answers of every method with the recorded ones. A refactoring must not change them.
 golden: .venv/installed-test

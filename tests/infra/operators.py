@@ -1,7 +1,8 @@
-"""A schema of the KubeRay objects that infra/k8s uses, reduced and written by hand from KubeRay's API reference (v1).
+"""Schemas of the objects of operators that infra/k8s uses, reduced and written by hand from their API references.
 
-It stands in for the schema of KubeRay's own definitions, which no package carries: it knows the fields that
-our manifests use and a few beside them, and refuses all others. Pod templates and the like are Kubernetes' own types.
+They stand in for the operators' own definitions, which no package carries: they know the fields that our manifests use
+and a few beside them, and refuse all others. Pod templates and the like are Kubernetes' own types. The operators are
+KubeRay (ray.io/v1), Prometheus' (monitoring.coreos.com/v1) and that of volume snapshots (snapshot.storage.k8s.io/v1).
 """
 
 from __future__ import annotations
@@ -58,26 +59,52 @@ _CLUSTER = _object(
     workerGroupSpecs={"type": "array", "items": _WORKERS},
     suspend=_FLAG,
 )
-_JOB = _object(
-    ("entrypoint",),
-    entrypoint=_TEXT,
-    clusterSelector=_TEXTS,
-    rayClusterSpec=_CLUSTER,
-    submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
-    runtimeEnvYAML=_TEXT,
-    backoffLimit=_COUNT,
-    activeDeadlineSeconds=_COUNT,
-    shutdownAfterJobFinishes=_FLAG,
-    ttlSecondsAfterFinished=_COUNT,
+_MONITOR = _object(
+    ("selector", "podMetricsEndpoints"),
+    selector=_object(matchLabels=_TEXTS),
+    podMetricsEndpoints={
+        "type": "array",
+        "items": _object(
+            port=_TEXT,
+            interval=_TEXT,
+            path=_TEXT,
+            metricRelabelings={
+                "type": "array",
+                "items": _object(
+                    sourceLabels={"type": "array", "items": _TEXT},
+                    regex=_TEXT,
+                    targetLabel=_TEXT,
+                    replacement=_TEXT,
+                    action=_TEXT,
+                ),
+            },
+        ),
+    },
 )
+_RULE = _object(("expr",), alert=_TEXT, record=_TEXT, expr=_TEXT, labels=_TEXTS, annotations=_TEXTS, **{"for": _TEXT})
+_RULES = _object(
+    ("groups",),
+    groups={
+        "type": "array",
+        "items": _object(("name",), name=_TEXT, interval=_TEXT, rules={"type": "array", "items": _RULE}),
+    },
+)
+_SNAPSHOT = _object(("source",), volumeSnapshotClassName=_TEXT, source=_object(persistentVolumeClaimName=_TEXT))
+_SPECS = {
+    "RayCluster": ("ray.io/v1", _CLUSTER),
+    "PodMonitor": ("monitoring.coreos.com/v1", _MONITOR),
+    "PrometheusRule": ("monitoring.coreos.com/v1", _RULES),
+    "VolumeSnapshot": ("snapshot.storage.k8s.io/v1", _SNAPSHOT),
+}
+KINDS = frozenset(_SPECS)
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Return the schema of a whole RayCluster or RayJob."""
-    spec = {"RayCluster": _CLUSTER, "RayJob": _JOB}[kind]
+    """Return the schema of a whole object of an operator."""
+    version, spec = _SPECS[kind]
     return _object(
         ("apiVersion", "kind", "metadata", "spec"),
-        apiVersion={"const": "ray.io/v1"},
+        apiVersion={"const": version},
         kind={"const": kind},
         metadata={"$ref": f"{KUBERNETES}#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
         spec=spec,
