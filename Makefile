@@ -35,6 +35,7 @@ system-packages:
 	infra/install-virtuoso.sh
 	infra/install-chromium.sh
 	infra/install-prometheus.sh
+	infra/install-slurm.sh
 
 # Compare call keys and answers of every method with the recorded ones. A refactoring must not change them.
 golden: .venv/installed-test
