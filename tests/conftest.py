@@ -63,6 +63,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return ModulesInOneProcess(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out tests/gpu unless the command names it. It needs a GPU, and is run by itself."""
+    gpu = _ROOT / "tests" / "gpu"
+    named = any(Path(config.invocation_params.dir, word.partition("::")[0]).is_relative_to(gpu) for word in config.args)
+    return True if collection_path == gpu and not named else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 2` start with the longest modules."""

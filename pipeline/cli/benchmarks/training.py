@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pipeline.cli.benchmarks.runs import run_method
 from pipeline.config import default
@@ -27,16 +29,21 @@ _LONGEST = 1200
 
 def training() -> dict[str, float]:
     """Trained tokens per second on ArG's calls, with prefix sharing and text by text."""
+    return measure_training(open_base(str(BUNDLED_MODEL), default(SFTConfig)), questions=_QUESTIONS)
+
+
+def measure_training(checkpoint: Checkpoint, *, questions: int, device: str = "cpu") -> dict[str, float]:
+    """Return trained tokens per second on the calls of so many questions, with prefix sharing and text by text."""
+    checkpoint.model.to(device)
     with tempfile.TemporaryDirectory() as scratch:
-        texts = _calls(Path(scratch))
-    checkpoint = open_base(str(BUNDLED_MODEL), default(SFTConfig))
+        texts = _calls(Path(scratch), questions)
     apart, shared = (_measure(texts, checkpoint, prefix_sharing=sharing) for sharing in (False, True))
     return {"apart_per_s": apart, "shared_per_s": shared, "shared_to_apart": shared / apart}
 
 
-def _calls(folder: Path) -> list[TrainingText]:
+def _calls(folder: Path, questions: int) -> list[TrainingText]:
     run, rows = folder / "run", folder / "calls.jsonl"
-    run_method(run, ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={_QUESTIONS}", "dataset.split=train"])
+    run_method(run, ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={questions}", "dataset.split=train"])
     report = Report()
     write_calls(
         read_calls([RunFolder(run)], default(TrainingSource), default(Selection, merge_continuations=True), report),
@@ -50,13 +57,25 @@ def _measure(texts: list[TrainingText], checkpoint: Checkpoint, *, prefix_sharin
     """Return the tokens with loss per second of forward and backward pass."""
     encoded = encode(texts, checkpoint.tokenizer, _LONGEST, Counter(), prefix_sharing=prefix_sharing)
     collate = Collator(checkpoint.tokenizer.pad_token_id, branching=prefix_sharing)
+    device = checkpoint.model.device
     batches = [collate([encoded[index] for index in indices]) for indices in _batches(encoded)]
-    checkpoint.model(**batches[0]).loss.backward()  # the first pass sets up what later ones use
+    batches = [{name: values.to(device) for name, values in batch.items()} for batch in batches]
+    _step(checkpoint, batches[0])  # the first pass sets up what later ones use
     began = time.perf_counter()
     for batch in batches:
-        checkpoint.model(**batch).loss.backward()
+        _step(checkpoint, batch)
     seconds = time.perf_counter() - began
     return sum(int((batch["labels"] != IGNORED).sum()) for batch in batches) / seconds
+
+
+def _step(checkpoint: Checkpoint, batch: Mapping[str, Any]) -> None:
+    """Do a forward and a backward pass, and wait for their end."""
+    loss = checkpoint.model(**batch).loss
+    loss.backward()
+    if loss.is_cuda:
+        import torch
+
+        torch.cuda.synchronize()
 
 
 def _batches(encoded: Encoded) -> list[list[int]]:
