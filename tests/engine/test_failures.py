@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.main import main
+from tests.llm.misbehaving_server import body, serving
 
 METHOD = """
 from pydantic.dataclasses import dataclass
@@ -19,9 +20,10 @@ from pipeline.types import Answer, Prediction
 class Broken:
     name: str
     good: str = ""
+    failing: int = 100
 
     async def answer(self, question, tools):
-        if question.id[-1] in self.good:
+        if question.id[-1] in self.good or int(question.id[-2:]) >= self.failing:
             return Answer()
         return self.look_up({}, question.id)
 
@@ -38,7 +40,7 @@ def evaluate(
     monkeypatch.chdir(tmp_path)
     choices = tmp_path / "conf" / "method"
     choices.mkdir(parents=True)
-    (choices / "broken.yaml").write_text("_target_: broken_method.Broken\nname: broken\ngood: ''\n")
+    (choices / "broken.yaml").write_text("_target_: broken_method.Broken\nname: broken\ngood: ''\nfailing: 100\n")
     (tmp_path / "broken_method.py").write_text(METHOD)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -59,6 +61,26 @@ def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_traceback(
     assert "the first 20 questions all failed with the same error (run.max_equal_failures=null goes on)" in said
     assert "return table[id]" in said
     assert "KeyError: " in said
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_a_run_stops_and_names_the_refusal_of_a_server_that_refuses_every_call(
+    status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(body('{"error": "not for you"}', status=status)) as url:
+        words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.limit=100"]
+        assert main(["evaluate", *words, f"run.dir={tmp_path / 'r'}"]) == 2
+    said = capsys.readouterr().err
+    assert "the first 20 questions all failed with the same error" in said
+    assert f"answered {status}: not for you" in said
+
+
+def test_a_run_whose_server_is_not_there_names_it(
+    closed_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["method=cot", "llm=endpoint", f"llm.base_urls=[http://127.0.0.1:{closed_port}/v1]", "llm.model=m"]
+    assert main(["evaluate", *words, "run.limit=100", f"run.dir={tmp_path / 'r'}"]) == 2
+    assert f"http://127.0.0.1:{closed_port}/v1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [("run.limit=19",), ("run.limit=30", "run.max_equal_failures=null")])
@@ -89,6 +111,17 @@ def test_the_exit_code_says_whether_too_many_questions_failed(
     assert "36 questions failed" in table
     assert ("exit code 3" in table) == (expected == 3)
     assert evaluate(*words)[0] == expected, "the run is finished, and its exit code is that of its result"
+
+
+@pytest.mark.parametrize(("failing", "expected"), [(3, 0), (5, 0), (10, 3)])
+def test_by_default_five_percent_of_the_questions_may_fail(
+    evaluate: Callable[..., tuple[int, str, str]], failing: int, expected: int
+) -> None:
+    words = ("run.limit=100", f"method.failing={failing}", "engine.concurrency=1", "run.max_equal_failures=null")
+    code, table, _ = evaluate(*words)
+    assert code == expected
+    assert f"{failing} questions failed; run.retry_failed=true runs them again:" in table
+    assert " × KeyError: " in table
 
 
 def test_the_traceback_is_in_the_trace_and_in_show(
