@@ -10,13 +10,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "unshare", "nsenter", "ip")
+from tests.integration import loopback_network
+from tests.integration.loopback_network import end, wait_for
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", *loopback_network.PROGRAMS)
 
 _CONFIGURATION = """
 ClusterName=tests
@@ -79,13 +81,7 @@ def slurm() -> Iterator[Slurm]:
     with ExitStack() as stack:
         # Paths of sockets must be short.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp")))
-        # An address other than 127.0.0.1 makes the resolver return addresses at all.
-        network = "ip link set lo up && ip addr add 127.0.0.2/8 dev lo && echo ready && exec sleep infinity"
-        space = subprocess.Popen(["unshare", "--net", "sh", "-c", network], stdout=subprocess.PIPE, text=True)
-        stack.callback(_end, space)
-        assert space.stdout is not None
-        assert space.stdout.readline() == "ready\n"
-        running = Slurm(folder, ("nsenter", f"--net=/proc/{space.pid}/ns/net"))
+        running = Slurm(folder, stack.enter_context(loopback_network.loopback_network()))
         host = socket.gethostname().partition(".")[0]
         (folder / "slurm.conf").write_text(_CONFIGURATION.format(folder=folder, host=host, cpus=os.cpu_count()))
         munge = folder / "munge"
@@ -105,7 +101,7 @@ def slurm() -> Iterator[Slurm]:
             environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
             log = stack.enter_context((folder / f"{'-'.join(words[:1] + words[3:4])}.out").open("wb"))
             daemon = subprocess.Popen([*running.inside, *words], env=environment, stdout=log, stderr=log)
-            stack.callback(_end, daemon)
+            stack.callback(end, daemon)
             if words[0] == "munged":
                 wait_for((munge / "socket").exists, 10)
         wait_for(lambda: _idle(running), 60)
@@ -116,24 +112,8 @@ def slurm() -> Iterator[Slurm]:
             wait_for(lambda: not running.command("squeue", "--noheader"), 60)
 
 
-def wait_for(holds: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.2)
-
-
 def _idle(running: Slurm) -> bool:
     try:
         return running.command("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"]
     except AssertionError:  # it has just been started
         return False
-
-
-def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

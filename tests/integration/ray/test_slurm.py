@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.traces.folder import RunFolder
-from tests.integration.slurm import Slurm, missing, slurm, wait_for
+from tests.integration.loopback_network import wait_for
+from tests.integration.slurm import Slurm, missing, slurm
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs_ray]
 
@@ -41,11 +42,11 @@ def test_a_requeued_job_continues_its_run(nodes: Slurm, tmp_path: Path) -> None:
     output, folder = tmp_path / "out", tmp_path / "run"
     job = submit(nodes, output, *RUN, f"run.dir={folder}")
     shards = folder / "traces"
-    wait_for(lambda: any(shards.glob("**/*.parquet")), 120)
+    wait_for(lambda: any(shards.glob("**/*.parquet")), 300)
     kept = {file: file.stat().st_mtime_ns for file in shards.glob("**/*.parquet")}
     assert nodes.job(job)["JobState"] == "RUNNING", "there is something left to do"
     nodes.command("scancel", "--signal=USR1", "--batch", job)  # what Slurm sends before the time is over
-    wait_for(lambda: nodes.job(job)["JobState"] not in ("RUNNING", "COMPLETING", "PENDING"), 180)
+    wait_for(lambda: nodes.job(job)["JobState"] not in ("RUNNING", "COMPLETING", "PENDING"), 300)
     said = output.read_text()
     assert nodes.job(job)["JobState"] == "COMPLETED", said
     assert nodes.job(job)["Restarts"] == "1"
