@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 PROGRAMS = ("unshare", "nsenter", "ip")
 
 
 @contextmanager
 def loopback_network() -> Iterator[tuple[str, ...]]:
-    """Make a network namespace, which needs root. Yields the words before a command that run it inside."""
+    """Make a network namespace, which needs root. Yields the words before a command that run it inside.
+
+    All processes that are left inside at the end are killed, as those of a container are.
+    """
     # An address other than 127.0.0.1 makes the resolver return addresses at all.
     network = "ip link set lo up && ip addr add 127.0.0.2/8 dev lo && echo ready && exec sleep infinity"
     space = subprocess.Popen(["unshare", "--net", "sh", "-c", network], stdout=subprocess.PIPE, text=True)
@@ -21,7 +27,12 @@ def loopback_network() -> Iterator[tuple[str, ...]]:
         assert space.stdout.readline() == "ready\n"
         yield ("nsenter", f"--net=/proc/{space.pid}/ns/net")
     finally:
-        end(space)
+        network_id = os.readlink(f"/proc/{space.pid}/ns/net")
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has just gone
+                if os.readlink(process / "ns" / "net") == network_id:
+                    os.kill(int(process.name), signal.SIGKILL)
+        space.wait()
 
 
 def wait_for(holds: Callable[[], bool], seconds: float) -> None:

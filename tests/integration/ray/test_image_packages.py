@@ -107,7 +107,7 @@ def test_the_shipped_job_runs_on_nodes_with_the_packages_of_the_images(wheel: Pa
     )
     assert "No module named 'vllm'" in missing.stderr, "only model nodes have it"
     command, words = pod()
-    changed = ("dataset", "run.dir", "kg", "llm", "engine.workers")
+    changed = ("dataset", "run.dir", "kg=", "kg.", "llm", "engine.workers")
     kept = [word for word in words if not word.startswith(changed)]
     run = [*kept, "llm=oracle", f"run.limit={QUESTIONS}", "engine.workers=2", f"run.dir={tmp_path / 'run'}"]
     environment = {
