@@ -14,7 +14,7 @@ from pipeline import config
 from pipeline.engine.run import Configuration, execute
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from tests.support import each_method
+from tests.support import LARGE, each_method
 
 WORLD = (
     *("dataset.triples=2000", "run.limit=8", "evaluation.bootstrap_resamples=100"),
@@ -64,13 +64,16 @@ def is_accepted(point: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "grid",
-    [pytest.param(GRID[::4], marks=pytest.mark.smaller), pytest.param(GRID, marks=pytest.mark.exhaustive)],
-    ids=len,
+    ("grid", "step"),
+    [
+        pytest.param(GRID[::4], 1, marks=pytest.mark.smaller, id="small"),
+        pytest.param(GRID, 5, marks=pytest.mark.exhaustive, id="every fifth alone"),
+        pytest.param(GRID, 1, marks=LARGE, id="each alone"),
+    ],
 )
 @pytest.mark.parametrize("method", each_method("arg"))
 def test_a_sweep_makes_each_distinct_call_once_and_answers_as_each_configuration_alone(
-    method: str, grid: Sequence[tuple[str, ...]], tmp_path: Path
+    method: str, grid: Sequence[tuple[str, ...]], step: int, tmp_path: Path
 ) -> None:
     points = [point for axes in grid if is_accepted(point := (f"method={method}", *axes))]
     assert 2 * len(points) >= len(grid)
@@ -80,7 +83,7 @@ def test_a_sweep_makes_each_distinct_call_once_and_answers_as_each_configuration
     assert fused["physical_llm_calls"] == made.select("question_id", "key").n_unique()
     assert fused["physical_llm_calls"] == made.filter(~pl.col("shared")).height == fused["distinct_call_keys"]
     assert fused["logical_llm_calls"] == made.height
-    for index, point in enumerate(points):
+    for index, point in list(enumerate(points))[::step]:
         alone = run(tmp_path / f"alone-{index}", point)
         assert rows(tmp_path / "fused", index).equals(rows(tmp_path / f"alone-{index}")), point
         assert fused["points"][index]["llm_calls"] == alone["physical_llm_calls"]
