@@ -21,7 +21,7 @@ _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 
 def run(arguments: Arguments) -> Output:
     """Train the model that the configuration describes, or continue, and write it."""
-    return _train(arguments.compose())
+    return train_model(arguments.compose())
 
 
 def bundled_model(arguments: Arguments) -> Output:
@@ -29,12 +29,12 @@ def bundled_model(arguments: Arguments) -> Output:
     composed = arguments.compose()
     prepare(composed)
     *first, last = stages(composed)
-    earlier = [_train(stage) for stage in first if not Path(stage["output"]).exists()]
-    made = _train(last)
+    earlier = [train_model(stage) for stage in first if not Path(stage["output"]).exists()]
+    made = train_model(last)
     return Output(made.figures, lines=[line for each in (*earlier, made) for line in each.lines])
 
 
-def _train(settings: Mapping[str, Any]) -> Output:
+def train_model(settings: Mapping[str, Any]) -> Output:
     """Train, write the model, and describe it."""
     output = Path(settings["output"])
     if output.exists():
