@@ -25,13 +25,26 @@ def run(arguments: Arguments) -> Output:
 
 
 def bundled_model(arguments: Arguments) -> Output:
-    """Collect the texts of the bundled model and train it from scratch, or resume either."""
+    """Collect the texts of the bundled model and train it from scratch, part by part, or go on from what is there."""
     composed = arguments.compose()
     prepare(composed)
-    *first, last = stages(composed)
-    earlier = [train_model(stage) for stage in first if not Path(stage["output"]).exists()]
-    made = train_model(last)
-    return Output(made.figures, lines=[line for each in (*earlier, made) for line in each.lines])
+    trained = []
+    for part in stages(composed):
+        if not Path(part["output"]).exists():
+            _show_tokens(part)
+            trained.append(train_model(part))
+    if not trained:
+        raise UserError(f"{composed['output']} already exists: give another output=")
+    return Output(trained[-1].figures, lines=[line for each in trained for line in each.lines])
+
+
+def _show_tokens(part: Mapping[str, Any]) -> None:
+    """Print what the texts of a part cost, by role."""
+    from pipeline.training.sft.model import open_tokenizer
+    from pipeline.training.token_counts import count_tokens, token_table
+
+    counts = count_tokens(Path(part["texts"]), open_tokenizer(part["model"], config.build("recipe", part)))
+    Console(stderr=True).print(token_table(counts, part["texts"]))
 
 
 def train_model(settings: Mapping[str, Any]) -> Output:
