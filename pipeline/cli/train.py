@@ -27,10 +27,10 @@ def run(arguments: Arguments) -> Output:
 def bundled_model(arguments: Arguments) -> Output:
     """Collect the texts of the bundled model and train it from scratch, part by part, or go on from what is there."""
     composed = arguments.compose()
-    prepare(composed)
     trained = []
-    for part in stages(composed):
+    for name, part in stages(composed).items():
         if not Path(part["output"]).exists():
+            prepare(composed, name)
             _show_tokens(part)
             trained.append(train_model(part))
     if not trained:

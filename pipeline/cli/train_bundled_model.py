@@ -36,31 +36,33 @@ _MADE_QUESTIONS = 20_000
 _ALL_BUT_CONTINUED = "collect.merge_continuations=true"
 
 
-def stages(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def stages(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the configuration of each part of the training; a part starts from the output of the previous one."""
-    trainings: list[dict[str, Any]] = []
+    trainings: dict[str, dict[str, Any]] = {}
     model = settings["model"]
     for name, part in settings["parts"].items():
         paths = {"model": model, "texts": part["texts"], "storage": f"{settings['storage']}/{name}"}
         model = part["output"]
-        trainings.append({**settings, **paths, "output": model, "recipe": settings["recipe"] | part["recipe"]})
+        trainings[name] = {**settings, **paths, "output": model, "recipe": settings["recipe"] | part["recipe"]}
     return trainings
 
 
-def prepare(settings: Mapping[str, Any]) -> None:
-    """Create the texts of the parts that are left, and the untrained Llama if it is needed. Raises UserError."""
-    left = [part for part in settings["parts"].values() if not Path(part["output"]).exists()]
-    for part in left:
+def prepare(settings: Mapping[str, Any], name: str) -> None:
+    """Create the texts of a part if they are missing, and for the first part the untrained Llama. Raises UserError.
+
+    The Llama's tokenizer is trained on the texts of the first two parts: walks, and calls of all methods.
+    """
+    is_first, model = name == next(iter(settings["parts"])), Path(settings["model"])
+    parts = list(settings["parts"].values())[:2] if is_first else [settings["parts"][name]]
+    for part in parts:
         if not (texts := Path(part["texts"])).exists():
             collected = _walks(settings) if part["draw"] is None else _calls(settings, part["draw"])
             write_mixture(list(collected), texts)
-    model = Path(settings["model"])
-    if len(left) == len(settings["parts"]) and not model.exists():
+    if is_first and not model.exists():
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
-        texts = ",".join(part["texts"] for part in left)
-        _succeed(
-            main(["init-model", f"texts=[{texts}]", f"output={model}", f"seed={settings['recipe']['seed']}", *shape])
-        )
+        files = ",".join(part["texts"] for part in parts)
+        seed = f"seed={settings['recipe']['seed']}"
+        _succeed(main(["init-model", f"texts=[{files}]", f"output={model}", seed, *shape]))
 
 
 class _Collection(NamedTuple):

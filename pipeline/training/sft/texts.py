@@ -116,8 +116,8 @@ def encode(
     """Tokenize and label each text in the tokenizer's chat layout; `dropped` counts texts that are too long.
 
     With prefix sharing the texts of a question and role are packed into as few items as fit. The end of the model's
-    turn also carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template changes the
-    model's turn.
+    turn also carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template
+    changes the model's turn.
     """
     rows: defaultdict[object, list[Row]] = defaultdict(list)
     for index, (text, row) in enumerate(_rows(texts, tokenizer)):
