@@ -205,6 +205,13 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             config_name="collect_calls",
             words="required",
         ),
+        "collect corrections": Command(
+            "collect_corrections:run",
+            "collect what the oracle would have written where the model of finished runs erred",
+            usage="RUN [RUN …] output=FILE [key=value] …",
+            config_name="collect_corrections",
+            words="required",
+        ),
         "train arg": Command(
             "train:run",
             "fine-tune a Llama into ArG's generator",
@@ -226,6 +233,14 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             "fine-tune a Llama into RoG's planner and reader",
             usage="[key=value] …",
             config_name="train_rog",
+            extra="train",
+            resumes=True,
+        ),
+        "train improve": Command(
+            "train_improve:run",
+            "train a model on what it should have written in its own runs, in rounds",
+            usage="configurations=FILE model=FOLDER output=FOLDER [key=value] …",
+            config_name="train_improve",
             extra="train",
             resumes=True,
         ),

@@ -107,7 +107,7 @@ def _of_one_choice(error: UserError, overrides: Sequence[str]) -> UserError:
 
 def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configuration]:
     """Compose the configurations of a file. Unless the user trusts it, raises UserError as `refuse_untrusted` does."""
-    lines = list(_read_file(file))
+    lines = list(read_configurations(file))
     trusted = "run.trust=true" in overrides
     if not trusted:
         config.refuse_untrusted_words((word for words in lines for word in words), file)
@@ -117,7 +117,7 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
     return configurations
 
 
-def _read_file(path: Path) -> Iterator[list[str]]:
+def read_configurations(path: Path) -> Iterator[list[str]]:
     """Yield the configurations of a file: one per line, written as on the command line, with `#` for comments."""
     if path.name == "run.yaml":
         raise UserError(

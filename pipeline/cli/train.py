@@ -21,20 +21,33 @@ _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 
 def run(arguments: Arguments) -> Output:
     """Train the model that the configuration describes, or continue, and write it."""
-    return _train(arguments.compose())
+    return train_model(arguments.compose())
 
 
 def bundled_model(arguments: Arguments) -> Output:
-    """Collect the texts of the bundled model and train it from scratch, or resume either."""
+    """Collect the texts of the bundled model and train it from scratch, part by part, or go on from what is there."""
     composed = arguments.compose()
-    prepare(composed)
-    *first, last = stages(composed)
-    earlier = [_train(stage) for stage in first if not Path(stage["output"]).exists()]
-    made = _train(last)
-    return Output(made.figures, lines=[line for each in (*earlier, made) for line in each.lines])
+    trained = []
+    for name, part in stages(composed).items():
+        if not Path(part["output"]).exists():
+            prepare(composed, name)
+            _show_tokens(part)
+            trained.append(train_model(part))
+    if not trained:
+        raise UserError(f"{composed['output']} already exists: give another output=")
+    return Output(trained[-1].figures, lines=[line for each in trained for line in each.lines])
 
 
-def _train(settings: Mapping[str, Any]) -> Output:
+def _show_tokens(part: Mapping[str, Any]) -> None:
+    """Print what the texts of a part cost, by role."""
+    from pipeline.training.sft.model import open_tokenizer
+    from pipeline.training.token_counts import count_tokens, token_table
+
+    counts = count_tokens(Path(part["texts"]), open_tokenizer(part["model"], config.build("recipe", part)))
+    Console(stderr=True).print(token_table(counts, part["texts"]))
+
+
+def train_model(settings: Mapping[str, Any]) -> Output:
     """Train, write the model, and describe it."""
     output = Path(settings["output"])
     if output.exists():

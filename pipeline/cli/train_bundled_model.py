@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 from pipeline.cli.main import main
 from pipeline.datasets.files import find_files
+from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
 from pipeline.llm.embedded.bundled import training
-from pipeline.text import counted
+from pipeline.training.bundled_sources import DATA, METAQA, METHODS, SLICE, SOURCES, Source, world
+from pipeline.training.made_questions import make_questions
 from pipeline.training.mixture import Part, write_mixture
+from pipeline.training.rows import write_rows
 
 _HOPS = (1, 2, 3)
 _ALL = {"": 1.0}
@@ -25,76 +28,41 @@ _OFFERED = "collect.retrieve_k=[1,2,3,5]"
 
 _WALK_LAYOUT = [f"collect.facts={training().facts}", "collect.answers=shown"]
 """The layout that the weights in the package read. A model without knowledge cannot learn answers that no text has."""
-_CALL_LAYOUT = [f"method.facts={training().facts}"]
 
 _WORLDS = (101, 102)
 """Seeds of the synthetic worlds of ArG's texts; the default seed, used for evaluation, is not among them."""
 _WORLD_SIZES = (3000, 20000)
+_MADE_QUESTIONS = 20_000
+_ALL_BUT_CONTINUED = "collect.merge_continuations=true"
 
 
-class _CallSource(NamedTuple):
-    """Runs of one method whose calls are trained on."""
-
-    name: str
-    method: str
-    overrides: list[str]
-    shares: Mapping[str, float]
-    """Prefix of role → share of its calls."""
-    hops: tuple[int, ...] = _HOPS
-    """Numbers of hops of the MetaQA questions."""
-    worlds: tuple[int, ...] = (2024,)
-    """Seeds of the synthetic worlds."""
-    questions: int | None = None
-    """Maximum per dataset; None takes all."""
-
-
-_FEW = 700
-"""Questions per dataset for the methods other than ArG, whose calls are learned sooner."""
-
-_CALL_SOURCES = (
-    _CallSource("searches", "arg", ["method.depth=3", *_CALL_LAYOUT], _ALL, worlds=tuple(range(11, 17))),
-    _CallSource(
-        "short-searches",
-        "arg",
-        ["method.depth=3", "method.max_tails_shown=1", *_CALL_LAYOUT],
-        _ALL,
-        hops=(1,),
-        worlds=tuple(range(21, 25)),
-    ),
-    _CallSource("srp", "srp", ["method.num_references=0"], {"": 0.4, "srp.judge": 0.12}, questions=_FEW),
-    _CallSource("parog", "parog", ["method.planner=prompted"], {"": 0.2}, questions=_FEW),
-    _CallSource("r3", "r3", [], {"r3.thought": 0.08, "r3.action": 0.15, "r3.verify": 0.3}, questions=_FEW),
-)
-"""All calls of ArG are taken, because prefix packing makes all calls of a question hardly longer than one. One-hop
-questions are used twice, to have enough names. PARoG's planner is prompted: a fine-tuned one gets only the question, as
-ArG's generator does, and one model could not distinguish the two."""
-
-
-def stages(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the configuration of each training stage; a stage starts from the output of the previous one."""
-    trainings: list[dict[str, Any]] = []
+def stages(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the configuration of each part of the training; a part starts from the output of the previous one."""
+    trainings: dict[str, dict[str, Any]] = {}
     model = settings["model"]
-    for name, stage in settings["parts"].items():
-        paths = {"model": model, "texts": stage["texts"], "storage": f"{settings['storage']}/{name}"}
-        model = stage["output"]
-        trainings.append({**settings, **paths, "output": model, "recipe": settings["recipe"] | stage["recipe"]})
+    for name, part in settings["parts"].items():
+        paths = {"model": model, "texts": part["texts"], "storage": f"{settings['storage']}/{name}"}
+        model = part["output"]
+        trainings[name] = {**settings, **paths, "output": model, "recipe": settings["recipe"] | part["recipe"]}
     return trainings
 
 
-def prepare(settings: Mapping[str, Any]) -> None:
-    """Create the training texts and the untrained Llama if they are missing. Raises UserError."""
-    where = Path(settings["metaqa"]), Path(settings["material"]), settings["limit"]
-    walks, calls = (Path(settings["parts"][name]["texts"]) for name in ("walks", "calls"))
-    collections = {walks: _walks(*where), calls: _calls(*where)}
-    for texts, collected in collections.items():
-        if not texts.exists():
-            counts = write_mixture(list(collected), texts)
-            of_roles = ", ".join(f"{number:,} {role}" for role, number in counts.items())
-            print(f"{texts}: {counted(counts.total(), 'text')} ({of_roles})")
-    if not Path(settings["model"]).exists():
+def prepare(settings: Mapping[str, Any], name: str) -> None:
+    """Create the texts of a part if they are missing, and for the first part the untrained Llama. Raises UserError.
+
+    The Llama's tokenizer is trained on the texts of the first two parts: walks, and calls of all methods.
+    """
+    is_first, model = name == next(iter(settings["parts"])), Path(settings["model"])
+    parts = list(settings["parts"].values())[:2] if is_first else [settings["parts"][name]]
+    for part in parts:
+        if not (texts := Path(part["texts"])).exists():
+            collected = _walks(settings) if part["draw"] is None else _calls(settings, part["draw"])
+            write_mixture(list(collected), texts)
+    if is_first and not model.exists():
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
-        words = [f"texts=[{walks},{calls}]", f"output={settings['model']}", f"seed={settings['recipe']['seed']}"]
-        _succeed(main(["init-model", *words, *shape]))
+        files = ",".join(part["texts"] for part in parts)
+        seed = f"seed={settings['recipe']['seed']}"
+        _succeed(main(["init-model", f"texts=[{files}]", f"output={model}", seed, *shape]))
 
 
 class _Collection(NamedTuple):
@@ -105,8 +73,9 @@ class _Collection(NamedTuple):
     shares: Mapping[str, float]
 
 
-def _walks(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
+def _walks(settings: Mapping[str, Any]) -> Iterator[Part]:
     """Collect ArG's texts and yield them as parts of a mixture."""
+    metaqa, folder, limit = Path(settings["metaqa"]), Path(settings["material"]), settings["limit"]
     for collection in (*_metaqa_walks(metaqa, limit), *_synthetic_walks(limit)):
         output = folder / f"{collection.name}.jsonl"
         if not output.exists():
@@ -138,43 +107,43 @@ def _synthetic_walks(limit: int | None) -> Iterator[_Collection]:
             yield _Collection(f"walks-sample-short-{seed}-{triples}", dev, _ALL)
 
 
-def _calls(metaqa: Path, folder: Path, limit: int | None) -> Iterator[Part]:
+def _calls(settings: Mapping[str, Any], draw: int) -> Iterator[Part]:
     """Collect the calls of each method, in the prompt style that the model will be sent, and yield them as parts."""
-    for source in _CALL_SOURCES:
-        for dataset, overrides, held_out in _datasets(source, metaqa):
-            name = f"calls-{source.name}-{dataset}"
+    folder = Path(settings["material"])
+    held_out = _held_out(Path(settings["metaqa"]), settings["freebase"])
+    for source in SOURCES:
+        for data, overrides, questions in _data(settings, source, draw):
+            name = f"calls-{draw}-{source.method}-{data}"
             run, output = folder / "runs" / name, folder / f"{name}.jsonl"
             if not output.exists():
-                configuration = [
-                    f"method={source.method}",
-                    *source.overrides,
-                    *overrides,
-                    _at_most(source.questions, limit),
-                ]
-                _succeed(
-                    main(["evaluate", *configuration, "llm=oracle", "llm.prompt_style=inputs_only", f"run.dir={run}"])
-                )
-                _succeed(
-                    main(
-                        [
-                            "collect",
-                            "calls",
-                            str(run),
-                            *held_out,
-                            "collect.merge_continuations=true",
-                            f"output={output}",
-                        ]
-                    )
-                )
+                few = questions if settings["limit"] is None else min(questions, settings["limit"])
+                drawn = [f"run.sample={few}", f"run.sample_seed={draw}", f"run.dir={run}"]
+                asked = [*METHODS[source.method], "llm=oracle", "llm.prompt_style=inputs_only"]
+                _succeed(main(["evaluate", *overrides, *asked, *drawn]))
+                _succeed(main(["collect", "calls", str(run), held_out, _ALL_BUT_CONTINUED, f"output={output}"]))
             yield Part(output, source.shares)
 
 
-def _datasets(source: _CallSource, metaqa: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield the datasets of a source: name, overrides, and the override that names held-out questions."""
-    for hops in source.hops:
-        yield f"metaqa-{hops}", _dev(metaqa, hops), [_held_out(metaqa)]
-    for seed in source.worlds:
-        yield f"sample-{seed}", ["dataset=synthetic", "dataset.split=train", f"dataset.seed={seed}"], []
+def _data(settings: Mapping[str, Any], source: Source, draw: int) -> Iterator[tuple[str, list[str], int]]:
+    """Yield the datasets of a source: name, overrides and number of questions."""
+    places = {name: settings[name] for name in ("metaqa", "freebase", "material")}
+    chosen = {name: (DATA[name], questions) for name, questions in zip(METAQA, source.metaqa, strict=True)}
+    if settings["freebase"] is not None:
+        _write_made_questions(settings)
+        chosen |= {name: (DATA[name], source.slice) for name in SLICE}
+    for number in range(source.worlds):
+        name, overrides = world(1000 * draw + number)
+        chosen[name] = (overrides, source.of_world)
+    for name, (overrides, questions) in chosen.items():
+        yield name, [word.format(**places) for word in overrides], questions
+
+
+def _write_made_questions(settings: Mapping[str, Any]) -> None:
+    """Write the questions that are made from the facts of the slice of Freebase, unless they are there."""
+    file = Path(settings["material"]) / "made-questions.jsonl"
+    if not file.exists():
+        triples = read_triples(Path(settings["freebase"]) / "triples.tsv.gz")
+        write_rows(make_questions(triples, _MADE_QUESTIONS, settings["recipe"]["seed"]), file)
 
 
 def _at_most(questions: int | None, limit: int | None) -> str:
@@ -186,15 +155,16 @@ def _dev(metaqa: Path, hops: int) -> list[str]:
     return ["dataset=metaqa", f"dataset.path={metaqa}", f"dataset.hops={hops}", "dataset.split=dev"]
 
 
-def _held_out(metaqa: Path) -> str:
-    """Hold out the test questions of all hops, because a few dev questions are also test questions."""
+def _held_out(metaqa: Path, freebase: str | None = None) -> str:
+    """Hold out MetaQA's test questions of all hops, because a few dev questions are among them, and WebQSP and CWQ."""
     patterns = [(f"{hops}-hop/qa_test.txt", f"{hops}-hop/vanilla/qa_test.txt") for hops in _HOPS]
     files = [
         file
         for pattern in patterns
         for file in find_files(metaqa, pattern, what="MetaQA test questions, to be held out,")
     ]
-    return f"material.held_out=[{','.join(map(str, files))}]"
+    of_slice = [f"{freebase}/{name}.test.jsonl.gz" for name in ("webqsp", "cwq")] if freebase else []
+    return f"material.held_out=[{','.join(map(str, [*files, *of_slice]))}]"
 
 
 def _succeed(code: int) -> None:

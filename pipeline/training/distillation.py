@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.evaluation.table import plain_table
+from pipeline.llm.prompt import Message
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -123,6 +124,20 @@ def read_calls(
             yield from written
 
 
+def call_row(source: tuple[str, str, str], role: str, messages: Sequence[Message], completion: str) -> dict[str, Any]:
+    """Return the row of one call; `source` is the id, the dataset and the split of its question."""
+    turns = [message._asdict() for message in messages]
+    prefix = turns.pop()["content"] if turns[-1]["role"] == "assistant" else ""
+    text = prefix + completion
+    return {
+        **dict(zip(("id", "dataset", "split"), source, strict=True)),
+        "role": role,
+        "messages": turns,
+        "text": text,
+        "loss": [[len(prefix), len(text)]],
+    }
+
+
 def write_calls(rows: Iterable[Mapping[str, Any]], report: Report, output: Path) -> None:
     """Write the rows as JSON Lines, and the report next to them. Raises StorageError."""
     write_rows(rows, output)
@@ -186,18 +201,9 @@ def _rejection_of_call(call: Mapping[str, Any]) -> str | None:
 
 
 def _row(trace: Mapping[str, Any], call: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
-    messages = list(_template(folder, call["template"]).render(orjson.loads(call["inputs"])))
-    prefix = messages.pop().content if messages[-1].role == "assistant" else ""
-    text = prefix + call["completion"]
-    return {
-        "id": trace["question_id"],
-        "dataset": trace["dataset"],
-        "split": trace["split"],
-        "role": call["role"],
-        "messages": [message._asdict() for message in messages],
-        "text": text,
-        "loss": [[len(prefix), len(text)]],
-    }
+    messages = _template(folder, call["template"]).render(orjson.loads(call["inputs"]))
+    source = (trace["question_id"], trace["dataset"], trace["split"])
+    return call_row(source, call["role"], messages, call["completion"])
 
 
 def _merge_continuations(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

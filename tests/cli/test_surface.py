@@ -56,6 +56,7 @@ GROUPS_OF_COMMANDS = {
     "graph load": {"dataset", "kg"},
     "graph serve": {"dataset", "kg"},
     "llm serve": {"llm"},
+    "collect corrections": {"llm"},
     "init-model": {"dataset"},
 }
 """The groups of each command; other commands have none."""
@@ -72,9 +73,11 @@ def test_the_sections_of_the_overview() -> None:
             "collect parog",
             "collect rog",
             "collect calls",
+            "collect corrections",
             "train arg",
             "train parog",
             "train rog",
+            "train improve",
             "train bundled-model",
         ],
         "Tools": ["capacity", "benchmark"],

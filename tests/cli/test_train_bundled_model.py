@@ -10,9 +10,9 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from pipeline import config
-from pipeline.cli import train_bundled_model
 from pipeline.cli.train_bundled_model import prepare, stages
 from pipeline.errors import UserError
+from pipeline.training.bundled_sources import SOURCES
 
 FACTS = """\
 Nine Lanterns|directed_by|Ada Orsa
@@ -27,6 +27,8 @@ QUESTIONS = {
     2: ("when did the films of [Ada Orsa] come out\t1994|2001", "director_to_movie_to_year"),
     3: ("who acts in films of the director of [Nine Lanterns]\tCy Thorn", "movie_to_director_to_movie_to_actor"),
 }
+ONE_PART = ("~parts.calls_2", "~parts.calls_3")
+"""Without the later parts, which draw other questions."""
 HELD_OUT = "which film has [Bo Vask]\tNine Lanterns"
 
 
@@ -51,16 +53,13 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
     metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.cli.train_bundled_model._KNOWN_PATHS", {hops: {"": 1.0} for hops in QUESTIONS})
-    few = [
-        each._replace(worlds=each.worlds[:1], shares=dict.fromkeys(each.shares, 1.0))
-        for each in train_bundled_model._CALL_SOURCES
-    ]
-    monkeypatch.setattr("pipeline.cli.train_bundled_model._CALL_SOURCES", few)
-    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", "limit=3", "shape.vocabulary=700"]
+    few = [each._replace(worlds=1) for each in SOURCES if each.method in ("arg", "srp", "parog", "r3")]
+    monkeypatch.setattr("pipeline.cli.train_bundled_model.SOURCES", few)
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", "limit=3", "shape.vocabulary=700", *ONE_PART]
     settings = config.compose(words, name="train_bundled_model")
-    prepare(settings)
-    first, last = stages(settings)
-    assert (first["model"], last["output"]) == (settings["model"], settings["output"])
+    prepare(settings, "walks")
+    first, last = stages(settings).values()
+    assert first["model"] == settings["model"]
     assert first["output"] == last["model"]
     assert first["recipe"] == settings["recipe"] | settings["parts"]["walks"]["recipe"]
     assert first["storage"] != last["storage"]
@@ -79,12 +78,25 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
     model = AutoModelForCausalLM.from_pretrained(settings["model"])
     assert model.config.tie_word_embeddings
     before = [file.stat().st_mtime_ns for file in files]
-    prepare(settings)
+    prepare(settings, "walks")
     assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_a_finished_part_needs_no_texts_and_no_untrained_llama(metaqa: Path, tmp_path: Path) -> None:
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", f"checkpoints={tmp_path / 'kept'}", *ONE_PART]
+    settings = config.compose(words, name="train_bundled_model")
+    (tmp_path / "kept" / "walks").mkdir(parents=True)
+    Path(settings["parts"]["calls_1"]["texts"]).parent.mkdir(parents=True)
+    Path(settings["parts"]["calls_1"]["texts"]).touch()
+    prepare(settings, "calls_1")
+    _, last = stages(settings).values()
+    assert last["model"] == str(tmp_path / "kept" / "walks")
+    assert not Path(settings["model"]).exists()
+    assert not Path(settings["parts"]["walks"]["texts"]).exists()
 
 
 def test_missing_test_questions_are_a_user_error(metaqa: Path, tmp_path: Path) -> None:
     (metaqa / "2-hop" / "vanilla" / "qa_test.txt").unlink()
     words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}"]
     with pytest.raises(UserError, match="MetaQA test questions, to be held out"):
-        prepare(config.compose(words, name="train_bundled_model"))
+        prepare(config.compose(words, name="train_bundled_model"), "walks")

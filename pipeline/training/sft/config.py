@@ -46,7 +46,7 @@ class SFTConfig:
     max_tokens: PositiveInt
     """Maximum length of a text with its prompt. Longer texts are left out and counted."""
     prefix_sharing: bool
-    """Pack texts with the same prompt into prefix trees of at most `max_tokens`, and compute common prefixes once."""
+    """Pack the texts of a question and role into prefix trees of at most `max_tokens`; compute common prefixes once."""
     precision: Precision
     """Precision of the arithmetic; the weights are kept in single precision."""
     weights: Precision

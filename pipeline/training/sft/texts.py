@@ -36,6 +36,14 @@ class TrainingText:
     """The model's turn."""
     loss: tuple[tuple[int, int], ...]
     """Spans of characters of `text` that carry loss."""
+    question_id: str | None = None
+
+    @property
+    def group(self) -> str:
+        """What is packed together: the calls of one role of a question, whose prompts begin alike; else one prompt."""
+        if self.question_id is None:
+            return str(self.messages)
+        return f"{self.question_id} {self.messages[0]}"
 
     @property
     def parts(self) -> list[str]:
@@ -67,10 +75,26 @@ def read_texts(files: Iterable[Path]) -> Iterator[TrainingText]:
     for file in files:
         for number, line in lines(file):
             try:
-                yield _text(orjson.loads(line))
+                yield read_text(orjson.loads(line))
             except (KeyError, TypeError, ValueError) as error:
                 problem = f"no {error}" if isinstance(error, KeyError) else error
                 raise UserError(f"{file}, line {number} is not a training text: {problem}") from None
+
+
+def read_text(row: dict[str, Any]) -> TrainingText:
+    """Read one row. Raises KeyError, TypeError or ValueError for a row that is no training text."""
+    turns = row["messages"] if "messages" in row else [{"role": "user", "content": row["question"]}]
+    prompt = [{"role": str(one["role"]), "content": str(one["content"])} for one in turns]
+    if "text" in row:
+        text = str(row["text"])
+    elif prompt and prompt[-1]["role"] == "assistant":
+        text = prompt.pop()["content"]
+    else:
+        raise ValueError("it has no text, and its last message is not the assistant's")
+    loss = tuple((int(begin), int(end)) for begin, end in row.get("loss", [[0, len(text)]]))
+    if not prompt or not text or any(not 0 <= begin < end <= len(text) for begin, end in loss):
+        raise ValueError("its prompt or its text is empty, or a span of loss is outside the text")
+    return TrainingText(tuple(prompt), text, loss, row.get("id"))
 
 
 def split(texts: Sequence[TrainingText], evaluation: int, seed: int) -> tuple[list[TrainingText], list[TrainingText]]:
@@ -91,17 +115,23 @@ def encode(
 ) -> Encoded:
     """Tokenize and label each text in the tokenizer's chat layout; `dropped` counts texts that are too long.
 
-    With prefix sharing the texts of one prompt are packed into as few items as fit. The end of the model's turn also
-    carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template changes the
-    model's turn.
+    With prefix sharing the texts of a question and role are packed into as few items as fit. The end of the model's
+    turn also carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template
+    changes the model's turn.
     """
     rows: defaultdict[object, list[Row]] = defaultdict(list)
     for index, (text, row) in enumerate(_rows(texts, tokenizer)):
         if len(row[0]) > max_tokens:
             dropped[f"longer than {max_tokens:,} tokens"] += 1
         else:
-            rows[str(text.messages) if prefix_sharing else index].append(row)
+            rows[text.group if prefix_sharing else index].append(row)
     return Encoded([item for of_prompt in rows.values() for item in pack_prefixes(of_prompt, max_tokens)])
+
+
+def label(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> Row:
+    """Tokenize one text in the tokenizer's chat layout, and label the tokens that carry loss."""
+    ((_, row),) = _rows([text], tokenizer)
+    return row
 
 
 def _rows(texts: Iterable[TrainingText], tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[TrainingText, Row]]:
@@ -143,21 +173,6 @@ def _batches(texts: Iterable[TrainingText], size: int) -> Iterator[list[Training
     remaining = iter(texts)
     while batch := list(islice(remaining, size)):
         yield batch
-
-
-def _text(row: dict[str, Any]) -> TrainingText:
-    turns = row["messages"] if "messages" in row else [{"role": "user", "content": row["question"]}]
-    prompt = [{"role": str(one["role"]), "content": str(one["content"])} for one in turns]
-    if "text" in row:
-        text = str(row["text"])
-    elif prompt and prompt[-1]["role"] == "assistant":
-        text = prompt.pop()["content"]
-    else:
-        raise ValueError("it has no text, and its last message is not the assistant's")
-    loss = tuple((int(begin), int(end)) for begin, end in row.get("loss", [[0, len(text)]]))
-    if not prompt or not text or any(not 0 <= begin < end <= len(text) for begin, end in loss):
-        raise ValueError("its prompt or its text is empty, or a span of loss is outside the text")
-    return TrainingText(tuple(prompt), text, loss)
 
 
 def _question(text: TrainingText) -> str:

@@ -1,0 +1,113 @@
+"""`kgqa train improve`: train a model on what it should have written in its own runs, in rounds (docs/training.md).
+
+A round runs the model, lets the oracle say what it should have written at each call, and trains on these calls and on
+those of the earlier rounds. Every step leaves a file or a folder, so the same command goes on after a stop.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.cli.common import FAILED_RUN, Arguments, Output
+from pipeline.cli.main import main
+from pipeline.cli.sweep import read_configurations
+from pipeline.cli.train import train_model
+from pipeline.errors import UserError
+from pipeline.evaluation.table import percent, plain_table
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.training.mixture import Part, write_mixture
+from pipeline.training.rows import write_rows
+
+_CURVE = "curve.jsonl"
+
+
+def run(arguments: Arguments) -> Output:
+    """Improve a model in rounds, or go on, and print its scores after each round."""
+    settings = arguments.compose()
+    output = Path(settings["output"])
+    model = str(settings["model"])
+    scores = list(_check(settings, 0, model))
+    held_out = _write_held_out(output)
+    for number in range(1, settings["rounds"] + 1):
+        model = _train(settings, number, model, held_out)
+        scores += _check(settings, number, model)
+        write_rows(scores, output / _CURVE)
+    figures = {"model": model, "curve": scores}
+    return Output(figures, [_table(scores)], notes=[f"model: {model}", f"scores: {output / _CURVE}"])
+
+
+def _train(settings: Mapping[str, Any], number: int, model: str, held_out: Path) -> str:
+    """Run the model, collect its corrections and train it on them. Returns the folder of the trained model."""
+    output = Path(settings["output"])
+    folder, trained = output / f"round-{number}", output / f"round-{number}" / "model"
+    if trained.exists():
+        return str(trained)
+    if not (folder / "corrections.jsonl").exists():
+        _run(settings, folder / "run", model, questions=settings["questions"], seed=number)
+        files = ",".join(map(str, [held_out, *settings["held_out"]]))
+        selected = [f"material.held_out=[{files}]", f"collect.right_share={settings['right_share']}"]
+        _succeed("collect", "corrections", str(folder / "run"), f"output={folder}/corrections.jsonl", *selected)
+    corrections = [output / f"round-{earlier}" / "corrections.jsonl" for earlier in range(1, number + 1)]
+    others = [Part(Path(file), {"": settings["texts_share"]}) for file in settings["texts"]]
+    texts = folder / "texts.jsonl"
+    write_mixture([*(Part(file, {"": 1.0}) for file in corrections), *others], texts)
+    paths = {"model": model, "texts": str(texts), "storage": str(folder / "training"), "output": str(trained)}
+    train_model({**settings, **paths})
+    return str(trained)
+
+
+def _check(settings: Mapping[str, Any], number: int, model: str) -> Iterator[dict[str, Any]]:
+    """Score a model on the questions that are never trained on; one row for each configuration."""
+    folder = Path(settings["output"]) / f"round-{number}" / "check"
+    _run(settings, folder, model, questions=settings["check"], seed=0)
+    for point in (RunFolder(folder).read_summary() or {})["points"]:
+        scores = {name: point[name] for name in ("questions", "hits_at_1", "f1", "unreadable_share")}
+        yield {"round": number, "method": point["method"], "dataset": point["dataset"], **scores}
+
+
+def _run(settings: Mapping[str, Any], folder: Path, model: str, *, questions: int, seed: int) -> None:
+    """Run the configurations with a model on some of their questions, unless that is done."""
+    if (RunFolder(folder).read_summary() or {}).get("complete"):
+        return
+    lines = [
+        shlex.join([*words, f"llm.model={model}"]) for words in read_configurations(Path(settings["configurations"]))
+    ]
+    file = folder.parent / f"{folder.name}.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _succeed("sweep", str(file), f"run.sample={questions}", f"run.sample_seed={seed}", f"run.dir={folder}")
+
+
+def _write_held_out(output: Path) -> Path:
+    """Write the ids of the questions on which the models are scored."""
+    file, check = output / "held-out.txt", RunFolder(output / "round-0" / "check")
+    ids = {id: None for shard in read_shards(check, ("question_id",)) for id in shard["question_id"]}
+    file.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    return file
+
+
+def _succeed(*words: str) -> None:
+    if main(list(words)) not in (0, FAILED_RUN):  # failed questions of an untrained model are no reason to stop
+        raise UserError(f"kgqa {' '.join(words[:2])} did not succeed; see the error above")
+
+
+def _table(scores: list[dict[str, Any]]) -> Table:
+    """Return Hits@1 by configuration and round; configurations are in the order of their file."""
+    rounds = {each["round"]: None for each in scores}
+    shown = plain_table("strict Hits@1 on questions that were not trained on, by round")
+    for name in ("method", "dataset"):
+        shown.add_column(name, overflow="fold")
+    for number in rounds:
+        shown.add_column(str(number), justify="right")
+    by_round = ([each for each in scores if each["round"] == number] for number in rounds)
+    for of_configuration in zip(*by_round, strict=True):
+        names = (Text(of_configuration[0][name]) for name in ("method", "dataset"))
+        shown.add_row(*names, *(percent(each["hits_at_1"]) for each in of_configuration))
+    return shown

@@ -1,0 +1,105 @@
+"""The sources of the bundled model's calls as data: which methods are run, on which questions, and how many.
+
+`kgqa train bundled-model` reads these tables (docs/bundled-model.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pipeline.llm.embedded.bundled import training
+
+METHODS: Mapping[str, Sequence[str]] = {
+    "arg": ("method=arg", "method.depth=3", f"method.facts={training().facts}"),
+    "srp": (
+        "method=srp",
+        "method.num_references=0",
+        "method.bind_top_k=2",
+        "method.judge_samples_per_path=5",
+        "method.shown_partial=8",
+        "method.candidates_total=20",
+        "method.temperature=0",
+    ),
+    "parog": (
+        "method=parog",
+        "method.planner=prompted",
+        "method.relation_prefilter=15",
+        "method.entity_prefilter=30",
+        "method.temperature=0",
+    ),
+    "r3": ("method=r3", "method.observation_cap=1000"),
+    "tog": ("method=tog", "method.temperature_explore=0"),
+    "pog": ("method=pog", "method.entity_prefilter=30", "method.temperature=0"),
+    "dog": ("method=dog", "method.max_paths=20"),
+    "rog": ("method=rog", "method.reader_prompt_tokens=1200"),
+    "rag": ("method=rag", "method.context_tokens=1000"),
+}
+"""Method → the overrides with which the bundled model is trained and run. They keep prompts short: of lists that can be
+long on a large graph, less is shown. `docs/bundled-model/comparison.txt` runs the same."""
+
+METAQA = ("metaqa-1", "metaqa-2", "metaqa-3")
+SLICE = ("grailqa", "simple-questions", "made-questions")
+
+_SLICE_GRAPH = ("dataset=custom", "dataset.split=train", "dataset.triples={freebase}/triples.tsv.gz")
+
+DATA: Mapping[str, Sequence[str]] = {
+    **{
+        f"metaqa-{hops}": ("dataset=metaqa", "dataset.path={metaqa}", f"dataset.hops={hops}", "dataset.split=dev")
+        for hops in (1, 2, 3)
+    },
+    "grailqa": (
+        *_SLICE_GRAPH,
+        "dataset.name=grailqa-slice",
+        "dataset.questions={freebase}/grailqa.test1000.jsonl.gz",
+        "dataset.filter={{gold_pattern_in_slice:true}}",
+    ),
+    "simple-questions": (
+        *_SLICE_GRAPH,
+        "dataset.name=simple-questions-slice",
+        "dataset.questions={freebase}/simpleqa.test1000.jsonl.gz",
+        "dataset.filter={{answerable_in_slice:true}}",
+    ),
+    "made-questions": (
+        *_SLICE_GRAPH,
+        "dataset.name=made-questions",
+        "dataset.questions={material}/made-questions.jsonl",
+    ),
+}
+"""Dataset → its overrides, with places for the folders that the user names. Test questions of MetaQA and the WebQSP and
+CWQ questions of the slice are not among them, and are held out by their texts as well."""
+
+
+def world(seed: int) -> tuple[str, Sequence[str]]:
+    """Return the name and the overrides of the synthetic world of a seed. The demo's seed is the default, 7."""
+    return f"world-{seed}", ("dataset=synthetic", "dataset.split=train", f"dataset.seed={seed}")
+
+
+class Source(NamedTuple):
+    """The runs of one method whose calls are trained on."""
+
+    method: str
+    metaqa: Sequence[int]
+    """Questions of 1, 2 and 3 hops."""
+    worlds: int
+    """Synthetic worlds, each with another seed."""
+    of_world: int
+    """Questions of each world."""
+    slice: int
+    """Questions of each of the datasets of the slice of Freebase."""
+    shares: Mapping[str, float] = {"": 1.0}
+    """Beginning of a role → the share of its calls that is taken."""
+
+
+SOURCES: Sequence[Source] = (
+    Source("arg", (3000, 3000, 3000), worlds=6, of_world=300, slice=600),
+    Source("srp", (1500, 2500, 2500), worlds=6, of_world=300, slice=600),
+    Source("parog", (1500, 2000, 2000), worlds=6, of_world=200, slice=400),
+    Source("r3", (2000, 3000, 3000), worlds=6, of_world=200, slice=400),
+    Source("tog", (500, 700, 700), worlds=3, of_world=100, slice=200),
+    Source("pog", (300, 500, 500), worlds=3, of_world=100, slice=200),
+    Source("dog", (300, 500, 500), worlds=3, of_world=100, slice=200),
+    Source("rog", (300, 500, 500), worlds=3, of_world=100, slice=200),
+    Source("rag", (300, 500, 500), worlds=3, of_world=100, slice=200),
+)
+"""The questions of one part of the training. A part draws its own questions and worlds, by its number."""

@@ -1,0 +1,69 @@
+"""`kgqa train improve`: the rounds of runs, corrections and scores around the training.
+
+`tests/integration/ray/test_fine_tuning.py` tests the training itself. Here a test double stands for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.cli.main import main
+from pipeline.cli.train_improve import _table
+
+LINE = (
+    "method=cot dataset.triples=2000 dataset.split=train llm=embedded llm.prompt_style=inputs_only "
+    "llm.max_new_tokens=4  # the next line is another method\n"
+)
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
+    """A test double of the training: it copies the model, and keeps the settings of each round."""
+    settings: list[Mapping[str, Any]] = []
+
+    def copy(given: Mapping[str, Any]) -> None:
+        settings.append(given)
+        shutil.copytree(given["model"], given["output"])
+
+    monkeypatch.setattr("pipeline.cli.train_improve.train_model", copy)
+    return settings
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def test_each_round_trains_the_model_of_the_last_on_all_corrections(
+    llama: Path, tmp_path: Path, trained: list[Mapping[str, Any]]
+) -> None:
+    (tmp_path / "runs.txt").write_text(LINE, encoding="utf-8")
+    output = tmp_path / "improved"
+    words = [f"configurations={tmp_path / 'runs.txt'}", f"model={llama}", f"output={output}", "questions=6", "check=3"]
+    assert main(["train", "improve", *words, "rounds=2"]) == 0
+    assert [each["model"] for each in trained] == [str(llama), str(output / "round-1" / "model")]
+    texts = [rows(Path(each["texts"])) for each in trained]
+    assert texts[1] == texts[0] + rows(output / "round-2" / "corrections.jsonl")
+    held_out = set((output / "held-out.txt").read_text("utf-8").split())
+    assert len(held_out) == 3
+    assert not held_out & {row["id"] for row in texts[1]}
+    assert texts[0]
+    assert [(each["round"], each["questions"]) for each in rows(output / "curve.jsonl")] == [(0, 3), (1, 3), (2, 3)]
+    assert main(["train", "improve", *words, "rounds=2"]) == 0  # nothing is left to do
+    assert len(trained) == 2
+
+
+def test_the_table_has_a_column_for_each_round() -> None:
+    scores = [
+        {"round": number, "method": method, "dataset": "metaqa-1hop", "hits_at_1": number / 2}
+        for number in (0, 1)
+        for method in ("srp", "r3")
+    ]
+    table = _table(scores)
+    assert [column.header for column in table.columns] == ["method", "dataset", "0", "1"]
+    assert table.row_count == 2
