@@ -33,7 +33,8 @@ _WORLDS = (101, 102)
 """Seeds of the synthetic worlds of ArG's texts; the default seed, used for evaluation, is not among them."""
 _WORLD_SIZES = (3000, 20000)
 _MADE_QUESTIONS = 20_000
-_ALL_BUT_CONTINUED = "collect.merge_continuations=true"
+_AS_THEY_ARE = ("calls", "collect.merge_continuations=true")
+_CORRECTED = ("corrections", "collect.right_share=1")
 
 
 def stages(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -118,9 +119,10 @@ def _calls(settings: Mapping[str, Any], draw: int) -> Iterator[Part]:
             if not output.exists():
                 few = questions if settings["limit"] is None else min(questions, settings["limit"])
                 drawn = [f"run.sample={few}", f"run.sample_seed={draw}", f"run.dir={run}"]
-                asked = [*METHODS[source.method], "llm=oracle", "llm.prompt_style=inputs_only"]
-                _succeed(main(["evaluate", *overrides, *asked, *drawn]))
-                _succeed(main(["collect", "calls", str(run), held_out, _ALL_BUT_CONTINUED, f"output={output}"]))
+                oracle = ["llm=oracle", f"llm.error_rate={source.error_rate}", "llm.prompt_style=inputs_only"]
+                _succeed(main(["evaluate", *overrides, *METHODS[source.method], *oracle, *drawn]))
+                kind = _CORRECTED if source.error_rate else _AS_THEY_ARE
+                _succeed(main(["collect", *kind, str(run), held_out, f"output={output}"]))
             yield Part(output, source.shares)
 
 

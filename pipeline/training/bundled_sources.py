@@ -87,12 +87,15 @@ class Source(NamedTuple):
     """Questions of each world."""
     slice: int
     """Questions of each of the datasets of the slice of Freebase."""
+    error_rate: float = 0.15
+    """How often the oracle errs in the run. At each call it is then asked again, without errors, and that reply is
+    trained on, so that there are edits, reflections, retries and misleading evidence. 0 takes its calls as they are."""
     shares: Mapping[str, float] = {"": 1.0}
     """Beginning of a role → the share of its calls that is taken."""
 
 
 SOURCES: Sequence[Source] = (
-    Source("arg", (3000, 3000, 3000), worlds=6, of_world=300, slice=600),
+    Source("arg", (3000, 3000, 3000), worlds=6, of_world=300, slice=600, error_rate=0),
     Source("srp", (1500, 2500, 2500), worlds=6, of_world=300, slice=600),
     Source("parog", (1500, 2000, 2000), worlds=6, of_world=200, slice=400),
     Source("r3", (2000, 3000, 3000), worlds=6, of_world=200, slice=400),
