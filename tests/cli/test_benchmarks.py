@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.cli.benchmarks.client import measure_client
 from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.search import search
 from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.benchmarks.viewer import viewer
 
@@ -35,3 +36,11 @@ def test_measures_the_viewer_on_copies_of_a_shard() -> None:
     figures = viewer(shards=6)
     assert figures["questions"] == 6 * 100 * 10
     assert all(figures[name] > 0 for name in ("index_s", "first_page_s", "text_search_s", "question_s", "peak_mib"))
+
+
+def test_measures_the_compressed_search_after_two_kills_of_its_build() -> None:
+    figures = search(nodes=4000)
+    assert figures["shards_written_again"] == 0
+    assert figures["shards_kept_after_kill"] >= 1
+    assert figures["recall_at_1"] >= 0.95
+    assert figures["flat_to_approximate"] == figures["flat_ms_per_query"] / figures["ms_per_query"]
