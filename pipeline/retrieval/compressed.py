@@ -84,7 +84,7 @@ class CompressedIndex:
         faiss.extract_index_ivf(self._index).nprobe = probes
 
     def candidates(self, vectors: Vectors, k: int) -> Iterator[tuple[Vectors, Positions]]:
-        """Yield the scores and the ascending positions of at least k nodes near each vector, as far as there are."""
+        """Yield scores and ascending positions of nodes near each vector: fewer than k if the lists are short."""
         _, found = self._index.search(np.ascontiguousarray(vectors, np.float32), max(_CANDIDATES, 2 * k))
         for vector, positions in zip(vectors, found, strict=True):
             existing = np.sort(positions[positions >= 0])
@@ -122,7 +122,7 @@ def measure(nodes: StoredNodes, files: CompressedFiles, queries: Vectors) -> Rec
     probes = max(1, lists // 256)
     while True:
         index = CompressedIndex(nodes, files, probes)
-        found = np.stack([np.sort(scores)[::-1][:k] for scores, _ in index.candidates(queries, k)])
+        found = np.stack([_best_scores(scores, k) for scores, _ in index.candidates(queries, k)])
         at_1 = float(np.mean(found[:, 0] >= exact[:, 0] - _TIE))
         if at_1 >= TARGET or probes == lists:
             break
@@ -131,6 +131,12 @@ def measure(nodes: StoredNodes, files: CompressedFiles, queries: Vectors) -> Rec
     recall = Recall(probes, at_1, at_10, len(queries))
     write_json(files.recall, asdict(recall))
     return recall
+
+
+def _best_scores(scores: Vectors, k: int) -> Vectors:
+    """Return the k best scores, best first; -inf for those that are missing."""
+    padded: Vectors = np.append(scores, np.full(k, -np.inf, np.float32))
+    return np.sort(padded)[::-1][:k]
 
 
 def nearest(nodes: StoredNodes, queries: Vectors, k: int) -> tuple[Vectors, Positions]:

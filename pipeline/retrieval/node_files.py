@@ -93,7 +93,10 @@ class StoredNodes:
 
         They are read from the file, because the pages of a memory-mapped file count as memory of the process.
         """
-        return np.stack([self._row(int(position)) for position in positions])
+        rows: Vectors = np.empty((len(positions), self.shards[0].shape[1]), np.float32)
+        for place, position in enumerate(positions):
+            rows[place] = self._row(int(position))
+        return rows
 
     def _row(self, position: int) -> Vectors:
         number, row = self._place(position)

@@ -183,7 +183,10 @@ class _Index(Protocol):
     """Finds candidates for the nearest nodes."""
 
     def candidates(self, vectors: Vectors, k: int) -> Iterable[tuple[Vectors, Positions]]:
-        """Yield the scores and the positions of at least k nodes near each vector, k being at most their number."""
+        """Yield scores and positions for each vector: of the k nearest nodes, and of others in any order.
+
+        There are at least k nodes.
+        """
         ...
 
 

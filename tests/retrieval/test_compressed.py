@@ -35,8 +35,8 @@ def graph(nodes: int = 3 * SHARD) -> Nodes:
     return Nodes({f"n{number}": f"{' '.join(random.sample(WORDS, 4))} {number}" for number in range(nodes)})
 
 
-def approximate(nodes: Nodes, encoder: LexicalEncoder, folder: Path | None) -> NodeIndex:
-    return node_index(nodes, encoder, exact_up_to=100, cache_dir=folder)
+def approximate(nodes: Nodes, encoder: LexicalEncoder, folder: Path | None, *, exact_up_to: int = 100) -> NodeIndex:
+    return node_index(nodes, encoder, exact_up_to=exact_up_to, cache_dir=folder)
 
 
 def stored(folder: Path) -> dict[str, int]:
@@ -54,6 +54,14 @@ async def test_finds_what_exact_search_finds(kept: bool, tmp_path: Path) -> None
     expected = [await exact.search(query, 3) for query in queries]
     assert sum(some[0] == others[0] for some, others in zip(found, expected, strict=True)) >= 0.97 * len(queries)
     assert ("nodes.faiss" in stored(tmp_path)) == kept
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 65, 130, SHARD])
+async def test_a_small_graph_can_be_compressed(size: int) -> None:
+    nodes = graph(size)
+    index = approximate(nodes, LexicalEncoder(), None, exact_up_to=0)
+    for id in {"n0", f"n{size - 1}"}:
+        assert (await index.search(nodes.texts[id], 3))[0] == id
 
 
 async def test_measures_its_recall_and_reads_it_back(tmp_path: Path) -> None:
