@@ -13,6 +13,7 @@ from pipeline.cli.benchmarks.graph import graph
 from pipeline.cli.benchmarks.overhead import overhead, saturation
 from pipeline.cli.benchmarks.scale import scale, sweep_scale
 from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.search import search, search_large
 from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.benchmarks.sweep import sweep
 from pipeline.cli.benchmarks.traces import traces
@@ -29,6 +30,8 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "servers": servers,
     "graph": graph,
     "fanout": fanout,
+    "search": search,
+    "search-large": search_large,
     "scale": scale,
     "traces": traces,
     "sweep": sweep,

@@ -1,36 +1,39 @@
 """Searches the nodes of a graph by their texts, as `RetrieveNode` of GRBench does (specification §6.2).
 
-The index is a flat inner-product index with one vector per node. The vectors of each graph and encoder are computed
-once and stored on disk. FAISS searches them if it is installed, on a GPU if it supports one.
+The vectors of each graph and encoder are computed once and stored on disk, in shards that all workers write together.
+A flat inner-product index compares a query with all of them. FAISS searches it if it is installed, on a GPU if it
+supports one. Above a number of nodes, the index is compressed and approximate.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
-import orjson
 
+from pipeline.kg.batch_loader import BatchLoader, Fetched
 from pipeline.kg.interface import AttributedGraph, Batch
-from pipeline.kg.lru import Lru
+from pipeline.retrieval import compressed
+from pipeline.retrieval.compressed import CompressedFiles, CompressedIndex, Recall
 from pipeline.retrieval.interface import Encoder, Vectors
+from pipeline.retrieval.node_files import SHARD_NODES, NodeFiles, Positions, StoredNodes, locked, write_json
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current
 from pipeline.types import EntityId
 
 _CHUNK = 4096
-"""Nodes per batch of encoding and writing."""
+"""Vectors that are copied at a time."""
+_BATCH_WINDOW_S = 0.003
+"""Seconds that the first query of a batch waits for others."""
+_BATCH_SIZE = 64
+"""Queries per search of the index."""
 _CACHED_SEARCHES = 10_000
 _EXTRA = 16
 """Results beyond k that FAISS is asked for at first, because it returns ties in any order."""
@@ -49,136 +52,167 @@ class SearchableGraph(AttributedGraph, Protocol):
 class NodeIndex:
     """Search over the node texts of one graph. The first search builds the index or reads it from disk."""
 
-    def __init__(self, kg: SearchableGraph, encoder: Encoder, *, cache_dir: Path | None = None) -> None:
-        """Describe the index; nothing is read yet. Vectors are stored in `cache_dir`; None does not store them."""
+    def __init__(
+        self, kg: SearchableGraph, encoder: Encoder, *, exact_up_to: int, cache_dir: Path | None = None
+    ) -> None:
+        """Describe the index; nothing is read yet.
+
+        Args:
+            kg: the graph.
+            encoder: encodes the texts of nodes, and queries.
+            exact_up_to: the number of nodes above which the index is compressed and approximate, if FAISS is installed.
+            cache_dir: the folder that stores the index; None does not store it.
+        """
         self._kg = kg
         self._encoder = encoder
+        self._exact_up_to = exact_up_to
         self._cache_dir = cache_dir
-        self._built: _Built | None = None
-        self._building = asyncio.Lock()
-        self._found: Lru[tuple[str, int], list[EntityId]] = Lru(_CACHED_SEARCHES)
+        self._opened: tuple[StoredNodes, _Index] | None = None
+        self._opening = asyncio.Lock()
+        self._found: BatchLoader[tuple[str, int], list[EntityId]] = BatchLoader(
+            self._fetch, batch_size=_BATCH_SIZE, window_s=_BATCH_WINDOW_S, cache_size=_CACHED_SEARCHES
+        )
 
     async def search(self, query: str, k: int) -> list[EntityId]:
         """Return at most k node ids, best first, ties in the order of the graph."""
-        if (found := self._found.get((query, k))) is None:
-            built = await self._index()
-            vector = (await self._encoder.encode([query]))[0]
-            found = await asyncio.to_thread(built.search, vector, k)
-            self._found.put((query, k), found)
-        return found
+        return (await self._found([(query, k)]))[query, k]
 
-    async def _index(self) -> _Built:
-        async with self._building:
-            if self._built is None:
-                self._built = await (self._stored() if self._cache_dir else self._in_memory())
-        return self._built
+    def stored(self) -> tuple[int, Recall | None] | None:
+        """Return the number of stored nodes, and the recall of an approximate index; None if the index is not stored.
 
-    async def _in_memory(self) -> _Built:
+        Raises OSError or ValueError if files are damaged.
+        """
+        files = self._files()
+        if files is None or not files.count.exists():
+            return None
+        nodes = len(files.open())
+        approximate = self._is_approximate(nodes)
+        recall = CompressedFiles(files.folder).measured() if approximate else None
+        return None if approximate and recall is None else (nodes, recall)
+
+    async def _fetch(self, searches: Sequence[tuple[str, int]]) -> Fetched[tuple[str, int], list[EntityId]]:
+        async with self._opening:
+            nodes, index = self._opened = self._opened or await self._open()
+        vectors = await self._encoder.encode([query for query, _ in searches])
+        found = await asyncio.to_thread(_search, nodes, index, vectors, [k for _, k in searches])
+        return Fetched(dict(zip(searches, found, strict=True)), queries=1, endpoint=None)
+
+    async def _open(self) -> tuple[StoredNodes, _Index]:
+        if files := self._files():
+            files.folder.mkdir(parents=True, exist_ok=True)
+            return await self._built(files)
         with TemporaryDirectory(prefix="kgqa-nodes-") as folder:
-            files = _Files(Path(folder), "nodes")
-            await self._encode(files)
-            return await asyncio.to_thread(_open, *files.load())
+            return await self._built(NodeFiles(Path(folder)))  # Files that are open can be read after their removal.
 
-    async def _stored(self) -> _Built:
-        assert self._cache_dir is not None
+    def _files(self) -> NodeFiles | None:
+        if self._cache_dir is None:
+            return None
         key = hashlib.blake2b(f"{self._kg.fingerprint}\0{self._encoder.name}".encode(), digest_size=12).hexdigest()
-        files = _Files(self._cache_dir.expanduser(), f"nodes-{key}")
-        files.folder.mkdir(parents=True, exist_ok=True)
-        async with _build_lock(files.lock):
+        return NodeFiles(self._cache_dir.expanduser() / f"nodes-{key}")
+
+    def _is_approximate(self, nodes: int) -> bool:
+        return nodes > self._exact_up_to and find_spec("faiss") is not None
+
+    async def _built(self, files: NodeFiles) -> tuple[StoredNodes, _Index]:
+        """Complete the files of the index, and open it."""
+        async with locked(files.lock):
             if not await self._are_current(files):
-                await self._encode(files)
-        return await asyncio.to_thread(_open, *files.load())
+                files.clear()
+        if not files.count.exists():
+            await self._encode(files)
+        nodes = files.open()
+        if not self._is_approximate(len(nodes)):
+            return nodes, await asyncio.to_thread(_flat, nodes)
+        compressed_files = CompressedFiles(files.folder)
+        recall = await self._compress(nodes, compressed_files)
+        return nodes, await asyncio.to_thread(CompressedIndex, nodes, compressed_files, recall.probes)
 
-    async def _are_current(self, files: _Files) -> bool:
-        """Return whether the files match the graph and the encoder. Checks three nodes."""
+    async def _are_current(self, files: NodeFiles) -> bool:
+        """Return whether the shards that exist match the graph and the encoder. Checks three nodes."""
         try:
-            ids, vectors = files.load()
-        except (OSError, ValueError):
+            nodes = files.open()
+        except (OSError, EOFError, ValueError):
             return False
-        if not ids:
+        if not nodes:
             return True
-        positions = sorted({0, len(ids) // 2, len(ids) - 1})
-        texts = await self._kg.labels([ids[at] for at in positions])
-        sample = [texts[ids[at]] or "" for at in positions]
-        return await are_current(np.array(vectors[positions]), self._encoder, sample)
+        positions = sorted({0, len(nodes) // 2, len(nodes) - 1})
+        return await are_current(nodes.rows(positions), self._encoder, await self._texts(nodes, positions))
 
-    async def _encode(self, files: _Files) -> None:
-        """Write the vectors and the ids of all nodes. The ids are renamed last, which makes the files valid."""
-        nodes = self._kg.text_nodes()
-        with files.temporary(files.vectors).open("wb") as vectors, files.temporary(files.ids).open("wb") as ids:
-            while chunk := await asyncio.to_thread(lambda: list(islice(nodes, _CHUNK))):
-                rows = await self._encoder.encode([text for _, text in chunk])
-                vectors.write(np.ascontiguousarray(rows, np.float32).tobytes())
-                ids.writelines(orjson.dumps(id) + b"\n" for id, _ in chunk)
-        files.commit()
+    async def _texts(self, nodes: StoredNodes, positions: Iterable[int]) -> list[str]:
+        ids = [nodes.id(position) for position in positions]
+        texts = await self._kg.labels(ids)
+        return [texts[id] or "" for id in ids]
 
+    async def _encode(self, files: NodeFiles) -> None:
+        """Write the shards that no other process has written or is writing. Then wait for those of other processes."""
+        total, taken = await self._encode_shards(files, wait=False)
+        if taken:
+            await self._encode_shards(files, wait=True)
+        write_json(files.count, total)
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The files of an index: raw float32 vectors, and their ids as one JSON string per line."""
+    async def _encode_shards(self, files: NodeFiles, *, wait: bool) -> tuple[int, int]:
+        """Return the number of nodes, and the number of shards that other processes have locked."""
+        texts = self._kg.text_nodes()
+        total = taken = 0
+        for number in count():
+            nodes = await asyncio.to_thread(lambda: list(islice(texts, SHARD_NODES)))
+            if not nodes:
+                break
+            total += len(nodes)
+            shard = files.shard(number)
+            if not shard.ids.exists():
+                async with locked(shard.lock, wait=wait) as held:
+                    taken += not held
+                    if held and not shard.ids.exists():
+                        await shard.write(nodes, self._encoder)
+        return total, taken
 
-    folder: Path
-    name: str
-
-    @property
-    def vectors(self) -> Path:
-        return self.folder / f"{self.name}.f32"
-
-    @property
-    def ids(self) -> Path:
-        return self.folder / f"{self.name}.ids"
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / f"{self.name}.lock"
-
-    def temporary(self, path: Path) -> Path:
-        return path.with_name(f".{path.name}.{os.getpid()}")
-
-    def commit(self) -> None:
-        for path in (self.vectors, self.ids):
-            self.temporary(path).replace(path)
-
-    def load(self) -> tuple[list[EntityId], Vectors]:
-        """Return ids and vectors. Raises OSError or ValueError if files are missing or do not match."""
-        ids = [orjson.loads(line) for line in self.ids.read_bytes().splitlines()]
-        if not ids:
-            return [], np.empty((0, 0), np.float32)
-        return ids, np.memmap(self.vectors, np.float32, mode="r").reshape(len(ids), -1)
+    async def _compress(self, nodes: StoredNodes, files: CompressedFiles) -> Recall:
+        """Build the compressed index and measure its recall, unless another process has done so."""
+        async with locked(files.lock):
+            recall = files.measured()
+            if recall is None:
+                await asyncio.to_thread(compressed.build, nodes, files)
+                positions = np.linspace(0, len(nodes) - 1, min(len(nodes), compressed.QUERIES)).astype(int).tolist()
+                queries = [_shortened(text) for text in await self._texts(nodes, positions)]
+                recall = await asyncio.to_thread(compressed.measure, nodes, files, await self._encoder.encode(queries))
+        return recall
 
 
-_Candidates: TypeAlias = Callable[[Vectors, int], tuple[Vectors, Any]]
-"""Returns the scores and positions of at least the k rows nearest to a vector."""
+class _Index(Protocol):
+    """Finds candidates for the nearest nodes."""
 
+    def candidates(self, vectors: Vectors, k: int) -> Iterable[tuple[Vectors, Positions]]:
+        """Yield scores and positions for each vector: of the k nearest nodes, and of others in any order.
 
-@dataclass(frozen=True, slots=True)
-class _Built:
-    ids: list[EntityId]
-    candidates: _Candidates
-
-    def search(self, vector: Vectors, k: int) -> list[EntityId]:
-        if not self.ids:
-            return []
-        scores, places = self.candidates(vector, min(k, len(self.ids)))
-        in_order = np.argsort(places)
-        return [self.ids[places[in_order[place]]] for place in best(scores[in_order], k)]
+        There are at least k nodes.
+        """
+        ...
 
 
 class _Faiss:
     """A flat inner-product index, on the first GPU if there is one and FAISS supports it."""
 
-    def __init__(self, faiss: Any, vectors: Vectors) -> None:
-        index = faiss.IndexFlatIP(vectors.shape[1])
+    def __init__(self, nodes: StoredNodes) -> None:
+        import faiss
+
+        index: Any = faiss.IndexFlatIP(nodes.shards[0].shape[1])
         if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0:
             self._resources = faiss.StandardGpuResources()  # must live as long as the index
             index = faiss.index_cpu_to_gpu(self._resources, 0, index)
-        for start in range(0, len(vectors), _CHUNK):
-            index.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
+        for vectors in nodes.shards:
+            for start in range(0, len(vectors), _CHUNK):
+                index.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
         self._index = index
 
-    def candidates(self, vector: Vectors, k: int) -> tuple[Vectors, Any]:
-        """Return the k best rows and all ties with the last one, which FAISS returns in any order."""
-        query = np.ascontiguousarray(vector, np.float32).reshape(1, -1)
+    def candidates(self, vectors: Vectors, k: int) -> Iterable[tuple[Vectors, Positions]]:
+        """Yield the k best nodes and all ties with the last one, which FAISS returns in any order.
+
+        Each vector is a search of its own: as a batch, FAISS rounds equal scores differently.
+        """
+        return (self._nearest(np.ascontiguousarray(vector, np.float32).reshape(1, -1), k) for vector in vectors)
+
+    def _nearest(self, query: Vectors, k: int) -> tuple[Vectors, Positions]:
         most = max(k, min(self._index.ntotal, _MAX_RESULTS))
         wanted = min(k + _EXTRA, most)
         while True:
@@ -188,18 +222,33 @@ class _Faiss:
             wanted = min(4 * wanted, most)
 
 
-def _open(ids: list[EntityId], vectors: Vectors) -> _Built:
-    if ids and find_spec("faiss"):
-        import faiss
+class _Matrix:
+    """All vectors as a matrix: the search without FAISS."""
 
-        return _Built(ids, _Faiss(faiss, vectors).candidates)
-    matrix = np.array(vectors)
-    return _Built(ids, lambda vector, _: (matrix @ vector, np.arange(len(matrix))))
+    def __init__(self, nodes: StoredNodes) -> None:
+        self._matrix = np.concatenate(nodes.shards) if nodes else np.empty((0, 0), np.float32)
+
+    def candidates(self, vectors: Vectors, k: int) -> Iterable[tuple[Vectors, Positions]]:
+        """Yield all nodes."""
+        return ((self._matrix @ vector, np.arange(len(self._matrix))) for vector in vectors)
 
 
-@asynccontextmanager
-async def _build_lock(file: Path) -> AsyncIterator[None]:
-    """Hold a lock file, so that only one process encodes the graph."""
-    with file.open("w") as lock:
-        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
-        yield
+def _flat(nodes: StoredNodes) -> _Index:
+    return _Faiss(nodes) if nodes and find_spec("faiss") else _Matrix(nodes)
+
+
+def _search(nodes: StoredNodes, index: _Index, vectors: Vectors, ks: Sequence[int]) -> list[list[EntityId]]:
+    """Return the ids of the nearest nodes of each vector: for each one its own k."""
+    if not nodes:
+        return [[] for _ in ks]
+    found = []
+    for k, (scores, positions) in zip(ks, index.candidates(vectors, min(max(ks), len(nodes))), strict=True):
+        in_order = np.argsort(positions)
+        found.append([nodes.id(int(positions[in_order[place]])) for place in best(scores[in_order], k)])
+    return found
+
+
+def _shortened(text: str) -> str:
+    """Return the first half of a text's words, or a single word without its last letter, as a query for its node."""
+    words = text.split()
+    return " ".join(words[: (len(words) + 1) // 2]) if len(words) > 1 else text[:-1]

@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.kg.lru import Lru
 from pipeline.retrieval.interface import Encoder, Reference
-from pipeline.retrieval.nodes import NodeIndex
+from pipeline.retrieval.nodes import NodeIndex, SearchableGraph
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.relations import RelationIndex
@@ -35,6 +35,8 @@ class Search:
     fusion: Literal["weighted", "rrf"]
     reference_base: Path | None
     """A file written by `kgqa build-references`; None for no references."""
+    exact_up_to: NonNegativeInt
+    """Nodes above which the search over nodes is approximate."""
     cache_dir: Annotated[Path | None, RUNTIME_ONLY]
     """The folder that stores vectors of relation names and nodes between runs; None keeps them only in memory."""
 
@@ -52,10 +54,13 @@ class Search:
         found = self._indexes.get(kg.fingerprint)
         if found is None:
             relations = RelationIndex(kg, self._relation_encoder, fusion=self.fusion, cache_dir=self.cache_dir)
-            nodes = NodeIndex(kg, self.encoder, cache_dir=self.cache_dir) if isinstance(kg, AttributedGraph) else None
-            found = relations, nodes
+            found = relations, self.node_index(kg) if isinstance(kg, AttributedGraph) else None
             self._indexes.put(kg.fingerprint, found)
         return GraphSearch(self.encoder, *found, self._references)
+
+    def node_index(self, kg: SearchableGraph) -> NodeIndex:
+        """Return the search over the node texts of a graph."""
+        return NodeIndex(kg, self.encoder, exact_up_to=self.exact_up_to, cache_dir=self.cache_dir)
 
     @property
     def _relation_encoder(self) -> Encoder:

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli.benchmark import BENCHMARKS
 from pipeline.cli.benchmarks.client import measure_client
-from pipeline.cli.benchmarks.gpu import Sizes, measure_gpu
+from pipeline.cli.benchmarks.search import search
 from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.benchmarks.viewer import viewer
 from pipeline.cli.main import main
@@ -56,24 +56,9 @@ def test_the_tests_of_a_gpu_say_that_there_is_none() -> None:
     assert "skipped" not in done.stdout
 
 
-@pytest.mark.exhaustive
-@pytest.mark.needs_vllm
-def test_measures_on_a_cpu_what_it_measures_on_a_gpu(tmp_path: Path) -> None:
-    """The same code as `kgqa benchmark gpu`, with a Llama of a few thousand weights, on the CPU."""
-    sizes = Sizes(
-        shape={},
-        training_questions=2,
-        questions=4,
-        in_flight=(2,),
-        calls_a_slot=2,
-        server=("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=4096"),
-    )
-    figures = measure_gpu(tmp_path, sizes, device="cpu")
-    assert all(value > 0 for value in figures.values())
-    assert figures["same_answers"] == 1
-    assert figures["served_to_embedded"] == pytest.approx(
-        figures["served_questions_per_s"] / figures["embedded_questions_per_s"]
-    )
-    assert {"training_large_shared_per_s", "training_bundled_apart_per_s", "2_in_flight_pipeline_to_bare"} <= set(
-        figures
-    )
+def test_measures_the_compressed_search_after_two_kills_of_its_build() -> None:
+    figures = search(nodes=4000)
+    assert figures["shards_written_again"] == 0
+    assert figures["shards_kept_after_kill"] >= 1
+    assert figures["recall_at_1"] >= 0.95
+    assert figures["flat_to_approximate"] == figures["flat_ms_per_query"] / figures["ms_per_query"]

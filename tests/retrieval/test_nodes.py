@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.config import default
 from pipeline.kg.interface import Batch, batch
-from pipeline.retrieval.interface import Vectors
+from pipeline.retrieval.interface import Encoder, Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.nodes import NodeIndex
 from pipeline.retrieval.search import Search
@@ -42,6 +42,10 @@ class Nodes:
     degrees = features
 
 
+def node_index(graph: Nodes, encoder: Encoder, *, exact_up_to: int = 1000, cache_dir: Path | None = None) -> NodeIndex:
+    return NodeIndex(graph, encoder, exact_up_to=exact_up_to, cache_dir=cache_dir)
+
+
 class Watched(LexicalEncoder):
     """An encoder that records the texts."""
 
@@ -61,7 +65,7 @@ async def test_finds_the_most_similar_nodes_ties_in_graph_order(
 ) -> None:
     if not faiss:
         monkeypatch.setitem(sys.modules, "faiss", None)
-    index = NodeIndex(Nodes(TEXTS), LexicalEncoder(), cache_dir=tmp_path if stored else None)
+    index = node_index(Nodes(TEXTS), LexicalEncoder(), cache_dir=tmp_path if stored else None)
     assert await index.search("glass quay", 1) == ["b"]
     assert await index.search("a winter ferry", 2) == ["a", "c"]
     assert await index.search("lantern of salt", 1) == ["odd\n\x00id"]
@@ -70,43 +74,43 @@ async def test_finds_the_most_similar_nodes_ties_in_graph_order(
 
 async def test_faiss_and_the_matrix_product_give_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {str(n): f"node {n % 40} {'abc'[n % 3]} {n * 7 % 11}" for n in range(400)}
-    with_faiss = NodeIndex(Nodes(texts), LexicalEncoder())
+    with_faiss = node_index(Nodes(texts), LexicalEncoder())
     found = [await with_faiss.search(f"node {n} b 3", 5) for n in range(20)]
     monkeypatch.setitem(sys.modules, "faiss", None)
-    without = NodeIndex(Nodes(texts), LexicalEncoder())
+    without = node_index(Nodes(texts), LexicalEncoder())
     assert [await without.search(f"node {n} b 3", 5) for n in range(20)] == found
 
 
 async def test_a_graph_without_texts_finds_nothing(tmp_path: Path) -> None:
     for folder in (None, tmp_path, tmp_path):
-        assert await NodeIndex(Nodes({}), LexicalEncoder(), cache_dir=folder).search("x", 1) == []
+        assert await node_index(Nodes({}), LexicalEncoder(), cache_dir=folder).search("x", 1) == []
 
 
 async def test_is_built_once_and_read_back_from_disk(tmp_path: Path) -> None:
     graph, encoder = Nodes(TEXTS), Watched()
-    index = NodeIndex(graph, encoder, cache_dir=tmp_path)
+    index = node_index(graph, encoder, cache_dir=tmp_path)
     await asyncio.gather(*(index.search("tide", 1) for _ in range(5)))
     assert (graph.read, encoder.encoded.count("Tide")) == (1, 1)
     later = Watched()
-    assert await NodeIndex(graph, later, cache_dir=tmp_path).search("tide", 1) == ["d"]
+    assert await node_index(graph, later, cache_dir=tmp_path).search("tide", 1) == ["d"]
     assert (graph.read, later.encoded) == (1, ["The Glass Quay", "Salt & Lantern", "Tide", "tide"]), "three probes"
     other = Nodes({"z": "Tide"}, fingerprint="other")
-    assert await NodeIndex(other, Watched(), cache_dir=tmp_path).search("tide", 1) == ["z"]
-    assert await NodeIndex(graph, Watched(), cache_dir=tmp_path).search("tide", 1) == ["d"]
+    assert await node_index(other, Watched(), cache_dir=tmp_path).search("tide", 1) == ["z"]
+    assert await node_index(graph, Watched(), cache_dir=tmp_path).search("tide", 1) == ["d"]
     assert graph.read == 1
 
 
 @pytest.mark.parametrize("spoil", ["cut", "ids", "retrained"])
 async def test_outdated_files_are_rewritten(spoil: str, tmp_path: Path) -> None:
     graph = Nodes(TEXTS)
-    await NodeIndex(graph, Watched(), cache_dir=tmp_path).search("tide", 1)
-    (vectors,), (ids,) = list(tmp_path.glob("*.f32")), list(tmp_path.glob("*.ids"))  # noqa: ASYNC240
+    await node_index(graph, Watched(), cache_dir=tmp_path).search("tide", 1)
+    (vectors,), (ids,) = list(tmp_path.rglob("*.vectors.npy")), list(tmp_path.rglob("*.ids.npy"))  # noqa: ASYNC240
     if spoil == "cut":
         vectors.write_bytes(vectors.read_bytes()[:-4])
     elif spoil == "ids":
         ids.write_bytes(b'"b"\n"a')
     encoder = Watched(turn=-1.0 if spoil == "retrained" else 1.0)
-    assert await NodeIndex(graph, encoder, cache_dir=tmp_path).search("tide", 1) == ["d"]
+    assert await node_index(graph, encoder, cache_dir=tmp_path).search("tide", 1) == ["d"]
     assert graph.read == 2
 
 

@@ -19,6 +19,7 @@ CHECKS = (
     Check("Ray", machine.ray_cluster, "Install the same versions of Ray and Python on the cluster and here."),
     Check("model", models.models, "See the log of the model server, and restart it."),
     Check("graph", graphs.graphs, "See the log of the graph server, and restart it."),
+    Check("node search", graphs.node_search, "Remove the folder nodes-… in retrieval.cache_dir: it is damaged."),
     Check("dataset", questions.dataset, "See whether dataset.path is correct."),
     Check("topic entities", questions.topic_entities, "Fix the problems of the graph and of the dataset."),
     Check("dry run", questions.dry_run, "Fix the problems above, and run kgqa doctor again.", timeout_s=300),

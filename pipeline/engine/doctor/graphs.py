@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 from pipeline import config
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
@@ -13,6 +14,8 @@ from pipeline.errors import KgqaError, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paging import MAX_ROWS
 from pipeline.kg.sparql import SparqlGraph
+from pipeline.retrieval.compressed import TARGET
+from pipeline.retrieval.search import Search
 from pipeline.text import counted
 
 _TIMEOUT_S = 30.0
@@ -30,6 +33,29 @@ async def graphs(configuration: Configuration) -> list[Finding]:
     began = time.monotonic()
     async with graph:
         return ok("graph", f"opened in {time.monotonic() - began:.1f} s, fingerprint {graph.fingerprint}")
+
+
+async def node_search(configuration: Configuration) -> list[Finding]:
+    """Say whether the search over node texts is stored, and the recall of an approximate one."""
+    graph: Any = config.build("kg", configuration.config)
+    search = config.build("retrieval", configuration.config)
+    if not isinstance(search, Search) or not hasattr(graph, "text_nodes"):
+        return []
+    subject = "node search"
+    async with graph:
+        stored = search.node_index(graph).stored()
+    if stored is None:
+        return ok(subject, "no index is stored: the first search encodes the texts of all nodes")
+    nodes, recall = stored
+    if recall is None:
+        return ok(subject, f"exact, over {counted(nodes, 'node')}")
+    found = (
+        f"approximate, over {counted(nodes, 'node')}: recall@1 {recall.at_1:.3f}, recall@10 {recall.at_10:.3f} against "
+        f"exact search with {counted(recall.queries, 'shortened node text')}"
+    )
+    if recall.at_1 < TARGET:
+        return warning(subject, found, f"Set retrieval.exact_up_to={nodes} for exact search, if memory allows.")
+    return ok(subject, found)
 
 
 async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Finding]]:

@@ -11,8 +11,9 @@ import orjson
 import pytest
 from aiohttp import web
 
+from pipeline import config
 from pipeline.engine.doctor.finding import Finding
-from pipeline.engine.doctor.graphs import graphs
+from pipeline.engine.doctor.graphs import graphs, node_search
 from pipeline.engine.doctor.models import models
 from pipeline.methods.arg.tokens import CLASSES
 from pipeline.types import Triple
@@ -219,3 +220,49 @@ class TestGraphs:
             "it answers queries of the style values wrongly or too slowly",
             "Set kg.values_style=auto, which selects filter_in.",
         )
+
+
+class TestNodeSearch:
+    """The search over the nodes of a GRBench graph."""
+
+    @pytest.fixture
+    def words(self, tmp_path: Path) -> list[str]:
+        nodes = {f"p{number}": {"features": {"title": f"Paper {number}"}, "neighbors": {}} for number in range(200)}
+        graph = tmp_path / "dblp" / "graph.json"
+        graph.parent.mkdir()
+        graph.write_bytes(orjson.dumps({"paper_nodes": nodes}))
+        found = ["kg=grbench", f"kg.path={graph}", "kg.domain=dblp", "retrieval=lexical"]
+        return [*found, f"retrieval.cache_dir={tmp_path}/cache"]
+
+    @pytest.mark.parametrize(
+        ("exact_up_to", "expected"),
+        [
+            (200, "exact, over 200 nodes"),
+            (
+                199,
+                "approximate, over 200 nodes: recall@1 1.000, recall@10 1.000 against exact search with 200 shortened",
+            ),
+        ],
+    )
+    async def test_says_what_is_stored(self, words: list[str], exact_up_to: int, expected: str) -> None:
+        configuration = point(*words, f"retrieval.exact_up_to={exact_up_to}")
+        (before,) = await node_search(configuration)
+        assert before.found == "no index is stored: the first search encodes the texts of all nodes"
+        async with config.build("kg", configuration.config) as graph:
+            await config.build("retrieval", configuration.config).for_graph(graph).nodes("Paper 7", 1)
+        (after,) = await node_search(configuration)
+        assert (after.level, after.found[: len(expected)]) == ("ok", expected)
+
+    async def test_a_low_recall_is_a_warning(self, words: list[str], tmp_path: Path) -> None:
+        configuration = point(*words, "retrieval.exact_up_to=0")
+        async with config.build("kg", configuration.config) as graph:
+            await config.build("retrieval", configuration.config).for_graph(graph).nodes("Paper 7", 1)
+        (file,) = tmp_path.rglob("recall.json")  # noqa: ASYNC240
+        file.write_bytes(orjson.dumps({"probes": 1, "at_1": 0.5, "at_10": 0.4, "queries": 200}))
+        assert worst(await node_search(configuration))[0] == "warning"
+        assert worst(await node_search(configuration))[2] == (
+            "Set retrieval.exact_up_to=200 for exact search, if memory allows."
+        )
+
+    async def test_other_graphs_have_none(self) -> None:
+        assert await node_search(point()) == []
