@@ -28,11 +28,20 @@ def loopback_network() -> Iterator[tuple[str, ...]]:
         yield ("nsenter", f"--net=/proc/{space.pid}/ns/net")
     finally:
         network_id = os.readlink(f"/proc/{space.pid}/ns/net")
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # it has just gone
-                if os.readlink(process / "ns" / "net") == network_id:
-                    os.kill(int(process.name), signal.SIGKILL)
+        while inside := list(_processes(network_id)):  # one that is killed may just have started another
+            for process in inside:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            space.poll()
+            time.sleep(0.1)
         space.wait()
+
+
+def _processes(network_id: str) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just gone
+            if os.readlink(process / "ns" / "net") == network_id:
+                yield int(process.name)
 
 
 def wait_for(holds: Callable[[], bool], seconds: float) -> None:
