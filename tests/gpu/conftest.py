@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.cli.benchmarks.gpu import require_gpu
 from pipeline.errors import UserError
+from pipeline.training.gpu import require_gpu
 
 
 def pytest_sessionstart() -> None:

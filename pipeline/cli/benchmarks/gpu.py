@@ -14,10 +14,10 @@ from pipeline.cli.benchmarks.training import measure_training
 from pipeline.cli.benchmarks.vllm import measure_saturation
 from pipeline.cli.benchmarks.world import refuse
 from pipeline.config import default
-from pipeline.errors import UserError
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL
 from pipeline.llm.vllm import VllmServer
 from pipeline.simulation.world import SyntheticWorld
+from pipeline.training.gpu import require_gpu
 from pipeline.training.llama import Checkpoint, LlamaShape, make_llama
 from pipeline.training.sft.config import SFTConfig
 from pipeline.training.sft.model import open_base
@@ -57,16 +57,6 @@ def gpu() -> dict[str, float]:
     name, gib = require_gpu("kgqa benchmark gpu")
     with tempfile.TemporaryDirectory() as folder:
         return {f"GiB of {name}": gib} | measure_gpu(Path(folder), FULL, device="cuda")
-
-
-def require_gpu(needed_by: str) -> tuple[str, float]:
-    """Return the name of the first GPU and its memory in GiB. Raises UserError if there is none."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise UserError(f"{needed_by} needs an NVIDIA GPU, and torch {torch.__version__} finds none on this machine")
-    found = torch.cuda.get_device_properties(0)
-    return found.name, round(found.total_memory / 2**30, 1)
 
 
 def measure_gpu(folder: Path, sizes: Sizes, *, device: str) -> dict[str, float]:

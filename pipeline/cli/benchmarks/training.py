@@ -72,10 +72,7 @@ def _step(checkpoint: Checkpoint, batch: Mapping[str, Any]) -> None:
     """Do a forward and a backward pass, and wait for their end."""
     loss = checkpoint.model(**batch).loss
     loss.backward()
-    if loss.is_cuda:
-        import torch
-
-        torch.cuda.synchronize()
+    loss.item()  # on a GPU, it is there only once all that was asked before is done
 
 
 def _batches(encoded: Encoded) -> list[list[int]]:
