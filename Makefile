@@ -25,8 +25,9 @@ test-all: .venv/installed-test system-packages lint
 	$(BIN)/pytest -n 2 --durations=30
 
 # The largest sizes, for a release: 10,000 questions over misbehaving servers, 10,000 changed run folders, 100,000
-# changed answers of servers for each property, 100,000 texts for each parser. They take more than an hour.
-test-large: .venv/installed-test
+# changed answers of servers for each property, 100,000 texts for each parser, each configuration of a sweep alone, each
+# damaged file in each command, a requeued job of Slurm. They take more than an hour.
+test-large: .venv/installed-test system-packages
 	$(BIN)/pytest -m large -n 2
 	$(BIN)/pytest --hypothesis-profile=large --timeout=0 -k "changed or damaged or stray" -n 2 \
 		tests/llm/test_misbehaving_server.py tests/kg/test_damaged_results.py

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.cli.benchmarks.gpu import Sizes, measure_gpu
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.needs_vllm]
+pytestmark = [pytest.mark.large, pytest.mark.needs_vllm]
 
 
 def test_measures_on_a_cpu_what_it_measures_on_a_gpu(tmp_path: Path) -> None:

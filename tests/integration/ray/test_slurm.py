@@ -38,6 +38,7 @@ def submit(nodes: Slurm, output: Path, *words: str) -> str:
     return nodes.command("sbatch", "--parsable", "--nodes=2", f"--output={output}", SCRIPT, *words).strip()
 
 
+@pytest.mark.large  # four minutes: Ray starts three times where no name can be resolved
 def test_a_requeued_job_continues_its_run(nodes: Slurm, tmp_path: Path) -> None:
     output, folder = tmp_path / "out", tmp_path / "run"
     job = submit(nodes, output, *RUN, f"run.dir={folder}")
