@@ -34,7 +34,7 @@ def test_the_report_is_printed_with_the_path_of_the_texts(kgqa: Kgqa) -> None:
             (*ARG, "dataset.split=train", "dataset.types=[count]"),
             "none of 16 questions gave a training text (16 no path",
         ),
-        (("collect", "agr"), "kgqa collect has no 'agr'. Did you mean 'arg'? It has arg, parog, rog, calls."),
+        (("collect", "agr"), "kgqa collect has no 'agr'. Did you mean 'arg'? It has arg, parog, rog, calls, "),
     ],
 )
 def test_mistakes(words: tuple[str, ...], sentence: str, kgqa: Kgqa) -> None:

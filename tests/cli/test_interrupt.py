@@ -67,7 +67,7 @@ def test_a_signal_ends_a_run_and_the_same_command_finishes_it(
 
 CONTINUES = "stopped; run the same command again to continue"
 RESUMED = ("evaluate", "sweep", "ablations", "reproduce", "collect arg", "collect parog", "collect rog")
-TRAINED = ("train arg", "train parog", "train rog", "train bundled-model")
+TRAINED = ("train arg", "train parog", "train rog", "train bundled-model", "train improve")
 
 
 @pytest.mark.parametrize("sent", EXIT_CODES)

@@ -182,11 +182,12 @@ def test_training_prints_the_size_of_the_model(name: str, kgqa: Kgqa, monkeypatc
         return SimpleNamespace(model=llama, save=lambda output, _: None)
 
     monkeypatch.setattr("pipeline.training.sft.job.fine_tune", fine_tune)
-    monkeypatch.setattr("pipeline.cli.train.prepare", lambda _: None)
+    monkeypatch.setattr("pipeline.cli.train.prepare", lambda *_: None)
+    monkeypatch.setattr("pipeline.cli.train._show_tokens", lambda _: None)
     own = ("metaqa=.",) if "bundled" in name else ("model=llama", "texts=texts.jsonl")
     found = document(kgqa, *name.split(), *own, "output=trained")
     assert found["weights"] == 1234
-    assert len(trained) == (2 if "bundled" in name else 1)
+    assert len(trained) == (4 if "bundled" in name else 1)
 
 
 @pytest.mark.parametrize(

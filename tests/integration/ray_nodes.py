@@ -24,7 +24,8 @@ def cluster_of_head(**head: Any) -> Iterator[Cluster]:
     """
     # Ray's test cluster writes its address there too, and fails where Ray has never made that folder.
     Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+    # Ray's processes may still write there while they end.
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         arguments = {"include_dashboard": False, "temp_dir": folder, "node_ip_address": LOOPBACK} | head
         cluster = Cluster(initialize_head=True, head_node_args=arguments)
         try:
