@@ -82,7 +82,8 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
             raise
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _discard_output()
-        print(f"kgqa: {printable(sentence)}", file=sys.stderr)
+        # A value of a file, which may have line breaks, must not look like another line of ours.
+        print(f"kgqa: {printable(' '.join(sentence.splitlines()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"kgqa: {_stopped(words)}", file=sys.stderr)

@@ -81,9 +81,10 @@ def test_no_command_controls_the_terminal(command: str, json: list[str], hostile
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_repeats_what_controls_the_terminal(name: str, kgqa: Kgqa) -> None:
-    for word in ("no.key\x1b[31m=1", "\x1b[31m\u202e", "--\x9bflag"):
+    for word in ("no.key\x1b[31m=1", "\x1b[31m\u202e", "--\x9bflag", "a\nkgqa: done", "--a\nkgqa: done"):
         done = kgqa(*name.split(), word)
         assert done.code == 2
+        assert len([line for line in done.err.splitlines() if line.startswith("kgqa: ")]) == 1, word
         assert not FORBIDDEN & set(done.out + done.err), word
         assert "Exception" not in done.err, word
 
