@@ -140,7 +140,7 @@ def compare(folder: Path, questions: int, every: int) -> None:
 @pytest.mark.parametrize(
     ("questions", "every"),
     [
-        pytest.param(250, 10, marks=pytest.mark.exhaustive),
+        pytest.param(150, 10, marks=pytest.mark.exhaustive),
         pytest.param(10_000, 100, marks=LARGE),
     ],
 )

@@ -17,7 +17,7 @@ from rich.console import Console
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
 from tests.methods.markers import MARKERS, PLACES, write_world
-from tests.support import METHODS, PRESETS
+from tests.support import LARGE, METHODS, PRESETS
 
 SWITCHES = ["method=arg method.facts=walk", "method=pog method.calls=batched", "method=r3 method.calls_per_step=1"]
 """Configurations with markers or with rules of reading that no preset has."""
@@ -84,8 +84,9 @@ def test_relations_named_like_tokens_of_arg_change_no_score(offset: int, innocen
     assert compared(scores(QUICK, tmp_path / "run", words), innocent) == compared(innocent, innocent)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("place", ["alone", "before"])
+@pytest.mark.parametrize(
+    "place", [pytest.param("before", marks=pytest.mark.exhaustive), pytest.param("alone", marks=LARGE)]
+)
 def test_markers_in_all_names_at_once_change_no_score_of_any_preset(place: str, tmp_path: Path) -> None:
     expected = scores(ALL, tmp_path / "plain", write_world(tmp_path))
     for family in MARKERS:
