@@ -31,13 +31,16 @@ class OxigraphEndpoint:
     url: str = ""
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer one query in the W3C's tab-separated form."""
+        """Answer one query in the W3C's tab-separated form, or in its JSON form if that is asked for."""
         query = str((await request.post())["query"])
         self.queries.append(query)
         if self.fault and (response := await self.fault(query)):
             return response
         try:
             solutions: Any = self.store.query(query)
+            if "json" in request.headers["Accept"]:
+                body = solutions.serialize(format=ox.QueryResultsFormat.JSON)
+                return web.Response(body=body, content_type="application/sparql-results+json")
             body = solutions.serialize(format=ox.QueryResultsFormat.TSV)
         except (SyntaxError, ValueError) as error:
             return web.Response(status=400, text=str(error))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from dataclasses import replace
 from typing import Any
+
+from SPARQLWrapper import DIGEST, JSON, POST, SPARQLWrapper
 
 from pipeline import config
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
@@ -19,6 +23,9 @@ from pipeline.retrieval.search import Search
 from pipeline.text import counted
 
 _TIMEOUT_S = 30.0
+_WRAPPER_TIMEOUT_S = 10
+_MOST_BYTES = 64 << 10
+"""Of the answer to SPARQLWrapper, which reads one of any length."""
 
 
 async def graphs(configuration: Configuration) -> list[Finding]:
@@ -85,8 +92,31 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
                     "it answers queries of the style values wrongly or too slowly",
                     f"Set kg.values_style=auto, which selects {check.queries.style}.",
                 )
-            return identity.fingerprint, found
+            return identity.fingerprint, found + await asyncio.to_thread(_other_client, url, subject)
     except UserError as error:
         return None, problem(subject, "it cannot be used", str(error))
     except KgqaError as error:
         return None, problem(subject, f"it is up, but fails: {error}", "See its log, and restart it.")
+
+
+def _other_client(url: str, subject: str) -> list[Finding]:
+    """Ask as a user's own script would, with SPARQLWrapper, which reads JSON where this project reads TSV."""
+    wrapper = SPARQLWrapper(url)
+    wrapper.setMethod(POST)
+    wrapper.setReturnFormat(JSON)
+    wrapper.setTimeout(_WRAPPER_TIMEOUT_S)
+    wrapper.setQuery("ASK { ?s ?p ?o }")
+    user, password = os.environ.get("VIRTUOSO_USER"), os.environ.get("VIRTUOSO_PASSWORD")
+    if user and password:
+        wrapper.setHTTPAuth(DIGEST)
+        wrapper.setCredentials(user, password)
+    try:
+        answer = json.loads(wrapper.query().response.read(_MOST_BYTES))
+        if answer["boolean"] is True:
+            return ok(subject, "SPARQLWrapper reads it too")
+        found = "gets no fact"
+    except Exception as error:  # noqa: BLE001 - of SPARQLWrapper, of urllib, or of an answer of another shape
+        found = f"fails: {type(error).__name__}"
+    return warning(
+        subject, f"SPARQLWrapper {found}", "Runs do not need it; scripts of your own that use it will fail as well."
+    )

@@ -184,10 +184,31 @@ class TestGraphs:
         assert "fingerprint 2" in finding.found
 
     async def test_a_good_server(self, oxigraph_endpoint: Any) -> None:
-        (finding,) = await graphs(point(*asking(await oxigraph_endpoint(FACTS))))
-        assert finding.level == "ok"
-        assert finding.found.startswith("up, 40 facts, fingerprint 40-")
-        assert "query style values, 10,000 rows a query" in finding.found
+        first, second = await graphs(point(*asking(await oxigraph_endpoint(FACTS))))
+        assert (first.level, second.level) == ("ok", "ok")
+        assert first.found.startswith("up, 40 facts, fingerprint 40-")
+        assert "query style values, 10,000 rows a query" in first.found
+        assert second.found == "SPARQLWrapper reads it too"
+
+    @pytest.mark.parametrize(
+        ("status", "text", "found"),
+        [
+            (406, "only tables here", "SPARQLWrapper fails: HTTPError"),
+            (200, '"yes"', "SPARQLWrapper fails: TypeError"),
+            (200, '{"boolean": false}', "SPARQLWrapper gets no fact"),
+        ],
+    )
+    async def test_a_server_that_other_programs_cannot_read(
+        self, status: int, text: str, found: str, oxigraph_endpoint: Any
+    ) -> None:
+        async def fault(query: str) -> web.Response | None:
+            return web.Response(status=status, text=text) if "ASK" in query else None
+
+        assert worst(await graphs(point(*asking(await oxigraph_endpoint(FACTS, fault=fault))))) == (
+            "warning",
+            found,
+            "Runs do not need it; scripts of your own that use it will fail as well.",
+        )
 
     async def test_servers_that_hold_different_facts(self, oxigraph_endpoint: Any) -> None:
         one, other = await oxigraph_endpoint(FACTS), await oxigraph_endpoint(FACTS[1:])
