@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -19,7 +19,7 @@ from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS, plural
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import ShardOrigin
-from pipeline.traces.schema import ADDED, OVER_LIMIT, SCHEMA
+from pipeline.traces.schema import OVER_LIMIT, SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
 
@@ -40,20 +40,7 @@ def read_shards(
     shard, or one is damaged, belongs to another run, or lacks a column.
     """
     for _, shard in open_shards(folder, indices):
-        absent = [name for name in columns if name not in shard.columns]
-        if missing := [name for name in absent if name not in ADDED]:
-            raise UserError(
-                f"{folder.path} was written by another version of this project, without the column {missing[0]}: "
-                "run its questions again in another run.dir"
-            )
-        rows = shard.frame([name for name in columns if name not in absent])
-        yield rows.with_columns(pl.lit(None, _types()[name]).alias(name) for name in absent).select(columns)
-
-
-@cache
-def _types() -> pl.Schema:
-    """Return the types of all columns. Not a constant, because pyarrow imports pandas for an empty table."""
-    return pl.DataFrame(SCHEMA.empty_table()).schema
+        yield shard.frame(columns)
 
 
 def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
@@ -62,13 +49,12 @@ def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     Collecting it raises UserError like `read_shards`.
     """
     _, first = next(iter(open_shards(folder, indices[:1])))
-    names = [name for name in SCHEMA.names if name in first.columns or name not in ADDED]
-    schema = first.frame(names).clear().schema
+    schema = first.frame(SCHEMA.names).clear().schema
 
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        for rows in read_shards(folder, names if columns is None else columns, indices=indices):
+        for rows in read_shards(folder, SCHEMA.names if columns is None else columns, indices=indices):
             kept = rows if predicate is None else rows.filter(predicate)
             yield kept if limit is None else kept.head(limit)
             if limit is not None and (limit := limit - kept.height) <= 0:
@@ -80,12 +66,11 @@ def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
 def read_row(folder: RunFolder, indices: Sequence[int], point: int, question_id: str) -> dict[str, Any] | None:
     """Return the row of a question in a configuration from the first of some shards that has it; None if none has.
 
-    Columns that the shard lacks are None. Raises UserError like `read_shards`.
+    Raises UserError like `read_shards`.
     """
     for _, shard in open_shards(folder, indices):
         if (number := shard.find(point, question_id)) is not None:
-            columns = [name for name in SCHEMA.names if name in shard.columns]
-            return {**dict.fromkeys(SCHEMA.names), **shard.frame(columns, number).row(0, named=True)}
+            return shard.frame(SCHEMA.names, number).row(0, named=True)
     return None
 
 

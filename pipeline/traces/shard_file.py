@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import UserError
 from pipeline.traces.origin import KEY, ShardOrigin, parse_origin
-from pipeline.traces.schema import SCHEMA, SCHEMA_VERSION
+from pipeline.traces.schema import ADDED, SCHEMA, SCHEMA_VERSION
 from pipeline.traces.shard_values import check_values
 from pipeline.traces.storage import StoragePath, write_whole
 
@@ -58,15 +58,28 @@ class ShardFile:
         raise UserError(f"{self.path} {whose}: remove the file, and the same command answers its questions again")
 
     def table(self, columns: Sequence[str], row: int | None = None) -> pa.Table:
-        """Return some columns of all rows or of one, with the types of `SCHEMA`. Raises UserError for damaged ones."""
+        """Return some columns of all rows or of one, with the types of `SCHEMA`.
+
+        Columns that were added after the first version are null where the file lacks them. Raises UserError if a column
+        is damaged, or if another one is missing.
+        """
+        present = [name for name in columns if name in self.columns]
+        if missing := set(columns) - {*present, *ADDED}:
+            raise UserError(
+                f"{self.path} was written by another version of this project, without the column {min(missing)}: run "
+                "its questions again in another run.dir"
+            )
         with self._checked():
-            table = self._file.read(list(columns))
+            table = self._file.read(present)
             table = table if row is None else table.slice(row, 1)
             table.validate(full=True)
-            return table.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            wanted = pa.schema([SCHEMA.field(name) for name in columns])
+            held = table.cast(pa.schema([SCHEMA.field(name) for name in present]))
+            added = {name: pa.nulls(table.num_rows, SCHEMA.field(name).type) for name in columns if name not in present}
+            return pa.table({name: added[name] if name in added else held[name] for name in columns}, schema=wanted)
 
     def frame(self, columns: Sequence[str], row: int | None = None) -> pl.DataFrame:
-        """Return some columns as a dataframe. Raises UserError for damaged ones, and for values that no run writes."""
+        """Return some columns as a dataframe. Raises UserError like `table`, and for values that no run writes."""
         frame = pl.from_arrow(self.table(columns, row))
         assert isinstance(frame, pl.DataFrame)
         with self._checked():

@@ -33,15 +33,9 @@ def replace_columns(path: StoragePath, columns: Mapping[str, Sequence[Any]], ori
 
     Columns that an older version did not have are null, unless they are among the new ones.
     """
-    shard = ShardFile(path, read_whole(path))
-    table = shard.table([name for name in SCHEMA.names if name in shard.columns])
-
-    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field.name in columns:
-            return pa.array(columns[field.name], field.type)
-        return table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-
-    write_table(path, pa.table([column(field) for field in SCHEMA], schema=SCHEMA), origin)
+    table = ShardFile(path, read_whole(path)).table(SCHEMA.names)
+    changed = {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()}
+    write_table(path, pa.table({**{name: table[name] for name in SCHEMA.names}, **changed}, schema=SCHEMA), origin)
 
 
 def to_table(rows: Sequence[TraceRow]) -> pa.Table:

@@ -12,10 +12,10 @@ from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import QuestionDigest, ShardOrigin
-from pipeline.traces.schema import SCHEMA
+from pipeline.traces.schema import ADDED, SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.writer import replace_columns, write_shard
-from tests.support import ORIGIN, run_file
+from tests.support import ORIGIN, rewrite_shard, run_file
 from tests.traces.test_roundtrip import llm_step, row
 
 ORIGIN_OF_TWO = ShardOrigin("run", 0, tuple(QuestionDigest(f"q{n}", "0" * 16, "1" * 16) for n in range(2)))
@@ -26,6 +26,17 @@ def shard(tmp_path: Path) -> Path:
     path = tmp_path / "shard-00000.parquet"
     write_shard(path, [row("q0", steps=[llm_step("k1")]), row("q1")], ORIGIN_OF_TWO)
     return path
+
+
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_only_a_column_that_was_added_later_may_be_missing(name: str, shard: Path) -> None:
+    rewrite_shard(shard, pl.read_parquet(shard).drop(name))
+    opened = ShardFile(shard, shard)
+    if name in ADDED:
+        assert opened.frame(SCHEMA.names)[name].to_list() == [None, None]
+        return
+    with pytest.raises(UserError, match=f"without the column {name}"):
+        opened.frame(SCHEMA.names, 0)
 
 
 def read(path: Path, contents: bytes) -> tuple[pl.DataFrame, ShardOrigin | None]:
