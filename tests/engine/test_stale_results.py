@@ -180,7 +180,8 @@ def test_changed_labels_are_read_again_without_a_call(project: Project, new_gold
     assert set(rows["hops"]) == {1}
     groups = project.summary()["points"][0]["breakdown"]["type"]
     assert {group["value"]: group["questions"] for group in groups} == {"hard": 4, "other": 1}
-    assert rows["trail"].null_count() == new_gold, "it is of the gold answers"
+    trails = open_run("runs/r").questions.select("trail").collect()["trail"]
+    assert trails.null_count() == new_gold, "it is of the gold answers"
     same = [name for name in rows.columns if name not in {"type", "hops", "meta"}]
     assert rows.select(same).equals(before.select(same)) is not new_gold
     assert "have changed" not in project.run("method=tog", "llm=oracle")
@@ -205,11 +206,17 @@ def test_changed_labels_are_refused_for_a_method_of_the_users(
 
 
 def test_gold_answers_that_change_back_are_those_of_the_replies(project: Project) -> None:
-    project.run("method=tog", "llm=oracle")
-    project.write_questions({**CITIES, "Borland": "Nowhere"})
-    assert "older ones" in project.run("method=tog", "llm=oracle")
+    words = ("method=tog", "llm=oracle", "llm.error_rate=1")
+    project.run(*words)
+    before, losses = project.rows(), open_run("runs/r").losses().collect()
+    assert losses["right"].sum() < len(CITIES)
+    project.write_questions({city: "Nowhere" for city in CITIES})
+    assert "older ones" in project.run(*words)
+    assert set(open_run("runs/r").losses().collect()["reason"]) == {"old trace"}
     project.write_questions(CITIES)
-    assert "older ones" not in project.run("method=tog", "llm=oracle")
+    assert "older ones" not in project.run(*words)
+    assert open_run("runs/r").losses().collect().equals(losses)
+    assert project.rows().equals(before)
 
 
 def test_compare_names_each_run_with_replies_from_older_gold_answers(
