@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -21,6 +22,8 @@ from pipeline.evaluation.summary import ConfigurationSummary, differing_override
 from pipeline.evaluation.table import sweep_table
 from pipeline.text import counted, kgqa
 
+_CHOICE = re.compile(r"\w+=[\w-]+")
+"""The choice of a configuration group, such as `llm=oracle`."""
 _UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
 
@@ -113,8 +116,20 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
         config.refuse_untrusted_words((word for words in lines for word in words), file)
     configurations = compose_configurations([[*overrides, *words] for words in lines], Console(stderr=True))
     if not trusted:
-        config.refuse_untrusted([each.config for each in configurations], file, overrides)
+        for choices, chosen in _by_choices(lines, configurations).items():
+            config.refuse_untrusted(chosen, file, [*choices, *overrides])
     return configurations
+
+
+def _by_choices(
+    lines: Iterable[Sequence[str]], configurations: Iterable[Configuration]
+) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
+    """Group configurations by the choices in their lines: the keys of a choice may stand on the command line."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for words, configuration in zip(lines, configurations, strict=True):
+        choices = tuple(filter(_CHOICE.fullmatch, words))
+        groups.setdefault(choices, []).append(configuration.config)
+    return groups
 
 
 def read_configurations(path: Path) -> Iterator[list[str]]:
