@@ -19,6 +19,7 @@ from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
+from pipeline.engine.resume import has_answers, ways_out
 from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
@@ -195,7 +196,18 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
-    return [f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:", *shown, *more, *much]
+    ways = (
+        f"run.retry_failed=true is refused: {ways_out(folder)}" if has_answers(folder) else "the same command is enough"
+    )
+    edited = [f"after an edit of {name}, {ways}" for name in _own_methods(folder)]
+    said = f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:"
+    return [said, *shown, *more, *edited, *much]
+
+
+def _own_methods(folder: RunFolder) -> list[str]:
+    """Return the classes of the user's own methods: their errors may be errors of their code."""
+    targets = dict.fromkeys(str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"])
+    return [target for target in targets if not target.startswith("pipeline.")]
 
 
 def _failed_share(folder: RunFolder) -> float:

@@ -86,7 +86,8 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
                 changed.append(f"{name}, or one of its prompts,")
         if changed:
             ways = ways_out(folder, keeps_calls=not _changed_models(_digests(saved["points"], "models"), now))
-            raise UserError(f"the source of {changed[0]} has changed since {folder.path} was begun. {ways}")
+            retried = ", so run.retry_failed=true would mix the answers of both" if now["run"]["retry_failed"] else ""
+            raise UserError(f"the source of {changed[0]} has changed since {folder.path} was begun{retried}. {ways}")
 
 
 def has_answers(folder: RunFolder) -> bool:

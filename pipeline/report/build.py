@@ -27,6 +27,7 @@ from pipeline.report.response_curves import responses
 from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.text import counted
+from pipeline.traces.run_file import differing_code
 
 _COPIED = "kg.dataset."
 """The keys of the dataset that the synthetic graph repeats."""
@@ -209,6 +210,7 @@ def _warnings(block: Block) -> list[str]:
     failed = sum(each.summary.failed for each in configurations)
     graphs = [each.served["graph"] for each in configurations]
     same_graph = all(may_be_same_graph(graphs[0], other) for other in graphs)
+    edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
         f"{', '.join(unfinished)}: the run is not complete, and the page shows the questions answered so far. "
@@ -220,6 +222,7 @@ def _warnings(block: Block) -> list[str]:
         f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
         "decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,
+        f"The runs used different sources of {inline(', '.join(edited))}, which alone can change scores.": edited,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,
     }

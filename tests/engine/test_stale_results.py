@@ -210,7 +210,7 @@ def test_gold_answers_that_change_back_are_those_of_the_replies(project: Project
     project.run(*words)
     before, losses = project.rows(), open_run("runs/r").losses().collect()
     assert losses["right"].sum() < len(CITIES)
-    project.write_questions({city: "Nowhere" for city in CITIES})
+    project.write_questions(dict.fromkeys(CITIES, "Nowhere"))
     assert "older ones" in project.run(*words)
     assert set(open_run("runs/r").losses().collect()["reason"]) == {"old trace"}
     project.write_questions(CITIES)
@@ -343,6 +343,46 @@ def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, m
         source.write("\n# another way\n")
     assert "the source of capital.Capital has changed" in project.run(*words, code=2)
     project.run(*words, "run.restart=true")
+
+
+@pytest.mark.parametrize("failing", ["topics[0] == 'Borland'", "True"])
+def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
+    project: Project, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    file = code / "capital.py"
+    right = file.read_text()
+    file.write_text(right.replace("        found", f"        assert not ({failing})\n        found"))
+    words = (*words, "run.max_failed=1", "run.max_equal_failures=null")
+    said = project.run(*words)
+    file.write_text(right)
+    if failing == "True":
+        assert "after an edit of capital.Capital, the same command is enough" in said
+    else:
+        way = f"another run.dir with run.reuse=[{project.folder}/runs/r] keeps its calls"
+        refused = project.run(*words, "run.retry_failed=true", code=2)
+        assert "so run.retry_failed=true would mix the answers of both" in refused
+        assert way in said
+        assert way in refused
+        words = (*words, "run.dir=runs/new", "run.reuse=[runs/r]")
+    monkeypatch.delitem(sys.modules, "capital")
+    project.run(*words)
+
+
+def test_compare_and_report_say_that_the_source_of_a_method_differs(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    project.run(*words, folder="runs/old")
+    with (code / "helper.py").open("a") as source:
+        source.write("\n# another way\n")
+    project.run(*words, folder="runs/new")
+    capsys.readouterr()
+    assert main(["compare", "runs/old", "runs/new"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "old:0 and new:0 ran with different sources of capital.Capital" in said
+    assert main(["report", "runs/old", "runs/new", "output=report.html"]) == 0
+    assert "used different sources of capital.Capital, which" in Path("report.html").read_text()
 
 
 def test_another_version_of_the_project_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

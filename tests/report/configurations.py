@@ -70,6 +70,7 @@ def make(
         parameters={"method": method, "experiment": "none", "method.name": name or method, **overrides, **others},
         resolved={"method": {"name": name or method}, "choices": {"method": "srp"}},
         served={"model": model, "label": label, "graph": "a graph", "roles": {}},
+        code={},
         rows=pl.DataFrame(
             {
                 "question": range(len(values)),
