@@ -44,7 +44,8 @@ class Replay:
         gold = QuestionDigest.of(example).gold
         recorded = self._recorded.calls(example.question.id)
         usable = self._recorded.reusable(example.question.id, gold, [kg.fingerprint])
-        return _QuestionReplay(partial(self._identity_of, example.question.dataset), recorded, usable.keys())
+        identity_of = partial(self._identity_of, example.question.dataset)
+        return _QuestionReplay(identity_of, self._llm, recorded, usable.keys())
 
     def _identity_of(self, dataset: str, role: str) -> str:
         """Return the recorded identity of a role, with the limit that an embedded model had for its replies."""
@@ -60,9 +61,14 @@ class _QuestionReplay:
     """The recorded calls of one question."""
 
     def __init__(
-        self, identity_of: Callable[[str], str], recorded: Mapping[str, RecordedCall], usable: Collection[str]
+        self,
+        identity_of: Callable[[str], str],
+        llm: Mapping[str, Any],
+        recorded: Mapping[str, RecordedCall],
+        usable: Collection[str],
     ) -> None:
         self.identity_of = identity_of
+        self._llm = llm
         self._recorded = recorded
         self._usable = usable
 
@@ -78,7 +84,9 @@ class _QuestionReplay:
             raise ServiceError(f"not usable: the recorded call has {OTHER_DATA}")
         same_role = [other for other in self._recorded.values() if other.role == call.prompt.role]
         difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
-        raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}")
+        style = section_of(call.prompt.role, self._llm).get("prompt_style", "full")
+        hint = f"; that run had llm.prompt_style={style}" if style != "full" else ""
+        raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}{hint}")
 
     choose = complete
 
