@@ -20,9 +20,9 @@ from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_note
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.engine.resume import has_answers, ways_out
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.limits import limits_line, without_plan_line
-from pipeline.evaluation.summary import ConfigurationSummary
-from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
+from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.export.table_files import write_tables
 from pipeline.text import counted, kgqa, printable, printable_json
 from pipeline.traces.folder import RunFolder
@@ -243,7 +243,7 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     reasons = misses.most_common()
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
-    why = [f"{new:,} for questions that were not asked there"] if new else []
+    why = [f"{new:,} for questions of which no call is recorded there"] if new else []
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"

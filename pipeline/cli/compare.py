@@ -210,11 +210,11 @@ def _notes(
             for each, count in differing_labels(base, selection.others, plan.by).items()
             if count
         ]
-    notes += [
-        f"{base.name} and {other.name} ran with different sources of {', '.join(names)}: scores may differ for that"
+    notes += dict.fromkeys(
+        f"{base.folder.path} and {other.folder.path} ran with different sources of {name}: scores may differ for that"
         for other in selection.others
-        if (names := differing_code([base.code, other.code]))
-    ]
+        for name in differing_code([base.code, other.code])
+    )
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [

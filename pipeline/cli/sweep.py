@@ -18,8 +18,8 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
-from pipeline.evaluation.table import sweep_table
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
+from pipeline.evaluation.score_tables import sweep_table
 from pipeline.text import counted, kgqa
 
 _CHOICE = re.compile(r"\w+=[\w-]+")

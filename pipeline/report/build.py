@@ -10,12 +10,13 @@ from typing import Any
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
 from pipeline.errors import UserError
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
 from pipeline.evaluation.limits import much_limited
 from pipeline.evaluation.simulated import gold_lines
-from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
+from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
 from pipeline.report.data import SECONDS, Block, Configuration, RunInfo
 from pipeline.report.examples import examples
@@ -24,7 +25,6 @@ from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
-from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.text import counted
 from pipeline.traces.run_file import differing_code

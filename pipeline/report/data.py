@@ -20,9 +20,9 @@ from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
-from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, read_shards

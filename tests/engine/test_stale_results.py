@@ -271,7 +271,7 @@ def test_a_run_that_is_killed_while_rows_are_scored_again_is_not_complete(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr("pipeline.engine.summary._average_again", be_killed)
+        killed.setattr("pipeline.engine.run_summary._average_again", be_killed)
         project.run("llm=oracle", code=130)
     assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
     assert not (project.folder / "runs/r/summary.json").exists()
@@ -380,7 +380,7 @@ def test_compare_and_report_say_that_the_source_of_a_method_differs(
     capsys.readouterr()
     assert main(["compare", "runs/old", "runs/new"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "old:0 and new:0 ran with different sources of capital.Capital" in said
+    assert "runs/old and runs/new ran with different sources of capital.Capital" in said
     assert main(["report", "runs/old", "runs/new", "output=report.html"]) == 0
     assert "used different sources of capital.Capital, which" in Path("report.html").read_text()
 

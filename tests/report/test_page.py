@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.statistics import Estimate
-from pipeline.evaluation.summary import Group
 from pipeline.report.build import build_page
 from pipeline.report.data import Block
 from pipeline.report.details import Details, Repetition, RoleCost
