@@ -114,11 +114,24 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
     trusted = "run.trust=true" in overrides
     if not trusted:
         config.refuse_untrusted_words((word for words in lines for word in words), file)
-    configurations = compose_configurations([[*overrides, *words] for words in lines], Console(stderr=True))
+    try:
+        configurations = compose_configurations([[*overrides, *words] for words in lines], Console(stderr=True))
+    except UserError:
+        _refuse_wrong_line(file, lines, overrides)
+        raise
     if not trusted:
         for choices, chosen in _by_choices(lines, configurations).items():
             config.refuse_untrusted(chosen, file, [*choices, *overrides])
     return configurations
+
+
+def _refuse_wrong_line(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:
+    """Raise UserError with the first configuration of a file that cannot be composed."""
+    for words in lines:
+        try:
+            config.compose([*overrides, *words])
+        except UserError as error:
+            raise UserError(f"{file}, in '{shlex.join(words)}': {error}") from None
 
 
 def _by_choices(
