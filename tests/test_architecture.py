@@ -180,7 +180,7 @@ def test_a_circle_is_found() -> None:
         ("pipeline.kg.pool", "def f():\n    import pipeline.engine.run", "lower ones"),
         ("pipeline.engine.run", "from pipeline.cli import common", "the core imports none"),
         ("pipeline.engine.run", "from pipeline.simulation.oracle import Oracle", "the core imports none"),
-        ("pipeline.evaluation.table", "from pipeline.papers import paper_rules", "the core imports none"),
+        ("pipeline.evaluation.score_tables", "from pipeline.papers import paper_rules", "the core imports none"),
         ("pipeline.llm.interface", "if TYPE_CHECKING:\n    from pipeline.methods.interface import Tools", "lower ones"),
         ("pipeline.traces.reader", "from pipeline.viewer.index import RunIndex", "the core imports none"),
         ("pipeline.analysis.runs", "from pipeline.viewer import drawing", "lower ones"),

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from pipeline.analysis.paired import Clusters, RunConfiguration, difference, pair_scores, read_rows
 from pipeline.errors import UserError
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.statistics import Difference
-from pipeline.evaluation.table import percent, plain_table
 
 PROPERTIES = ("query_type", "type", "level", "hops")
 """The trace columns that questions can be grouped by."""

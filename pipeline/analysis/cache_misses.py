@@ -10,7 +10,7 @@ import polars as pl
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, RecordedCall, RecordedCalls, explain_miss, read_shards
 
-NEW_QUESTION = "a question that no earlier run has finished"
+NEW_QUESTION = "a question of which no earlier run has a call"
 """The reason for all calls of such a question."""
 
 

@@ -13,7 +13,7 @@ from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import canonical
-from pipeline.evaluation.table import STANDARD_SCORES, FittingTable, key_columns, percent, plain_table
+from pipeline.evaluation.score_tables import STANDARD_SCORES, FittingTable, key_columns, percent, plain_table
 from pipeline.text import counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}

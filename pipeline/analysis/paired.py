@@ -20,6 +20,7 @@ from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.llm.interface import replies_from_gold
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
+from pipeline.traces.run_file import code_of
 from pipeline.traces.storage import StoragePath
 
 _COLUMNS = (
@@ -71,6 +72,8 @@ class RunConfiguration:
     """The resolved configuration."""
     served: Mapping[str, Any]
     """The model and the graph of the run, as in `run.yaml`."""
+    code: Mapping[str, str | None]
+    """Digests of its sources, as `code_of` returns them."""
     rows: pl.DataFrame
     """One row per question: `question_id`, `_COLUMNS` and the requested score."""
 
@@ -271,6 +274,7 @@ def _configurations_of(folder: RunFolder, prefix: str, score: str) -> list[RunCo
             overrides=tuple(saved["overrides"]),
             config=saved["config"],
             served=served,
+            code=code_of(run, number),
             rows=rows[number],
         )
         for number, (saved, served) in enumerate(zip(run["points"], run["served"], strict=True))

@@ -13,10 +13,10 @@ import orjson
 from pipeline.analysis.losses import LOSS_COLUMNS, Loss, find_loss
 from pipeline.evaluation.rescore import SCORES
 from pipeline.llm.prompt import Message
-from pipeline.text import printable
+from pipeline.text import counted, printable
 from pipeline.traces.folder import RunFolder
 
-_COUNTERS = {"llm_calls": "model calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens"}
+_COUNTERS = {"llm_calls": "model call", "prompt_tokens": "prompt token", "completion_tokens": "completion token"}
 
 
 _AS_STORED = (
@@ -123,7 +123,7 @@ class QuestionTrace:
             f"status:  {self.status}{f': {self.error}' if self.error else ''}",
             f"scores:  {', '.join(f'{name} {score:.3g}' for name, score in self.scores.items()) or 'none'}",
             *([f"lost:    {self.loss}"] if self.loss else []),
-            f"cost:    {', '.join(f'{self.row[name]:,} {unit}' for name, unit in _COUNTERS.items())}",
+            f"cost:    {', '.join(counted(self.row[name], unit) for name, unit in _COUNTERS.items())}",
         ]
         return "\n".join([*map(printable, lines), "", *map(str, self.steps)])
 

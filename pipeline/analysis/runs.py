@@ -17,13 +17,13 @@ from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.engine.requested import requested
 from pipeline.errors import UserError, first_defect, nearest
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.summary import (
+from pipeline.evaluation.configuration_summary import (
     SUMMARY_COLUMNS,
     ConfigurationSummary,
     aggregate,
     group_equal_rows,
 )
+from pipeline.evaluation.rescore import SCORES
 from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_row, read_shards, scan_shards

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.unreadable import MUCH, much_unreadable, share_text, unreadable_line
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder

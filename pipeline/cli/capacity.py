@@ -19,7 +19,7 @@ from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.console import Console
 from pipeline.errors import UserError
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.simulation.cluster.capacity import Cluster, draw_questions, longest_s, simulate
 from pipeline.simulation.cluster.workload import (
     PROJECT_WORKLOADS,

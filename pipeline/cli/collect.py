@@ -13,7 +13,7 @@ from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 

@@ -19,9 +19,10 @@ from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
+from pipeline.engine.resume import has_answers, ways_out
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.limits import limits_line, without_plan_line
-from pipeline.evaluation.summary import ConfigurationSummary
-from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
+from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.export.table_files import write_tables
 from pipeline.text import counted, kgqa, printable, printable_json
 from pipeline.traces.folder import RunFolder
@@ -195,7 +196,18 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
-    return [f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:", *shown, *more, *much]
+    ways = (
+        f"run.retry_failed=true is refused: {ways_out(folder)}" if has_answers(folder) else "the same command is enough"
+    )
+    edited = [f"after an edit of {name}, {ways}" for name in _own_methods(folder)]
+    said = f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:"
+    return [said, *shown, *more, *edited, *much]
+
+
+def _own_methods(folder: RunFolder) -> list[str]:
+    """Return the classes of the user's own methods: their errors may be errors of their code."""
+    targets = dict.fromkeys(str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"])
+    return [target for target in targets if not target.startswith("pipeline.")]
 
 
 def _failed_share(folder: RunFolder) -> float:
@@ -231,7 +243,7 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     reasons = misses.most_common()
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
-    why = [f"{new:,} for questions that were not asked there"] if new else []
+    why = [f"{new:,} for questions of which no call is recorded there"] if new else []
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"

@@ -30,6 +30,7 @@ from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.run_file import differing_code
 from pipeline.traces.storage import storage_path
 
 
@@ -209,6 +210,11 @@ def _notes(
             for each, count in differing_labels(base, selection.others, plan.by).items()
             if count
         ]
+    notes += dict.fromkeys(
+        f"{base.folder.path} and {other.folder.path} ran with different sources of {name}: scores may differ for that"
+        for other in selection.others
+        for name in differing_code([base.code, other.code])
+    )
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [

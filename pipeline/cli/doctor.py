@@ -17,7 +17,7 @@ from pipeline.engine.doctor.checks import examine
 from pipeline.engine.doctor.finding import Finding, Level
 from pipeline.engine.run import Configuration
 from pipeline.errors import UserError
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import counted
 
 _COUNTED: tuple[Level, ...] = ("problem", "warning")

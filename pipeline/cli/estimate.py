@@ -23,7 +23,7 @@ from pipeline.datasets.selection import Selection
 from pipeline.engine.run import Configuration
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import counted
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"

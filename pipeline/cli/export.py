@@ -5,8 +5,8 @@ from __future__ import annotations
 from pipeline.analysis.runs import open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
+from pipeline.export.exported_run import exported_configurations
 from pipeline.export.formats import export
-from pipeline.export.source import sources_of
 
 
 def run(arguments: Arguments) -> Output:
@@ -14,6 +14,6 @@ def run(arguments: Arguments) -> Output:
     if len(arguments.words) != 1:
         raise UserError("name one run folder: kgqa export RUN format=NAME")
     keys = arguments.compose()
-    sources = sources_of(open_run(arguments.words[0]), keys["configuration"])
-    written = export(sources, keys["format"], keys["output"])
+    exported = exported_configurations(open_run(arguments.words[0]), keys["configuration"])
+    written = export(exported, keys["format"], keys["output"])
     return Output({"format": keys["format"], "written": written}, lines=written)

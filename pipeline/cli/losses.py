@@ -13,7 +13,7 @@ from pipeline.analysis.losses import STAGE_TEXTS, STAGES, clusters, loss_shares
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import kgqa
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
-from pipeline.evaluation.table import percent
+from pipeline.evaluation.score_tables import percent
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, names_in, storage_path

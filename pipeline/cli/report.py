@@ -11,9 +11,9 @@ import polars as pl
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.common import REPORT, Arguments, Output
 from pipeline.errors import StorageError, UserError
+from pipeline.evaluation.configuration_summary import Group
+from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
-from pipeline.evaluation.summary import Group
-from pipeline.evaluation.table import percent, sweep_table
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build import build_page
 from pipeline.report.data import Configuration, read_blocks

@@ -10,10 +10,10 @@ from pipeline import config
 from pipeline.cli.common import Arguments, Output, result_notes, run_figures, score_tables
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.summary import rescore_run
+from pipeline.engine.run_summary import rescore_run
 from pipeline.errors import UserError
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
 from pipeline.text import counted, kgqa

@@ -17,8 +17,9 @@ from pipeline.analysis.runs import open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.normalisation import normalise
+from pipeline.text import counted
 
-_COSTS = {"llm_calls": "model calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens"}
+_COSTS = {"llm_calls": "model call", "prompt_tokens": "prompt token", "completion_tokens": "completion token"}
 _STYLES = {"llm": "cyan", "kg": "blue", "decision": "bright_black"}
 _MOST_CHARACTERS = 160
 """Of a reply, a lookup or a decision that is printed on one line."""
@@ -29,7 +30,10 @@ _MOST_FACTS = 200
 def run(arguments: Arguments) -> Output:
     """Print the trace of one question; with `calls=true`, the exact prompt and reply of each model call."""
     if len(arguments.words) != 2:
-        raise UserError("name a run folder and the id of a question: kgqa show RUN QUESTION")
+        raise UserError(
+            "name a run folder and the id of a question: kgqa show RUN QUESTION. kgqa losses RUN names wrong ones, and "
+            "kgqa view RUN lists all"
+        )
     folder, question = arguments.words
     keys = arguments.compose()
     opened = open_run(folder)
@@ -61,7 +65,7 @@ def _head(trace: QuestionTrace, configurations: int) -> RenderableType:
     if configurations > 1:
         where += f" in configuration {trace.configuration} of 0 to {configurations - 1}: configuration=N shows another"
     scores = ", ".join(f"{name} {score:.3g}" for name, score in trace.scores.items()) or "none"
-    costs = ", ".join(f"{trace.row[name]:,} {unit}" for name, unit in _COSTS.items())
+    costs = ", ".join(counted(trace.row[name], unit) for name, unit in _COSTS.items())
     rows = {
         "question": Text(trace.text, style="bold"),
         "id": Text(where),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -17,10 +18,12 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
-from pipeline.evaluation.table import sweep_table
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
+from pipeline.evaluation.score_tables import sweep_table
 from pipeline.text import counted, kgqa
 
+_CHOICE = re.compile(r"\w+=[\w-]+")
+"""The choice of a configuration group, such as `llm=oracle`."""
 _UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
 
@@ -111,10 +114,35 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
     trusted = "run.trust=true" in overrides
     if not trusted:
         config.refuse_untrusted_words((word for words in lines for word in words), file)
-    configurations = compose_configurations([[*overrides, *words] for words in lines], Console(stderr=True))
+    try:
+        configurations = compose_configurations([[*overrides, *words] for words in lines], Console(stderr=True))
+    except UserError:
+        _refuse_wrong_line(file, lines, overrides)
+        raise
     if not trusted:
-        config.refuse_untrusted([each.config for each in configurations], file, overrides)
+        for choices, chosen in _by_choices(lines, configurations).items():
+            config.refuse_untrusted(chosen, file, [*choices, *overrides])
     return configurations
+
+
+def _refuse_wrong_line(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:
+    """Raise UserError with the first configuration of a file that cannot be composed."""
+    for words in lines:
+        try:
+            config.compose([*overrides, *words])
+        except UserError as error:
+            raise UserError(f"{file}, in '{shlex.join(words)}': {error}") from None
+
+
+def _by_choices(
+    lines: Iterable[Sequence[str]], configurations: Iterable[Configuration]
+) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
+    """Group configurations by the choices in their lines: the keys of a choice may stand on the command line."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for words, configuration in zip(lines, configurations, strict=True):
+        choices = tuple(filter(_CHOICE.fullmatch, words))
+        groups.setdefault(choices, []).append(configuration.config)
+    return groups
 
 
 def read_configurations(path: Path) -> Iterator[list[str]]:

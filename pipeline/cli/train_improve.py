@@ -19,7 +19,7 @@ from pipeline.cli.main import main
 from pipeline.cli.sweep import read_configurations
 from pipeline.cli.train import train_model
 from pipeline.errors import UserError
-from pipeline.evaluation.table import percent, plain_table
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.mixture import Part, write_mixture

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.config.defaults import runner_keys
 from pipeline.config.keys import ModelKeys
+from pipeline.llm.role_sections import section_of
 
 
 def models(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
@@ -25,8 +26,4 @@ def prompt_styles(llm: Mapping[str, Any]) -> dict[str | None, str]:
 
 def llm_by_role(llm: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
     """Return the whole `llm` section of each role in `llm.roles`, and under None that of all other roles."""
-    sections: dict[str | None, dict[str, Any]] = {None: {**llm, "roles": None}}
-    for role, keys in (llm.get("roles") or {}).items():
-        inherited = {} if "_target_" in keys else llm  # another kind of model has other keys
-        sections[role] = {**inherited, **keys, "roles": None}
-    return sections
+    return {role: section_of(role, llm) for role in (None, *(llm.get("roles") or ()))}

@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from pipeline.config.composition import compose, conf_dir, user_conf_dirs
+from pipeline.config.composition import compose, conf_dir, required, user_conf_dirs
 from pipeline.config.identity import canonical
 from pipeline.config.key_docs import search_path
 from pipeline.config.keys import SECTIONS
@@ -39,7 +39,8 @@ Leaf = tuple[str, str]
 def refuse_untrusted(configs: Iterable[Mapping[str, Any]], file: object, overrides: Sequence[str] = ()) -> None:
     """Raise UserError if a configuration out of `file` runs code, or sends a key, that the user has not named.
 
-    `overrides` are those of the user's own command line.
+    `overrides` are those of the user's own command line, and choices of groups, which name files of the searched
+    configuration.
     """
     own = list(_own_sections(overrides))
     known = {leaf for name, section in own for _, leaf in _code(section, name, name)}
@@ -106,7 +107,7 @@ def _default_variable() -> str:
 
 def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the sections of a run in the searched configuration, and under the overrides, with their names."""
-    composed = compose(overrides)
+    composed = compose(overrides, given=dict.fromkeys(required(overrides)))
     yield from ((name, composed[name]) for name in SECTIONS)
     for folder in search_path([conf_dir(), *user_conf_dirs()], overrides):
         for file in folder.rglob("*.yaml"):

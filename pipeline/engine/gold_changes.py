@@ -27,8 +27,7 @@ def renew_rows(folder: RunFolder, origin: ShardOrigin, examples: Iterable[Exampl
     after = {id: before[id].scored_again(example) for id, example in changed.items()}
     labels = label_columns([example.question for example in changed.values()])
     regraded = {id: example.gold for id, example in changed.items() if before[id].gold != after[id].gold}
-    # The trail tells what happened to the older gold answers.
-    gold = {**gold_columns(list(regraded.values())), "trail": [None] * len(regraded)}
+    gold = gold_columns(list(regraded.values()))
     (rows,) = read_shards(folder, list(dict.fromkeys(["question_id", *INPUTS, *labels, *gold])), indices=[origin.index])
     columns = {**_replaced(rows, labels, changed), **_replaced(rows, gold, regraded)}
     rows = rows.with_columns(pl.Series(name, values, rows.schema[name]) for name, values in columns.items())

@@ -29,8 +29,8 @@ from pipeline.console import Console
 from pipeline.engine.components import Backends
 from pipeline.engine.shard import FinishedRows
 from pipeline.errors import UserError
+from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
-from pipeline.evaluation.table import percent
 from pipeline.text import counted, printable
 
 _LEADING = 8

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import config
-from pipeline.evaluation.summary import RequestedConfiguration
+from pipeline.evaluation.configuration_summary import RequestedConfiguration
 
 
 def requested(

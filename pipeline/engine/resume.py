@@ -6,7 +6,7 @@ answers and labels are taken over: they need no call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -86,7 +86,8 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
                 changed.append(f"{name}, or one of its prompts,")
         if changed:
             ways = ways_out(folder, keeps_calls=not _changed_models(_digests(saved["points"], "models"), now))
-            raise UserError(f"the source of {changed[0]} has changed since {folder.path} was begun. {ways}")
+            retried = ", so run.retry_failed=true would mix the answers of both" if now["run"]["retry_failed"] else ""
+            raise UserError(f"the source of {changed[0]} has changed since {folder.path} was begun{retried}. {ways}")
 
 
 def has_answers(folder: RunFolder) -> bool:
@@ -98,27 +99,34 @@ def has_answers(folder: RunFolder) -> bool:
 
 
 def check_reuse(configs: Configs) -> list[str]:
-    """Raise UserError if what answered the calls of a run in `run.reuse` has another source now.
+    """Raise UserError if what answered the calls of a run in `run.reuse` or `llm.run` has another source now.
 
     A changed method is no hindrance: the key of a call has its prompt. Returns a sentence for each method that has
     changed.
     """
     remarks: dict[str, None] = {}
-    for run in dict.fromkeys(name for each in configs for name in each["run"]["reuse"]):
+    for key, run in dict.fromkeys(chain.from_iterable(map(_replayed, configs))):
         points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
         models, sources = _digests(points, "models"), _digests(points, "sources")
         for now in configs:
             if stale := _changed_models(models, now):
                 raise UserError(
-                    f"run.reuse={run}: the source of {stale[0]} has changed since, so its replies would be those of "
-                    "the old source: leave this run out of run.reuse"
+                    f"{key}={run}: the source of {stale[0]} has changed since, so its replies would be those of "
+                    f"the old source: leave this run out of {key}"
                 )
             method = str(now["method"]["_target_"])
             digest = {**user_sources(now), **project_sources(now)}[method]
             if sources.get(method, digest) != digest:
                 said = f"the source of {method} has changed since: only calls with an unchanged prompt are taken over"
-                remarks[f"run.reuse={run}: {said}"] = None
+                remarks[f"{key}={run}: {said}"] = None
     return list(remarks)
+
+
+def _replayed(now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the earlier runs whose calls a configuration takes over, each with the key that names it."""
+    yield from (("run.reuse", run) for run in now["run"]["reuse"])
+    if now["llm"]["_target_"].endswith(".Replay"):
+        yield "llm.run", str(now["llm"]["run"])
 
 
 def _changed_models(models: Mapping[str, str], now: Mapping[str, Any]) -> list[str]:

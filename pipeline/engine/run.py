@@ -41,11 +41,11 @@ from pipeline.engine.resume import (
     score_again,
     unchanged_shards,
 )
+from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, user_sources
-from pipeline.engine.summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import ConfigurationSummary, differing_overrides
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import uses_gold

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
 
 

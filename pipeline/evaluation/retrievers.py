@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 
 _NAMED = 5
 """The most configurations that are named by their numbers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.llm.interface import replies_from_gold
 
 _MOST_METHODS = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 
 MUCH = 0.05
 """A share above which a score may be that of the replies' format."""

@@ -15,7 +15,7 @@ from uuid import UUID
 import orjson
 
 from pipeline import config
-from pipeline.export.source import VERSION, ExportedQuestion, Source, local_folder
+from pipeline.export.exported_run import VERSION, ExportedConfiguration, ExportedQuestion, local_folder
 from pipeline.report.labels import SCORES
 from pipeline.traces.storage import make_folder, write_whole, writing
 
@@ -35,29 +35,29 @@ _MATCH_RULES = {
 _BINARY = frozenset({"hits_at_1", "hits_any", "exact_match"})
 
 
-def write(source: Source, output: str) -> Iterator[str]:
+def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Write the scores and the questions of a configuration."""
     root = local_folder(output, "every-eval-ever")
-    model = _model_id(source)
-    parts = ["data", _safe(source.summary.dataset), *map(_safe, model.split("/", 1))]
+    model = _model_id(exported)
+    parts = ["data", _safe(exported.summary.dataset), *map(_safe, model.split("/", 1))]
     folder = root.joinpath(*parts)
     for depth in range(1, len(parts) + 1):
         if not root.joinpath(*parts[:depth]).is_dir():
             make_folder(root.joinpath(*parts[:depth]))
-    name = str(_uuid(source))
+    name = str(_uuid(exported))
     samples, identity = (
         folder / f"{name}_samples.jsonl",
-        f"{source.summary.dataset}.{source.name}/{model}/{_moment(source)}",
+        f"{exported.summary.dataset}.{exported.name}/{model}/{_moment(exported)}",
     )
     digest, count = hashlib.sha256(), 0
     with writing(samples) as opened:
-        for question in source.questions():
+        for question in exported.questions():
             if _SCORE in question.trace.scores:
                 line = orjson.dumps(_sample(question, identity, model), option=orjson.OPT_APPEND_NEWLINE)
                 digest.update(line)
                 opened.write(line)
                 count += 1
-    document = _document(source, identity, model)
+    document = _document(exported, identity, model)
     document["detailed_evaluation_results"] = {
         "format": "jsonl",
         "file_path": "/".join([*parts, samples.name]),
@@ -70,15 +70,15 @@ def write(source: Source, output: str) -> Iterator[str]:
     yield str(samples)
 
 
-def _document(source: Source, identity: str, model: str) -> dict[str, Any]:
-    run = {"run": source.run_id, "configuration": source.number, "overrides": " ".join(source.summary.overrides)}
+def _document(exported: ExportedConfiguration, identity: str, model: str) -> dict[str, Any]:
+    run = {"run": exported.run_id, "configuration": exported.number, "overrides": " ".join(exported.summary.overrides)}
     return {
         "schema_version": _VERSION,
         "evaluation_id": identity,
-        "evaluation_timestamp": source.started.isoformat(),
-        "retrieved_timestamp": _moment(source),
+        "evaluation_timestamp": exported.started.isoformat(),
+        "retrieved_timestamp": _moment(exported),
         "source_metadata": {
-            "source_name": source.name,
+            "source_name": exported.name,
             "source_type": "evaluation_run",
             "source_organization_name": "unknown",
             "evaluator_relationship": "third_party",
@@ -86,18 +86,18 @@ def _document(source: Source, identity: str, model: str) -> dict[str, Any]:
         },
         "eval_library": {
             "name": _LIBRARY,
-            "version": str(source.metadata.get("versions", {}).get(_LIBRARY) or VERSION),
+            "version": str(exported.metadata.get("versions", {}).get(_LIBRARY) or VERSION),
         },
-        "model_info": _model_info(source, model),
-        "evaluation_results": [_result(source, name) for name in source.summary.scores],
+        "model_info": _model_info(exported, model),
+        "evaluation_results": [_result(exported, name) for name in exported.summary.scores],
     }
 
 
-def _model_info(source: Source, model: str) -> dict[str, Any]:
-    label = source.summary.label
-    roles = source.served.get("roles") or {}
+def _model_info(exported: ExportedConfiguration, model: str) -> dict[str, Any]:
+    label = exported.summary.label
+    roles = exported.served.get("roles") or {}
     return {
-        "name": str(source.served["model"]),
+        "name": str(exported.served["model"]),
         "id": model,
         "developer": model.split("/", 1)[0],
         "additional_details": {
@@ -109,8 +109,8 @@ def _model_info(source: Source, model: str) -> dict[str, Any]:
     }
 
 
-def _result(source: Source, name: str) -> dict[str, Any]:
-    score, summary = source.summary.scores[name], source.summary
+def _result(exported: ExportedConfiguration, name: str) -> dict[str, Any]:
+    score, summary = exported.summary.scores[name], exported.summary
     heading, definition = SCORES.get(name, (name, name))
     binary = name in _BINARY
     return {
@@ -120,7 +120,7 @@ def _result(source: Source, name: str) -> dict[str, Any]:
             "dataset_name": summary.dataset,
             "source_type": "other",
             "additional_details": _texts(
-                {key: value for key, value in source.parameters.items() if key.startswith("dataset")}
+                {key: value for key, value in exported.parameters.items() if key.startswith("dataset")}
             ),
         },
         "metric_config": {
@@ -134,7 +134,7 @@ def _result(source: Source, name: str) -> dict[str, Any]:
             "max_score": 1.0,
             "additional_details": {
                 "match_rule": _MATCH_RULES.get(name, _MATCH_RULE),
-                "match_rule_keys": config.canonical(source.resolved["evaluation"]),
+                "match_rule_keys": config.canonical(exported.resolved["evaluation"]),
             },
         },
         "score_details": {
@@ -151,11 +151,11 @@ def _result(source: Source, name: str) -> dict[str, Any]:
         "generation_config": {
             "additional_details": {
                 "method": summary.method,
-                "graph": str(source.served["graph"]),
+                "graph": str(exported.served["graph"]),
                 "retriever": str(summary.retriever or "none"),
                 "departures": ", ".join(summary.departures),
                 **_texts(
-                    {key: value for key, value in source.parameters.items() if key.startswith(("method", "budget"))}
+                    {key: value for key, value in exported.parameters.items() if key.startswith(("method", "budget"))}
                 ),
             }
         },
@@ -219,10 +219,10 @@ def _messages(question: ExportedQuestion) -> Iterator[dict[str, Any]]:
     yield from ({"turn_idx": number, **turn} for number, turn in enumerate(turns))
 
 
-def _model_id(source: Source) -> str:
+def _model_id(exported: ExportedConfiguration) -> str:
     """Return `developer/model`; a simulated model is of this project."""
-    model = str(source.served["model"])
-    if source.summary.label:
+    model = str(exported.served["model"])
+    if exported.summary.label:
         return f"{_LIBRARY}/{_safe(model)}"
     return model if re.fullmatch(r"[^/\s]+/[^/\s]+", model) else f"unknown/{_safe(model)}"
 
@@ -232,13 +232,13 @@ def _safe(name: str) -> str:
     return re.sub(r"[^\w.=,()-]+", "-", name).strip(".-") or "unknown"
 
 
-def _moment(source: Source) -> str:
-    return str(int(source.started.timestamp()))
+def _moment(exported: ExportedConfiguration) -> str:
+    return str(int(exported.started.timestamp()))
 
 
-def _uuid(source: Source) -> UUID:
+def _uuid(exported: ExportedConfiguration) -> UUID:
     """Return an id of version 4, as the schema wants it, that is the same in each export."""
-    digest = hashlib.sha256(f"{source.run_id}\0{source.number}".encode()).digest()
+    digest = hashlib.sha256(f"{exported.run_id}\0{exported.number}".encode()).digest()
     return UUID(bytes=digest[:16], version=4)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pipeline.errors import UserError, nearest
 from pipeline.export import every_eval_ever, inspect_log, mlflow_runs, otel_spans, wandb_runs
-from pipeline.export.source import Source
+from pipeline.export.exported_run import ExportedConfiguration
 from pipeline.extras import require
 
-Write = Callable[[Source, str], Iterator[str]]
+Write = Callable[[ExportedConfiguration, str], Iterator[str]]
 """Writes one configuration to an output, and yields what it wrote, one line each. Raises UserError."""
 
 
@@ -34,12 +34,12 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def export(sources: Sequence[Source], name: str, output: str | None) -> list[str]:
+def export(configurations: Sequence[ExportedConfiguration], name: str, output: str | None) -> list[str]:
     """Write configurations of a run in a format. Returns what was written. Raises UserError."""
     chosen = FORMATS.get(name)
     if chosen is None:
         raise UserError(f"there is no format={name}.{nearest(name, FORMATS)} Known: {', '.join(FORMATS)}")
     if chosen.extra:
         require(chosen.extra, f"format={name}")
-    target = output or chosen.output.format(run=sources[0].folder.path)
-    return [line for source in sources for line in chosen.write(source, target)]
+    target = output or chosen.output.format(run=configurations[0].folder.path)
+    return [line for exported in configurations for line in chosen.write(exported, target)]

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from pipeline.analysis.question_trace import StepTrace
-from pipeline.export.source import ExportedQuestion, Source, local_folder
+from pipeline.export.exported_run import ExportedConfiguration, ExportedQuestion, local_folder
 from pipeline.traces.storage import writing
 
 _STATUS = {True: "success", False: "started"}
@@ -17,40 +17,40 @@ _STOP_REASONS = {"stop": "stop", "length": "max_tokens"}
 _GENERATION = ("temperature", "top_p", "max_tokens")
 
 
-def write(source: Source, output: str) -> Iterator[str]:
+def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Write `RUN-N.json` into a folder, one question after the other."""
-    file = local_folder(output, "inspect") / f"{source.name}.json"
+    file = local_folder(output, "inspect") / f"{exported.name}.json"
     with writing(file) as opened:
-        opened.write(orjson.dumps(_header(source), option=orjson.OPT_SERIALIZE_NUMPY)[:-1])
+        opened.write(orjson.dumps(_header(exported), option=orjson.OPT_SERIALIZE_NUMPY)[:-1])
         opened.write(b',"samples":[')
-        for number, question in enumerate(source.questions()):
+        for number, question in enumerate(exported.questions()):
             opened.write(b"," if number else b"")
-            opened.write(orjson.dumps(_sample(source, question), option=orjson.OPT_SERIALIZE_NUMPY))
+            opened.write(orjson.dumps(_sample(exported, question), option=orjson.OPT_SERIALIZE_NUMPY))
         opened.write(b"]}")
     yield str(file)
 
 
-def _header(source: Source) -> dict[str, Any]:
-    summary, started = source.summary, source.started.isoformat()
+def _header(exported: ExportedConfiguration) -> dict[str, Any]:
+    summary, started = exported.summary, exported.started.isoformat()
     answered = summary.questions - summary.not_run
-    saved = source.folder.read_summary() or {}
-    ended = source.after(saved.get("wall_s") or 0.0).isoformat()
+    saved = exported.folder.read_summary() or {}
+    ended = exported.after(saved.get("wall_s") or 0.0).isoformat()
     task = f"{summary.method} on {summary.dataset}"
-    metadata = {"overrides": list(summary.overrides), "graph": source.served["graph"], "label": summary.label}
+    metadata = {"overrides": list(summary.overrides), "graph": exported.served["graph"], "label": summary.label}
     return {
         "version": 2,
         "status": _STATUS[bool(saved.get("complete"))],
         "eval": {
-            "eval_id": f"{source.run_id}-{source.number}",
-            "run_id": source.run_id,
+            "eval_id": f"{exported.run_id}-{exported.number}",
+            "run_id": exported.run_id,
             "created": started,
             "task": task,
-            "task_id": source.name,
-            "task_args": _json_of(source.parameters),
+            "task_id": exported.name,
+            "task_args": _json_of(exported.parameters),
             "dataset": {"name": summary.dataset, "samples": summary.questions},
-            "model": str(source.served["model"]),
+            "model": str(exported.served["model"]),
             "config": {"epochs": 1},
-            "packages": {name: version for name, version in source.metadata.get("versions", {}).items() if version},
+            "packages": {name: version for name, version in exported.metadata.get("versions", {}).items() if version},
             "metadata": metadata,
         },
         "plan": {"name": "plan", "steps": [{"solver": summary.method, "params": {}}], "config": {}},
@@ -75,18 +75,18 @@ def _header(source: Source) -> dict[str, Any]:
         "stats": {
             "started_at": started,
             "completed_at": ended,
-            "model_usage": {str(source.served["model"]): _usage(summary.counters)},
+            "model_usage": {str(exported.served["model"]): _usage(summary.counters)},
         },
     }
 
 
-def _sample(source: Source, question: ExportedQuestion) -> dict[str, Any]:
+def _sample(exported: ExportedConfiguration, question: ExportedQuestion) -> dict[str, Any]:
     trace = question.trace
-    row, model = trace.row, str(source.served["model"])
+    row, model = trace.row, str(exported.served["model"])
     events = [
         event
         for step, columns in zip(trace.steps, question.steps, strict=True)
-        for event in [_event(source, model, step, columns)]
+        for event in [_event(exported, model, step, columns)]
     ]
     lost = {"lost": str(trace.loss), "stage": trace.loss.stage, "reason": trace.loss.reason} if trace.loss else {}
     explanation = f"lost: {trace.loss}" if trace.loss else None
@@ -109,19 +109,19 @@ def _sample(source: Source, question: ExportedQuestion) -> dict[str, Any]:
         "metadata": {"status": trace.status, "answers": list(trace.answers), **known, **lost},
         "events": events,
         "model_usage": {model: _usage(row)},
-        "started_at": _moment(source.started),
-        "completed_at": _moment(source.after(row["wall_s"])),
+        "started_at": _moment(exported.started),
+        "completed_at": _moment(exported.after(row["wall_s"])),
         "total_time": float(row["wall_s"]),
         "working_time": float(row["critical_s"] or 0.0),
         **({"error": failed} if trace.status == "failed" else {}),
     }
 
 
-def _event(source: Source, model: str, step: StepTrace, columns: Mapping[str, Any]) -> dict[str, Any]:
+def _event(exported: ExportedConfiguration, model: str, step: StepTrace, columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step as an event of a model, of a tool, or of information."""
     start, end = columns["start_s"], columns["start_s"] + columns["duration_s"]
-    common = {"timestamp": _moment(source.after(start)), "working_start": float(start)}
-    taken = {"completed": _moment(source.after(end)), "working_time": float(columns["own_s"] or 0.0)}
+    common = {"timestamp": _moment(exported.after(start)), "working_start": float(start)}
+    taken = {"completed": _moment(exported.after(end)), "working_time": float(columns["own_s"] or 0.0)}
     metadata = {"metadata": {"role": step.role, "step": step.number, "shared": step.shared}}
     if step.kind == "llm":
         sampling = orjson.loads(columns["sampling"] or "{}").get("sampling", {})

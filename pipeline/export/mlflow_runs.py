@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.errors import ServiceError
-from pipeline.export.source import Source
+from pipeline.export.exported_run import ExportedConfiguration
 from pipeline.export.tracking import TrackedRun, tracked_run
 
 _EXPERIMENT = "kgqa"
@@ -14,9 +14,9 @@ _MOST_PARAMETERS = 100
 """In one request to MLflow."""
 
 
-def write(source: Source, output: str) -> Iterator[str]:
+def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Store the configuration at a tracking URI: a server, `sqlite:///FILE`, or `file:FOLDER`."""
-    yield track(tracked_run(source), output)
+    yield track(tracked_run(exported), output)
 
 
 def track(run: TrackedRun, output: str) -> str:

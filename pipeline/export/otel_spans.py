@@ -20,7 +20,7 @@ import orjson
 
 from pipeline.analysis.question_trace import StepTrace
 from pipeline.errors import ServiceError
-from pipeline.export.source import VERSION, ExportedQuestion, Source, local_folder
+from pipeline.export.exported_run import VERSION, ExportedConfiguration, ExportedQuestion, local_folder
 from pipeline.text import counted
 from pipeline.traces.storage import writing
 
@@ -33,25 +33,25 @@ _TIMEOUT_S = 30.0
 _HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 
 
-def write(source: Source, output: str) -> Iterator[str]:
+def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Write `RUN-N.jsonl` into a folder, one question per line, or send the spans to the collector at a URL.
 
     Raises ServiceError if the collector refuses them.
     """
     if output.startswith(("http://", "https://")):
-        yield _send(source, output)
+        yield _send(exported, output)
         return
-    file = local_folder(output, "otel") / f"{source.name}.jsonl"
+    file = local_folder(output, "otel") / f"{exported.name}.jsonl"
     with writing(file) as opened:
-        for question in source.questions():
-            opened.write(orjson.dumps(_request(source, [question]), option=orjson.OPT_APPEND_NEWLINE))
+        for question in exported.questions():
+            opened.write(orjson.dumps(_request(exported, [question]), option=orjson.OPT_APPEND_NEWLINE))
     yield str(file)
 
 
-def _send(source: Source, url: str) -> str:
-    questions, sent = source.questions(), 0
+def _send(exported: ExportedConfiguration, url: str) -> str:
+    questions, sent = exported.questions(), 0
     while batch := list(islice(questions, _BATCH)):
-        _post(f"{url.rstrip('/')}/v1/traces", orjson.dumps(_request(source, batch)))
+        _post(f"{url.rstrip('/')}/v1/traces", orjson.dumps(_request(exported, batch)))
         sent += len(batch)
     return f"{counted(sent, 'trace')} sent to {url}"
 
@@ -67,8 +67,8 @@ def _post(url: str, body: bytes) -> None:
         raise ServiceError(f"{url} did not take the spans: {error}") from None
 
 
-def _request(source: Source, questions: Sequence[ExportedQuestion]) -> dict[str, Any]:
-    resource = {"service.name": "kgqa", "service.version": VERSION, "kgqa.run.id": source.run_id}
+def _request(exported: ExportedConfiguration, questions: Sequence[ExportedQuestion]) -> dict[str, Any]:
+    resource = {"service.name": "kgqa", "service.version": VERSION, "kgqa.run.id": exported.run_id}
     return {
         "resourceSpans": [
             {
@@ -76,7 +76,7 @@ def _request(source: Source, questions: Sequence[ExportedQuestion]) -> dict[str,
                 "scopeSpans": [
                     {
                         "scope": {"name": "kgqa-pipeline", "version": VERSION},
-                        "spans": [span for question in questions for span in _spans(source, question)],
+                        "spans": [span for question in questions for span in _spans(exported, question)],
                     }
                 ],
             }
@@ -84,9 +84,9 @@ def _request(source: Source, questions: Sequence[ExportedQuestion]) -> dict[str,
     }
 
 
-def _spans(source: Source, question: ExportedQuestion) -> Iterator[dict[str, Any]]:
+def _spans(exported: ExportedConfiguration, question: ExportedQuestion) -> Iterator[dict[str, Any]]:
     trace = question.trace
-    trace_id = _id(16, source.run_id, source.number, trace.id)
+    trace_id = _id(16, exported.run_id, exported.number, trace.id)
     root = _id(8, trace_id, "root")
     taken = float(trace.row["wall_s"])
     yield {
@@ -94,10 +94,10 @@ def _spans(source: Source, question: ExportedQuestion) -> Iterator[dict[str, Any
         "spanId": root,
         "name": f"invoke_agent {trace.method}",
         "kind": _INTERNAL,
-        **_times(source, 0.0, taken),
-        "attributes": _attributes(_of_question(source, question)),
+        **_times(exported, 0.0, taken),
+        "attributes": _attributes(_of_question(exported, question)),
         "events": [
-            _event(source, step, columns)
+            _event(exported, step, columns)
             for step, columns in zip(trace.steps, question.steps, strict=True)
             if step.kind == "decision"
         ],
@@ -105,24 +105,24 @@ def _spans(source: Source, question: ExportedQuestion) -> Iterator[dict[str, Any
     }
     for step, columns in zip(trace.steps, question.steps, strict=True):
         if step.kind != "decision":
-            yield _child(source, step, columns, trace_id, root)
+            yield _child(exported, step, columns, trace_id, root)
 
 
-def _of_question(source: Source, question: ExportedQuestion) -> dict[str, Any]:
+def _of_question(exported: ExportedConfiguration, question: ExportedQuestion) -> dict[str, Any]:
     trace = question.trace
     lost = {"kgqa.loss.stage": trace.loss.stage, "kgqa.loss.reason": trace.loss.reason} if trace.loss else {}
     return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": trace.method,
-        "gen_ai.provider.name": _provider(source),
-        "gen_ai.request.model": str(source.served["model"]),
+        "gen_ai.provider.name": _provider(exported),
+        "gen_ai.request.model": str(exported.served["model"]),
         "gen_ai.usage.input_tokens": trace.row["prompt_tokens"],
         "gen_ai.usage.output_tokens": trace.row["completion_tokens"],
         "gen_ai.input.messages": _messages([("user", trace.text)]),
         "gen_ai.output.messages": _messages([("assistant", question.reply)], "stop"),
-        "kgqa.configuration": source.number,
+        "kgqa.configuration": exported.number,
         "kgqa.dataset": trace.dataset,
-        "kgqa.graph": str(source.served["graph"]),
+        "kgqa.graph": str(exported.served["graph"]),
         "kgqa.question.id": trace.id,
         "kgqa.gold": list(trace.gold),
         "kgqa.answers": list(trace.answers),
@@ -132,23 +132,27 @@ def _of_question(source: Source, question: ExportedQuestion) -> dict[str, Any]:
     }
 
 
-def _child(source: Source, step: StepTrace, columns: Mapping[str, Any], trace_id: str, parent: str) -> dict[str, Any]:
-    name, attributes = _of_call(source, step, columns) if step.kind == "llm" else _of_lookup(step, columns)
+def _child(
+    exported: ExportedConfiguration, step: StepTrace, columns: Mapping[str, Any], trace_id: str, parent: str
+) -> dict[str, Any]:
+    name, attributes = _of_call(exported, step, columns) if step.kind == "llm" else _of_lookup(step, columns)
     return {
         "traceId": trace_id,
         "spanId": _id(8, trace_id, step.number),
         "parentSpanId": parent,
         "name": name,
         "kind": _CLIENT,
-        **_times(source, columns["start_s"], columns["start_s"] + columns["duration_s"]),
+        **_times(exported, columns["start_s"], columns["start_s"] + columns["duration_s"]),
         "attributes": _attributes({**attributes, "kgqa.role": step.role, "kgqa.shared": step.shared}),
         "events": [],
         "status": {"code": _ERROR, "message": step.error} if step.error else {},
     }
 
 
-def _of_call(source: Source, step: StepTrace, columns: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    model = str(source.served["model"])
+def _of_call(
+    exported: ExportedConfiguration, step: StepTrace, columns: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    model = str(exported.served["model"])
     sampling = orjson.loads(columns["sampling"] or "{}").get("sampling", {})
     finished = columns["finish_reason"]
     replied = (
@@ -158,7 +162,7 @@ def _of_call(source: Source, step: StepTrace, columns: Mapping[str, Any]) -> tup
     )
     return f"chat {model}", {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": _provider(source),
+        "gen_ai.provider.name": _provider(exported),
         "gen_ai.request.model": model,
         "gen_ai.request.temperature": sampling.get("temperature"),
         "gen_ai.request.top_p": sampling.get("top_p"),
@@ -185,15 +189,15 @@ def _of_lookup(step: StepTrace, columns: Mapping[str, Any]) -> tuple[str, dict[s
     }
 
 
-def _provider(source: Source) -> str:
+def _provider(exported: ExportedConfiguration) -> str:
     """Return what answered: a simulated model, or the choice of `llm=`."""
-    return str(source.summary.label or source.resolved["choices"].get("llm", "unknown"))
+    return str(exported.summary.label or exported.resolved["choices"].get("llm", "unknown"))
 
 
-def _event(source: Source, step: StepTrace, columns: Mapping[str, Any]) -> dict[str, Any]:
+def _event(exported: ExportedConfiguration, step: StepTrace, columns: Mapping[str, Any]) -> dict[str, Any]:
     payload = orjson.dumps(step.payload or {}, default=str).decode()
     return {
-        "timeUnixNano": _nanoseconds(source.after(columns["start_s"])),
+        "timeUnixNano": _nanoseconds(exported.after(columns["start_s"])),
         "name": step.role,
         "attributes": _attributes({"kgqa.payload": payload}),
     }
@@ -206,10 +210,10 @@ def _messages(messages: Sequence[tuple[str, str]], finished: str | None = None) 
     return orjson.dumps(document).decode()
 
 
-def _times(source: Source, start: float, end: float) -> dict[str, str]:
+def _times(exported: ExportedConfiguration, start: float, end: float) -> dict[str, str]:
     return {
-        "startTimeUnixNano": _nanoseconds(source.after(start)),
-        "endTimeUnixNano": _nanoseconds(source.after(end)),
+        "startTimeUnixNano": _nanoseconds(exported.after(start)),
+        "endTimeUnixNano": _nanoseconds(exported.after(end)),
     }
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import UserError
-from pipeline.evaluation.table import FittingTable
+from pipeline.evaluation.score_tables import FittingTable
 from pipeline.text import printable
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 

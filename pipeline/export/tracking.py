@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.config import canonical
-from pipeline.export.source import Source
+from pipeline.export.exported_run import ExportedConfiguration
 
 _LONGEST_VALUE = 500
 """Of a parameter, in characters: what the services take."""
@@ -29,22 +29,22 @@ class TrackedRun:
     """When the run began, in milliseconds since 1970."""
 
 
-def tracked_run(source: Source) -> TrackedRun:
+def tracked_run(exported: ExportedConfiguration) -> TrackedRun:
     """Return what is tracked of a configuration."""
-    summary, served = source.summary, source.served
+    summary, served = exported.summary, exported.served
     answered = max(1, summary.questions - summary.not_run)
     costs = {f"per_question.{name}": total / answered for name, total in summary.counters.items() if total is not None}
     counts = {"questions": summary.questions, "failed": summary.failed, "not_run": summary.not_run}
     about = {"method": summary.method, "dataset": summary.dataset, "model": served["model"], "graph": served["graph"]}
-    about |= {"label": summary.label, "note": source.metadata.get("note"), "folder": str(source.folder.path)}
-    about |= {"tags": ",".join(map(str, source.metadata.get("tags") or ())) or None}
+    about |= {"label": summary.label, "note": exported.metadata.get("note"), "folder": str(exported.folder.path)}
+    about |= {"tags": ",".join(map(str, exported.metadata.get("tags") or ())) or None}
     return TrackedRun(
-        id=f"{source.run_id}-{source.number}",
-        name=source.name,
-        parameters={name: _text(value) for name, value in source.parameters.items()},
-        metrics={name: float(value) for name, value in {**source.scores, **costs, **counts}.items()},
+        id=f"{exported.run_id}-{exported.number}",
+        name=exported.name,
+        parameters={name: _text(value) for name, value in exported.parameters.items()},
+        metrics={name: float(value) for name, value in {**exported.scores, **costs, **counts}.items()},
         tags={name: _text(value) for name, value in about.items() if value is not None},
-        started_ms=int(source.started.timestamp() * 1000),
+        started_ms=int(exported.started.timestamp() * 1000),
     )
 
 

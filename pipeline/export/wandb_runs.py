@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 
 from pipeline.errors import ServiceError
-from pipeline.export.source import Source
+from pipeline.export.exported_run import ExportedConfiguration
 from pipeline.export.tracking import TrackedRun, tracked_run
 
 _LONGEST_TAG = 64
 
 
-def write(source: Source, output: str) -> Iterator[str]:
+def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Store the configuration in a project: `PROJECT` or `ENTITY/PROJECT`.
 
     `WANDB_MODE=offline` writes it to a folder of this machine, which `wandb sync` uploads.
     """
-    yield track(tracked_run(source), output)
+    yield track(tracked_run(exported), output)
 
 
 def track(run: TrackedRun, output: str) -> str:

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from pipeline.analysis.paired import difference, pair_scores, question_clusters, read_rows
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.retrievers import retriever_lines
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.evaluation.statistics import Difference
-from pipeline.evaluation.summary import ConfigurationSummary
-from pipeline.evaluation.table import plain_table
 from pipeline.papers.ablations import Ablation
 from pipeline.papers.published import Figure, published_figures
 from pipeline.text import counted

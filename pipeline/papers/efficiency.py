@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.papers.reproduction import PlannedFigure, dataset_key
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards

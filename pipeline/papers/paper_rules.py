@@ -20,7 +20,7 @@ from rich.table import Table
 from pipeline.evaluation import paper_metrics
 from pipeline.evaluation.grbench import join_answers, rouge_l
 from pipeline.evaluation.paper_metrics import lower_without_spaces, rog_hit_and_f1, without_articles
-from pipeline.evaluation.table import percent, plain_table
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.types import Answer, Example
 
 _YEAR = re.compile(r"\b[12][0-9]{3}\b")

@@ -12,10 +12,10 @@ import polars as pl
 from rich.table import Table
 
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
-from pipeline.evaluation.summary import ConfigurationSummary
-from pipeline.evaluation.table import percent, plain_table
 from pipeline.papers.comparison_systems import why_not_run
 from pipeline.papers.published import Figure, published_figures
 from pipeline.text import counted

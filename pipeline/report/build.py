@@ -10,12 +10,13 @@ from typing import Any
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
 from pipeline.errors import UserError
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
 from pipeline.evaluation.limits import much_limited
 from pipeline.evaluation.simulated import gold_lines
-from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
+from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
 from pipeline.report.data import SECONDS, Block, Configuration, RunInfo
 from pipeline.report.examples import examples
@@ -24,9 +25,9 @@ from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
-from pipeline.report.table import configuration_table
 from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.text import counted
+from pipeline.traces.run_file import differing_code
 
 _COPIED = "kg.dataset."
 """The keys of the dataset that the synthetic graph repeats."""
@@ -209,6 +210,7 @@ def _warnings(block: Block) -> list[str]:
     failed = sum(each.summary.failed for each in configurations)
     graphs = [each.served["graph"] for each in configurations]
     same_graph = all(may_be_same_graph(graphs[0], other) for other in graphs)
+    edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
         f"{', '.join(unfinished)}: the run is not complete, and the page shows the questions answered so far. "
@@ -220,6 +222,7 @@ def _warnings(block: Block) -> list[str]:
         f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
         "decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,
+        f"The runs used different sources of {inline(', '.join(edited))}, which alone can change scores.": edited,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,
     }

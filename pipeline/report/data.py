@@ -20,12 +20,13 @@ from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
-from pipeline.evaluation.summary import ConfigurationSummary
 from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, read_shards
+from pipeline.traces.run_file import code_of
 from pipeline.traces.storage import StoragePath
 
 _STANDARD = ("hits_at_1", "f1", "exact_match", "rouge_l", "grbench_em", "grbench_f1")
@@ -70,6 +71,8 @@ class Configuration:
     """The composed configuration, as in `run.yaml`."""
     served: Mapping[str, Any]
     """`model`, `label`, `graph` and `roles`, as in `run.yaml`."""
+    code: Mapping[str, str | None]
+    """Digests of its sources, as `code_of` returns them."""
     rows: pl.DataFrame
     """`question_id`, `question` (a hash of id and text), `gold_digest`, `source` and the charted scores, sorted by
     `question`."""
@@ -246,6 +249,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
             parameters=_parameters(resolved),
             resolved=resolved,
             served=run["served"][summary.number],
+            code=code_of(run, summary.number),
             rows=rows[summary.number],
             details=details[summary.number],
         )

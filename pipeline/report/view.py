@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pipeline.report.bars import BarChart
 from pipeline.report.charts import LineChart, Scatter
+from pipeline.report.configuration_table import ConfigurationTable
 from pipeline.report.examples import Example
 from pipeline.report.labels import Figure, Name
 from pipeline.report.papers import PaperTable
-from pipeline.report.table import ConfigurationTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Self
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Self
 
 import orjson
 from pydantic import ConfigDict
@@ -11,7 +12,10 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import ServiceError
 from pipeline.kg.interface import KnowledgeGraph
+from pipeline.llm.embedded.bundled import capped_identity, reply_cap
 from pipeline.llm.prompt import Call, Completion
+from pipeline.llm.role_sections import section_of
+from pipeline.llm.roles import method_of
 from pipeline.traces.origin import QuestionDigest
 from pipeline.traces.reader import OTHER_DATA, RecordedCall, RecordedCalls, explain_miss
 from pipeline.types import Example
@@ -30,6 +34,7 @@ class Replay:
         self.identity: str = served["model"]
         self.label: str | None = served["label"]
         self._roles: dict[str, str] = served.get("roles", {})
+        self._llm: Mapping[str, Any] = self._recorded.saved["points"][0]["config"]["llm"]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -39,22 +44,33 @@ class Replay:
         gold = QuestionDigest.of(example).gold
         recorded = self._recorded.calls(example.question.id)
         usable = self._recorded.reusable(example.question.id, gold, [kg.fingerprint])
-        return _QuestionReplay(self.identity, self._roles, recorded, usable.keys())
+        identity_of = partial(self._identity_of, example.question.dataset)
+        return _QuestionReplay(identity_of, self._llm, recorded, usable.keys())
+
+    def _identity_of(self, dataset: str, role: str) -> str:
+        """Return the recorded identity of a role, with the limit that an embedded model had for its replies."""
+        section = section_of(role, self._llm)
+        identity = self._roles.get(role, self.identity)
+        if "max_new_tokens" not in section:
+            return identity
+        cap = reply_cap(section.get("model"), section["max_new_tokens"], method_of(role), dataset)
+        return capped_identity(identity, cap)
 
 
 class _QuestionReplay:
     """The recorded calls of one question."""
 
     def __init__(
-        self, identity: str, roles: Mapping[str, str], recorded: Mapping[str, RecordedCall], usable: Collection[str]
+        self,
+        identity_of: Callable[[str], str],
+        llm: Mapping[str, Any],
+        recorded: Mapping[str, RecordedCall],
+        usable: Collection[str],
     ) -> None:
-        self._identity = identity
-        self._roles = roles
+        self.identity_of = identity_of
+        self._llm = llm
         self._recorded = recorded
         self._usable = usable
-
-    def identity_of(self, role: str) -> str:
-        return self._roles.get(role, self._identity)
 
     async def complete(self, call: Call) -> Completion:
         """Return the recorded completion.
@@ -68,7 +84,9 @@ class _QuestionReplay:
             raise ServiceError(f"not usable: the recorded call has {OTHER_DATA}")
         same_role = [other for other in self._recorded.values() if other.role == call.prompt.role]
         difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
-        raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}")
+        style = section_of(call.prompt.role, self._llm).get("prompt_style", "full")
+        hint = f"; that run had llm.prompt_style={style}" if style != "full" else ""
+        raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}{hint}")
 
     choose = complete
 

@@ -5,8 +5,9 @@ Nothing in it is built, imported or resolved here. `pipeline.config.trust` decid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 
 import yaml
@@ -17,6 +18,7 @@ from pipeline.renames import current_run
 from pipeline.text import load_yaml
 from pipeline.traces.storage import StoragePath, read_whole
 
+_PROJECT = "kgqa-pipeline"
 _MOST_VALUES = 20_000_000
 """More values than any run has: the names for repeated parts in YAML can make a small file this large."""
 
@@ -55,6 +57,7 @@ class _Configuration(_Plain):
     overrides: list[str]
     config: _Config
     sources: dict[str, str] = {}
+    models: dict[str, str] = {}
 
 
 class _Served(_Plain):
@@ -75,9 +78,27 @@ class _RunFile(_Plain):
     def _pairs(self) -> _RunFile:
         if len(self.points) != len(self.served):
             raise ValueError(f"it has {len(self.points)} points, and {len(self.served)} served")
-        if self.id and "kgqa-pipeline" not in self.versions:
-            raise ValueError("versions has no kgqa-pipeline")
+        if self.id and _PROJECT not in self.versions:
+            raise ValueError(f"versions has no {_PROJECT}")
         return self
+
+
+def code_of(run: Mapping[str, Any], configuration: int) -> dict[str, str | None]:
+    """Return digests of the sources of a configuration by class or module, and the version of the project.
+
+    `run` is the contents of a `run.yaml`. One of an older version has fewer digests.
+    """
+    point = run["points"][configuration]
+    versions = {name: version for name, version in run.get("versions", {}).items() if name == _PROJECT}
+    return {**versions, **point.get("models", {}), **point.get("sources", {})}
+
+
+def differing_code(codes: Iterable[Mapping[str, str | None]]) -> list[str]:
+    """Return the names that have different values in some results of `code_of`, sorted."""
+    values: dict[str, set[str | None]] = {}
+    for name, value in chain.from_iterable(code.items() for code in codes):
+        values.setdefault(name, set()).add(value)
+    return sorted(name for name, found in values.items() if len(found) > 1)
 
 
 _JSON = TypeAdapter(dict[str, JsonValue])

@@ -79,12 +79,21 @@ class ShardFile:
             return pa.table({name: added[name] if name in added else held[name] for name in columns}, schema=wanted)
 
     def frame(self, columns: Sequence[str], row: int | None = None) -> pl.DataFrame:
-        """Return some columns as a dataframe. Raises UserError like `table`, and for values that no run writes."""
+        """Return some columns as a dataframe. Raises UserError like `table`, and for values that no run writes.
+
+        The trail tells what happened to the gold answers of the time of the replies: it is null while a question has
+        others.
+        """
         frame = pl.from_arrow(self.table(columns, row))
         assert isinstance(frame, pl.DataFrame)
         with self._checked():
             check_values(frame)
-        return frame
+        regraded = [each.id for each in self.origin.questions if each.replied] if self.origin else []
+        if "trail" not in columns or not regraded:
+            return frame
+        ids = self.table(["question_id"], row)["question_id"].to_pylist()
+        is_valid = pl.Series([id not in regraded for id in ids], dtype=pl.Boolean)
+        return frame.with_columns(pl.when(is_valid).then("trail").alias("trail"))
 
     def find(self, point: int, question_id: str) -> int | None:
         """Return the number of the row of a question in a configuration; None if there is none. Raises UserError."""

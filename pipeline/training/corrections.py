@@ -25,7 +25,7 @@ from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Components
 from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.errors import ParseError, ServiceError
-from pipeline.evaluation.table import percent, plain_table
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model, ModelBackend, OneModel
 from pipeline.llm.prompt import Call, Completion, Message, Prompt

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.llm.prompt import Message
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.datasets.files import lines
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.training.sft.prefix_packing import IGNORED
 from pipeline.training.sft.texts import label, read_text
 

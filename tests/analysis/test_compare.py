@@ -42,6 +42,7 @@ def configuration(name: str, *hits: float | None, calls: float = 2, **changes: o
         "overrides": (),
         "config": {"evaluation": {"_target_": "pipeline.evaluation.config.ScoringConfig"}},
         "served": {"model": "m", "label": None, "graph": "g"},
+        "code": {},
         "rows": rows,
     }
     return RunConfiguration(**{**values, **changes})  # type: ignore[arg-type]

@@ -308,6 +308,14 @@ def test_a_budget_that_ended_a_selection_lost_the_nodes_in_it(
     assert set(lost["reason"]) == {"cap"}
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_step_limit_that_ended_an_agent_on_a_gold_path_lost_the_answer(limit: int, tmp_path: Path) -> None:
+    words = ("method=r3", "llm=oracle", "method.retries=0", f"method.step_limit={limit}")
+    questions = ("dataset.types=[2-hop]", "run.limit=8")
+    losses = evaluate([*words, *questions, f"run.dir={tmp_path}/run"]).losses().filter(~pl.col("right")).collect()
+    assert set(losses["reason"]) == {"cap"}
+
+
 def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
     named = {"step": 2, "event": "written", "edge": 0}
     agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")

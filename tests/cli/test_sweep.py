@@ -67,6 +67,19 @@ def test_a_file_of_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
     assert [point["method"] for point in summary(tmp_path / "run")["points"]] == ["srp", "my name"]
 
 
+def test_a_wrong_line_of_a_file_is_shown(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "points.txt").write_text("llm=oracle method=cot\nllm=similarity method=rag\n")
+    said = kgqa("sweep", "points.txt", "llm.error_rate=1").sentence
+    assert "points.txt, in 'llm=similarity method=rag': unknown key 'llm.error_rate'" in said
+
+
+def test_a_key_of_a_choice_in_the_file_may_stand_on_the_command_line(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "points.txt").write_text("llm=oracle method=cot\nllm=oracle method=rag\n")
+    shown = kgqa("sweep", "points.txt", "llm.error_rate=1", "run.limit=2", "run.dir=run", "dataset.triples=2000")
+    assert shown.code == 0, shown.err
+    assert [each["hits_at_1"] for each in summary(tmp_path / "run")["points"]] == [0, 0]
+
+
 @pytest.mark.exhaustive
 def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa, tmp_path: Path) -> None:
     sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")

@@ -196,6 +196,9 @@ class TestKeys:
         Path("list.txt").write_text("method=cot\n")
         assert kgqa("sweep", "list.txt", "run.limit=2", "dataset.triples=2000", *words).code == 0
         assert model.keys == {"Bearer the-secret"}
+        Path("list.txt").write_text("method=cot llm=endpoint\n")
+        given = [word for word in words if word != "llm=endpoint"]
+        assert kgqa("sweep", "list.txt", "run.limit=2", "dataset.triples=2000", "run.dir=other", *given).code == 0
 
     @pytest.mark.parametrize("engine", ["local", "ray"])
     @pytest.mark.parametrize("where", ["llm", "role"])

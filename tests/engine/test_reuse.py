@@ -168,6 +168,8 @@ def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports
     else:
         assert "run.reuse=runs/r: the source of asking.Asking has changed since: only calls" in said
         assert project.summary("runs/new")["physical_llm_calls"] == 0
+        replayed = project.run(words[0], "llm=replay", "llm.run=runs/r", folder="runs/replayed")
+        assert "llm.run=runs/r: the source of asking.Asking has changed since: only calls" in replayed
 
 
 def be_stopped(*_: object) -> None:

@@ -180,7 +180,8 @@ def test_changed_labels_are_read_again_without_a_call(project: Project, new_gold
     assert set(rows["hops"]) == {1}
     groups = project.summary()["points"][0]["breakdown"]["type"]
     assert {group["value"]: group["questions"] for group in groups} == {"hard": 4, "other": 1}
-    assert rows["trail"].null_count() == new_gold, "it is of the gold answers"
+    trails = open_run("runs/r").questions.select("trail").collect()["trail"]
+    assert trails.null_count() == new_gold, "it is of the gold answers"
     same = [name for name in rows.columns if name not in {"type", "hops", "meta"}]
     assert rows.select(same).equals(before.select(same)) is not new_gold
     assert "have changed" not in project.run("method=tog", "llm=oracle")
@@ -205,11 +206,17 @@ def test_changed_labels_are_refused_for_a_method_of_the_users(
 
 
 def test_gold_answers_that_change_back_are_those_of_the_replies(project: Project) -> None:
-    project.run("method=tog", "llm=oracle")
-    project.write_questions({**CITIES, "Borland": "Nowhere"})
-    assert "older ones" in project.run("method=tog", "llm=oracle")
+    words = ("method=tog", "llm=oracle", "llm.error_rate=1")
+    project.run(*words)
+    before, losses = project.rows(), open_run("runs/r").losses().collect()
+    assert losses["right"].sum() < len(CITIES)
+    project.write_questions(dict.fromkeys(CITIES, "Nowhere"))
+    assert "older ones" in project.run(*words)
+    assert set(open_run("runs/r").losses().collect()["reason"]) == {"old trace"}
     project.write_questions(CITIES)
-    assert "older ones" not in project.run("method=tog", "llm=oracle")
+    assert "older ones" not in project.run(*words)
+    assert open_run("runs/r").losses().collect().equals(losses)
+    assert project.rows().equals(before)
 
 
 def test_compare_names_each_run_with_replies_from_older_gold_answers(
@@ -264,7 +271,7 @@ def test_a_run_that_is_killed_while_rows_are_scored_again_is_not_complete(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr("pipeline.engine.summary._average_again", be_killed)
+        killed.setattr("pipeline.engine.run_summary._average_again", be_killed)
         project.run("llm=oracle", code=130)
     assert project.rows()["gold"].to_list()[1] == ["Nowhere"]
     assert not (project.folder / "runs/r/summary.json").exists()
@@ -336,6 +343,46 @@ def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, m
         source.write("\n# another way\n")
     assert "the source of capital.Capital has changed" in project.run(*words, code=2)
     project.run(*words, "run.restart=true")
+
+
+@pytest.mark.parametrize("failing", ["topics[0] == 'Borland'", "True"])
+def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
+    project: Project, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    file = code / "capital.py"
+    right = file.read_text()
+    file.write_text(right.replace("        found", f"        assert not ({failing})\n        found"))
+    words = (*words, "run.max_failed=1", "run.max_equal_failures=null")
+    said = project.run(*words)
+    file.write_text(right)
+    if failing == "True":
+        assert "after an edit of capital.Capital, the same command is enough" in said
+    else:
+        way = f"another run.dir with run.reuse=[{project.folder}/runs/r] keeps its calls"
+        refused = project.run(*words, "run.retry_failed=true", code=2)
+        assert "so run.retry_failed=true would mix the answers of both" in refused
+        assert way in said
+        assert way in refused
+        words = (*words, "run.dir=runs/new", "run.reuse=[runs/r]")
+    monkeypatch.delitem(sys.modules, "capital")
+    project.run(*words)
+
+
+def test_compare_and_report_say_that_the_source_of_a_method_differs(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    project.run(*words, folder="runs/old")
+    with (code / "helper.py").open("a") as source:
+        source.write("\n# another way\n")
+    project.run(*words, folder="runs/new")
+    capsys.readouterr()
+    assert main(["compare", "runs/old", "runs/new"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "runs/old and runs/new ran with different sources of capital.Capital" in said
+    assert main(["report", "runs/old", "runs/new", "output=report.html"]) == 0
+    assert "used different sources of capital.Capital, which" in Path("report.html").read_text()
 
 
 def test_another_version_of_the_project_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

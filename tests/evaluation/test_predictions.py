@@ -13,8 +13,8 @@ from pipeline.config import default
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import aggregate, group_equal_rows
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.summary import aggregate, group_equal_rows
 from pipeline.papers.paper_rules import compare_rules
 from pipeline.papers.published_results import read_published_line
 from pipeline.types import Example, Gold, GoldAnswer, Question, Rejected

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline import evaluate
 from pipeline.analysis.runs import Run
-from pipeline.export.source import Source, sources_of
+from pipeline.export.exported_run import ExportedConfiguration, exported_configurations
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +21,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def source(run: Run) -> Source:
+def exported(run: Run) -> ExportedConfiguration:
     """The only configuration of the run."""
-    return sources_of(run, None)[0]
+    return exported_configurations(run, None)[0]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,14 +19,15 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from pipeline.analysis.runs import Run
+from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.main import main
 from pipeline.errors import ServiceError, UserError
+from pipeline.export.exported_run import ExportedConfiguration, exported_configurations
 from pipeline.export.formats import FORMATS, export
 from pipeline.export.otel_spans import write
-from pipeline.export.source import Source, sources_of
 from pipeline.export.tracking import TrackedRun, tracked_run
 from pipeline.extras import require
+from tests.support import rewrite_shard
 
 
 def counts(run: Run) -> dict[str, int]:
@@ -33,8 +35,10 @@ def counts(run: Run) -> dict[str, int]:
     return dict(run.steps.group_by("kind").agg(pl.len()).collect().iter_rows())
 
 
-def test_an_inspect_log_has_every_sample_event_and_score(run: Run, source: Source, output: Path) -> None:
-    (file,) = export([source], "inspect", str(output))
+def test_an_inspect_log_has_every_sample_event_and_score(
+    run: Run, exported: ExportedConfiguration, output: Path
+) -> None:
+    (file,) = export([exported], "inspect", str(output))
     log = json.loads(Path(file).read_text())
     assert (log["version"], log["status"], log["eval"]["task"]) == (2, "success", "srp on synthetic")
     questions = {row["question_id"]: row for row in run.questions.collect().iter_rows(named=True)}
@@ -54,7 +58,7 @@ def test_an_inspect_log_has_every_sample_event_and_score(run: Run, source: Sourc
     assert [call["output"]["completion"] for call in calls] == completions
     assert all(call["input"][-1]["content"] for call in calls)
     (score,) = [each for each in log["results"]["scores"] if each["name"] == "hits_at_1"]
-    assert score["metrics"]["mean"]["value"] == source.summary.scores["hits_at_1"].mean
+    assert score["metrics"]["mean"]["value"] == exported.summary.scores["hits_at_1"].mean
 
 
 def spans_of(file: str) -> Iterator[dict[str, Any]]:
@@ -73,8 +77,10 @@ def attributes(span: dict[str, Any]) -> dict[str, Any]:
     return {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
 
 
-def test_spans_follow_the_conventions_for_generative_ai(run: Run, source: Source, output: Path) -> None:
-    (file,) = export([source], "otel", str(output))
+def test_spans_follow_the_conventions_for_generative_ai(
+    run: Run, exported: ExportedConfiguration, output: Path
+) -> None:
+    (file,) = export([exported], "otel", str(output))
     spans = list(spans_of(file))
     by_operation: dict[str, list[dict[str, Any]]] = {}
     for span in spans:
@@ -93,7 +99,7 @@ def test_spans_follow_the_conventions_for_generative_ai(run: Run, source: Source
     tokens = sum(int(attributes(span)["gen_ai.usage.input_tokens"]) for span in by_operation["chat"])
     assert tokens == run.questions.select(pl.col("prompt_tokens").sum()).collect().item()
     assert len({span["spanId"] for span in spans}) == len(spans)
-    again = list(spans_of(export([source], "otel", str(output))[0]))
+    again = list(spans_of(export([exported], "otel", str(output))[0]))
     assert again == spans, "a second export repeats the ids"
 
 
@@ -114,18 +120,18 @@ class Collector(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_spans_are_sent_to_a_collector(source: Source, output: Path) -> None:
+def test_spans_are_sent_to_a_collector(exported: ExportedConfiguration, output: Path) -> None:
     Collector.taken, Collector.code = [], 200
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        (line,) = export([source], "otel", url)
+        (line,) = export([exported], "otel", url)
         assert line == f"8 traces sent to {url}"
         Collector.code = 503
         with pytest.raises(ServiceError, match=r"did not take the spans: HTTP Error 503"):
-            list(write(source, url))
+            list(write(exported, url))
         server.shutdown()
-    (file,) = export([source], "otel", str(output))
+    (file,) = export([exported], "otel", str(output))
     first_path, body = Collector.taken[0]
     sent = json.loads(body)["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert first_path == "/v1/traces"
@@ -133,9 +139,9 @@ def test_spans_are_sent_to_a_collector(source: Source, output: Path) -> None:
 
 
 def test_every_eval_ever_has_the_graph_the_match_rule_and_every_question(
-    run: Run, source: Source, output: Path
+    run: Run, exported: ExportedConfiguration, output: Path
 ) -> None:
-    written = list(map(Path, export([source], "every-eval-ever", str(output))))
+    written = list(map(Path, export([exported], "every-eval-ever", str(output))))
     document = json.loads(written[0].read_text())
     lines = [json.loads(line) for line in written[1].read_text().splitlines()]
     questions = {row["question_id"]: row for row in run.questions.collect().iter_rows(named=True)}
@@ -156,24 +162,42 @@ def test_every_eval_ever_has_the_graph_the_match_rule_and_every_question(
     assert re.fullmatch(pattern, details["file_path"])
     assert output / details["file_path"] == written[1]
     results = {each["evaluation_result_id"]: each for each in document["evaluation_results"]}
-    assert results.keys() == source.summary.scores.keys()
+    assert results.keys() == exported.summary.scores.keys()
     hits = results["hits_at_1"]
-    assert hits["score_details"]["score"] == source.summary.scores["hits_at_1"].mean
-    assert hits["generation_config"]["additional_details"]["graph"] == source.served["graph"]
+    assert hits["score_details"]["score"] == exported.summary.scores["hits_at_1"].mean
+    assert hits["generation_config"]["additional_details"]["graph"] == exported.served["graph"]
     assert "normalisation" in hits["metric_config"]["additional_details"]["match_rule"]
     texts = [hits["generation_config"]["additional_details"], *(line["metadata"] for line in lines)]
     assert all(isinstance(value, str) for of_one in texts for value in of_one.values())
 
 
-def test_the_hook_gets_parameters_scores_costs_and_tags(source: Source) -> None:
-    tracked = tracked_run(source)
+def test_the_hook_gets_parameters_scores_costs_and_tags(exported: ExportedConfiguration) -> None:
+    tracked = tracked_run(exported)
     assert tracked.parameters["method"] == "srp"
     assert tracked.parameters["llm.error_rate"] == "0.4"
-    assert tracked.metrics["hits_at_1"] == source.summary.scores["hits_at_1"].mean
+    assert tracked.metrics["hits_at_1"] == exported.summary.scores["hits_at_1"].mean
     assert tracked.metrics["hits_at_1.low"] <= tracked.metrics["hits_at_1"] <= tracked.metrics["hits_at_1.high"]
-    assert tracked.metrics["per_question.llm_calls"] == source.summary.counters["llm_calls"] / 8
-    assert tracked.tags.items() >= {"label": "oracle", "tags": "exported", "graph": source.served["graph"]}.items()
+    assert tracked.metrics["per_question.llm_calls"] == exported.summary.counters["llm_calls"] / 8
+    assert tracked.tags.items() >= {"label": "oracle", "tags": "exported", "graph": exported.served["graph"]}.items()
     assert isinstance(tracked, TrackedRun)
+
+
+def test_what_is_exported_tells_other_gold_answers_and_other_code_apart(run: Run, tmp_path: Path) -> None:
+    def digests(folder: Path) -> list[str]:
+        (exported,) = exported_configurations(open_run(folder), None)
+        return [exported.parameters[name] for name in ("dataset.gold_digest", "code_digest")]
+
+    gold, code = digests(Path(str(run.folder.path)))
+    for name in ("same", "edited"):
+        shutil.copytree(str(run.folder.path), tmp_path / name)
+    assert digests(tmp_path / "same") == [gold, code]
+    shard = next((tmp_path / "edited/traces").iterdir())
+    rows = pl.read_parquet(shard)
+    rewrite_shard(shard, rows.with_columns(pl.lit(["Nowhere"]).alias("gold")))
+    saved = (tmp_path / "edited/run.yaml").read_text()
+    digest = run.metadata["points"][0]["sources"]["pipeline.methods.srp.SRP"]
+    (tmp_path / "edited/run.yaml").write_text(saved.replace(digest, "another"))
+    assert not {gold, code} & set(digests(tmp_path / "edited"))
 
 
 @pytest.mark.parametrize(
@@ -200,13 +224,13 @@ def test_the_command_writes_into_the_run_folder(name: str, run: Run, capsys: pyt
     assert all(Path(line).is_relative_to(run.folder.path / name) and Path(line).is_file() for line in written)
 
 
-def test_a_missing_client_is_one_sentence(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_is_one_sentence(exported: ExportedConfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.extras.find_spec", lambda name: None)
     for name in ("mlflow", "wandb"):
         with pytest.raises(UserError, match=rf"format={name} needs {name}.*: pip install 'kgqa-pipeline\[{name}\]'"):
-            export([source], name, None)
+            export([exported], name, None)
 
 
 def test_sources_are_the_configurations_of_a_run(run: Run) -> None:
-    assert [each.number for each in sources_of(run, None)] == [0]
+    assert [each.number for each in exported_configurations(run, None)] == [0]
     require("hf", "the tests")

@@ -14,7 +14,7 @@ from rich.text import Text
 from pipeline.analysis.runs import Run
 from pipeline.cli.main import main
 from pipeline.errors import UserError
-from pipeline.evaluation.table import FittingTable, plain_table
+from pipeline.evaluation.score_tables import FittingTable, plain_table
 from pipeline.export.table_files import file_table, write_tables
 
 HOSTILE = {

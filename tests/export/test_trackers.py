@@ -12,16 +12,16 @@ from mlflow.tracking import MlflowClient
 from wandb.proto.wandb_internal_pb2 import Record
 
 from pipeline.errors import ServiceError
+from pipeline.export.exported_run import ExportedConfiguration
 from pipeline.export.formats import export
-from pipeline.export.source import Source
 from pipeline.export.tracking import tracked_run
 
 
-def test_mlflow_has_parameters_metrics_and_tags_once(source: Source, tmp_path: Path) -> None:
+def test_mlflow_has_parameters_metrics_and_tags_once(exported: ExportedConfiguration, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     for _ in range(2):  # the second export replaces the first
-        (line,) = export([source], "mlflow", uri)
-    client, tracked = MlflowClient(tracking_uri=uri), tracked_run(source)
+        (line,) = export([exported], "mlflow", uri)
+    client, tracked = MlflowClient(tracking_uri=uri), tracked_run(exported)
     experiment = client.get_experiment_by_name("kgqa")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.run_id in line
@@ -29,13 +29,13 @@ def test_mlflow_has_parameters_metrics_and_tags_once(source: Source, tmp_path: P
     assert run.info.start_time == tracked.started_ms
     assert run.data.params == dict(tracked.parameters)
     assert run.data.metrics == pytest.approx(dict(tracked.metrics))
-    assert run.data.tags["kgqa.graph"] == source.served["graph"]
-    assert run.data.tags["mlflow.runName"] == source.name
+    assert run.data.tags["kgqa.graph"] == exported.served["graph"]
+    assert run.data.tags["mlflow.runName"] == exported.name
 
 
-def test_an_unknown_store_of_mlflow_is_one_sentence(source: Source) -> None:
+def test_an_unknown_store_of_mlflow_is_one_sentence(exported: ExportedConfiguration) -> None:
     with pytest.raises(ServiceError, match=r"output=nowhere://x: MLflow says: "):
-        export([source], "mlflow", "nowhere://x")
+        export([exported], "mlflow", "nowhere://x")
 
 
 def records(file: Path) -> list[Record]:
@@ -57,14 +57,14 @@ def records(file: Path) -> list[Record]:
 
 
 def test_weights_and_biases_has_config_summary_and_tags(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exported: ExportedConfiguration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "WANDB_SILENT": "true"}.items():
         monkeypatch.setenv(name, value)
-    (line,) = export([source], "wandb", "team/project")
-    assert line.startswith(f"{source.name} is a run of the project team/project")
+    (line,) = export([exported], "wandb", "team/project")
+    assert line.startswith(f"{exported.name} is a run of the project team/project")
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    tracked = tracked_run(source)
+    tracked = tracked_run(exported)
     config: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     for record in records(file):
@@ -73,8 +73,8 @@ def test_weights_and_biases_has_config_summary_and_tags(
         for update in record.summary.update:
             summary[update.key or ".".join(update.nested_key)] = json.loads(update.value_json)
     (started,) = [record.run for record in records(file) if record.run.run_id]
-    assert (started.entity, started.project, started.display_name) == ("team", "project", source.name)
+    assert (started.entity, started.project, started.display_name) == ("team", "project", exported.name)
     assert set(started.tags) >= {"srp", "synthetic", "oracle"}
     assert config.items() >= tracked.parameters.items()
-    assert config["kgqa.graph"] == source.served["graph"]
+    assert config["kgqa.graph"] == exported.served["graph"]
     assert {name: summary[name] for name in tracked.metrics} == pytest.approx(dict(tracked.metrics))

@@ -158,13 +158,13 @@ def test_a_method_can_be_hidden_in_the_table_and_the_charts(opened: Chrome) -> N
     def shown(selector: str) -> int:
         return sum(element.is_displayed() for element in opened.find_elements(By.CSS_SELECTOR, selector))
 
-    rows, marks = shown_rows(opened), shown(".of.s0 .mark")
+    rows, marks = shown_rows(opened), shown(".of.score-0 .mark")
     others = len(opened.find_elements(By.CSS_SELECTOR, '.configurations tbody[data-m="0"]'))
     opened.find_element(By.CSS_SELECTOR, ".show-1").click()
     assert 0 < shown_rows(opened) == others < rows
-    assert 0 < shown(".of.s0 .mark") < marks
+    assert 0 < shown(".of.score-0 .mark") < marks
     opened.find_element(By.CSS_SELECTOR, ".show-1").click()
-    assert (shown_rows(opened), shown(".of.s0 .mark")) == (rows, marks)
+    assert (shown_rows(opened), shown(".of.score-0 .mark")) == (rows, marks)
 
 
 def test_a_value_of_a_parameter_can_be_hidden_in_tables_bars_and_charts(opened: Chrome) -> None:
@@ -172,13 +172,13 @@ def test_a_value_of_a_parameter_can_be_hidden_in_tables_bars_and_charts(opened: 
         return sum(element.is_displayed() for element in opened.find_elements(By.CSS_SELECTOR, selector))
 
     losses = "[aria-labelledby$=losses] .bars tbody tr"
-    marks = shown(".of.s0 .mark")
+    marks = shown(".of.score-0 .mark")
     assert (shown(losses), shown("[aria-labelledby$=roles] .bars tbody tr")) == (12, 12)
     opened.find_element(By.CSS_SELECTOR, ".filters summary").click()
     opened.find_element(By.CSS_SELECTOR, ".value-1-0").click()
     assert (shown(losses), shown("[aria-labelledby$=roles] .bars tbody tr")) == (8, 8)
     assert shown_rows(opened) == 8, "equal configurations are shown one by one"
-    assert 0 < shown(".of.s0 .mark") < marks
+    assert 0 < shown(".of.score-0 .mark") < marks
     opened.find_element(By.CSS_SELECTOR, ".value-0-0").click()
     assert shown(losses) == 4
     for value in (".value-1-0", ".value-0-0"):

@@ -11,8 +11,8 @@ import polars as pl
 
 from pipeline.config import default
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
 from pipeline.evaluation.statistics import estimate_mean
-from pipeline.evaluation.summary import ConfigurationSummary, Group
 from pipeline.report.data import CHARTED, Configuration, RunInfo
 from pipeline.report.details import Details
 
@@ -70,6 +70,7 @@ def make(
         parameters={"method": method, "experiment": "none", "method.name": name or method, **overrides, **others},
         resolved={"method": {"name": name or method}, "choices": {"method": "srp"}},
         served={"model": model, "label": label, "graph": "a graph", "roles": {}},
+        code={},
         rows=pl.DataFrame(
             {
                 "question": range(len(values)),

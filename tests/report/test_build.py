@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from pipeline import config
+from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.statistics import Estimate, wilson
-from pipeline.evaluation.summary import Group
 from pipeline.report.build import build_page
+from pipeline.report.configuration_table import Row
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import percent
-from pipeline.report.table import Row
 from pipeline.report.view import BlockView, CurveView, ScoreView
 from tests.report.configurations import RUN, make
 

@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.statistics import Estimate
-from pipeline.evaluation.summary import Group
 from pipeline.report.build import build_page
 from pipeline.report.data import Block
 from pipeline.report.details import Details, Repetition, RoleCost
@@ -182,3 +182,11 @@ def test_a_single_configuration_can_be_shown() -> None:
     assert "Recommendation" not in text
     assert "oracle" in text
     assert '<h2 id="runs">Runs</h2>' in text
+
+
+def test_the_rule_of_the_recommendation_is_said_once_for_all_scores() -> None:
+    page = build_page([Block([make([1.0, 0.0] * 200, {"depth": depth}, calls=depth) for depth in (1, 2)])])
+    assert len(page.blocks[0].scores) > 1
+    text = " ".join(Parsed(render(page)).texts)
+    assert text.count("needs the fewest model calls") == 1
+    assert text.count("Hardly worse than the best: 1 of 2 configurations") == len(page.blocks[0].scores)

@@ -403,7 +403,8 @@ class _Question:
         if self._is_nearly_right:
             return Loss("matched", "match rule", call)
         if not answered:
-            return Loss("answered", "cap" if self._at_limit else "model", call)
+            is_cut = self._at_limit or any(event.by == "depth" for event in self._of("cut"))
+            return Loss("answered", "cap" if is_cut else "model", call)
         return Loss("answered", self._model_reason(call), call)
 
     @cached_property

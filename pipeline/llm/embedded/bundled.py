@@ -29,6 +29,21 @@ class Training(NamedTuple):
         return method in self.methods and dataset.startswith(tuple(self.datasets))
 
 
+def reply_cap(model: str | None, max_new_tokens: int | None, method: str, dataset: str) -> int | None:
+    """Return the most tokens of a reply of `llm=embedded` to a method on a dataset; None leaves it to the method.
+
+    `model` is None for the bundled model, and `max_new_tokens` is None for its own limit.
+    """
+    if max_new_tokens is not None or model is not None or training().covers(method, dataset):
+        return max_new_tokens
+    return training().max_new_tokens
+
+
+def capped_identity(identity: str, cap: int | None) -> str:
+    """Return the identity of a model whose replies have at most `cap` tokens, which is a part of the key of a call."""
+    return identity if cap is None else f"{identity}-max{cap}"
+
+
 @cache
 def training() -> Training:
     """Read what the bundled model was trained for."""

@@ -18,7 +18,7 @@ from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.embedded.batches import Batches
 from pipeline.llm.embedded.beams import Beams
-from pipeline.llm.embedded.bundled import BUNDLED_MODEL, training
+from pipeline.llm.embedded.bundled import BUNDLED_MODEL, capped_identity, reply_cap, training
 from pipeline.llm.embedded.chat import Chat
 from pipeline.llm.embedded.llama import Llama
 from pipeline.llm.embedded.reply import Ends, Reply, Round
@@ -74,9 +74,7 @@ class EmbeddedModel(OneModel):
 
     def cap(self, method: str, dataset: str) -> int | None:
         """Return the most tokens of a reply to a method on a dataset; None leaves it to the method."""
-        if self.max_new_tokens is not None or self.model is not None or training().covers(method, dataset):
-            return self.max_new_tokens
-        return training().max_new_tokens
+        return reply_cap(self.model, self.max_new_tokens, method, dataset)
 
     async def complete(self, call: Call) -> Completion:
         """Answer one call. Raises ContextOverflow, or ServiceError if the chat template refuses the prompt."""
@@ -217,8 +215,7 @@ class _Capped:
         self._dataset = dataset
 
     def identity_of(self, role: str) -> str:
-        cap = self._cap(role)
-        return self._model.identity if cap is None else f"{self._model.identity}-max{cap}"
+        return capped_identity(self._model.identity, self._cap(role))
 
     async def complete(self, call: Call) -> Completion:
         if (cap := self._cap(call.prompt.role)) is not None:

@@ -19,12 +19,12 @@ from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.r3.actions import ActionLine, read_finish
 from pipeline.methods.r3.environment import Environment, environment
 from pipeline.methods.r3.fallback_answer import FallbackAnswer
-from pipeline.methods.r3.memory import Memory, Step, digest
+from pipeline.methods.r3.memory import Memory, Step, digest, listings
 from pipeline.methods.r3.reflect import Failure, Guidance, Reflect
 from pipeline.methods.r3.step_prompts import NextAction, Thought, ThoughtAndAction, Turn
 from pipeline.methods.r3.verify import Verify, broken_rule
 from pipeline.normalisation import normalise
-from pipeline.types import Answer, Prediction, Question, Status
+from pipeline.types import Answer, LiteralNode, Prediction, Question, Relation, Status
 
 T = TypeVar("T")
 
@@ -153,6 +153,8 @@ class R3:
             attempt.halted = "context"
         except BudgetExhausted:
             attempt.halted = "budget"
+        if attempt.halted in ("steps", "context"):
+            _report_unexplored(state.tools, steps[-1:])
         state.tools.record(
             "attempt_end",
             attempt=number,
@@ -343,6 +345,17 @@ def _linked(texts: tuple[str, ...], memory: Memory) -> tuple[Prediction, ...]:
     """Link each answer to the one node that the attempt observed under this name."""
     names = memory.names
     return link(texts, names, names)
+
+
+def _report_unexplored(tools: Tools, steps: Iterable[Step]) -> None:
+    """Report what the last step showed and a limit left no step to ask about."""
+    for listing in listings(steps):
+        if listing.via == "relations":
+            names = [item.node.value for item in listing.items if isinstance(item.node, LiteralNode)]
+            relations = [Relation(name, listing.direction) for name in names]
+            tools.record("cut", by="depth", relations=relations, at=[listing.source])
+        else:
+            tools.record("cut", by="depth", nodes=[item.node for item in listing.items])
 
 
 def _status(state: QuestionState, memory: Memory, *, exhausted: bool) -> Status:

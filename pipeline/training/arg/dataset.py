@@ -12,7 +12,7 @@ import orjson
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN, UNREASONABLE, Kind, find_tokens
 from pipeline.methods.rendering import one_line
 from pipeline.text import counted

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import ParseError
-from pipeline.evaluation.table import plain_table
+from pipeline.evaluation.score_tables import plain_table
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.rog.plan import PlanPath, write_path
 from pipeline.methods.rog.read import ReadPaths

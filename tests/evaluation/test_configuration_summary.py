@@ -11,8 +11,13 @@ import pytest
 
 from pipeline.config import default
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import (
+    ConfigurationSummary,
+    RequestedConfiguration,
+    aggregate,
+    group_equal_rows,
+)
 from pipeline.evaluation.rescore import SCORES, rescore
-from pipeline.evaluation.summary import ConfigurationSummary, RequestedConfiguration, aggregate, group_equal_rows
 
 QUICK = default(ScoringConfig, bootstrap_resamples=500)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,9 +16,10 @@ from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.analysis.runs import Run, read_summaries
 from pipeline.errors import UserError
-from pipeline.evaluation.summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
+from pipeline.traces.run_file import code_of
 from pipeline.traces.schema import SCHEMA
 
 VERSION = version("kgqa-pipeline")
@@ -38,13 +40,15 @@ class ExportedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportedConfiguration:
     """One configuration of a run."""
 
     folder: RunFolder
     metadata: Mapping[str, Any]
     """The contents of `run.yaml`."""
     summary: ConfigurationSummary
+    gold_digest: str
+    """A digest of the answered questions with their gold answers."""
 
     @property
     def number(self) -> int:
@@ -75,8 +79,13 @@ class Source:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The keys that decide the answers, by dotted name, and the choices of configuration groups."""
-        return {**self.resolved["choices"], **config.deciding_keys(self.resolved)}
+        """The keys that decide the answers, by dotted name, the choices of configuration groups, and two digests.
+
+        Scores by other gold answers, or of other code, cannot be compared: `dataset.gold_digest`, `code_digest`.
+        """
+        keys = {**self.resolved["choices"], **config.deciding_keys(self.resolved)}
+        code = config.canonical(code_of(self.metadata, self.number))
+        return {**keys, "dataset.gold_digest": self.gold_digest, "code_digest": _digest(code)}
 
     @property
     def scores(self) -> dict[str, float]:
@@ -111,13 +120,26 @@ class Source:
                 yield ExportedQuestion(trace, steps)
 
 
-def sources_of(run: Run, configuration: int | None) -> list[Source]:
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def exported_configurations(run: Run, configuration: int | None) -> list[ExportedConfiguration]:
     """Return all configurations of a run, or one of them. Raises UserError if it has no such configuration."""
     summaries = read_summaries(run.folder, run.metadata)
     chosen = [each for each in summaries if configuration in (None, each.number)]
     if not chosen:
         raise UserError(f"{run.folder.path} has no configuration {configuration}: its highest is {len(summaries) - 1}")
-    return [Source(run.folder, run.metadata, each) for each in chosen]
+    gold = _gold_digests(run.folder)
+    return [ExportedConfiguration(run.folder, run.metadata, each, gold[each.number]) for each in chosen]
+
+
+def _gold_digests(folder: RunFolder) -> dict[int, str]:
+    """Return a digest of the answered questions of each configuration with their gold answers."""
+    columns = ["point", "question_id", "gold"]
+    rows = pl.concat(read_shards(folder, columns)).select("point", "question_id", pl.col("gold").list.sort())
+    parts = rows.sort("question_id").partition_by("point", as_dict=True, include_key=False)
+    return {int(number): _digest(config.canonical(part.rows())) for (number,), part in parts.items()}
 
 
 def local_folder(output: str, format: str) -> Path:

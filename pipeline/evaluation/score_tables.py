@@ -12,11 +12,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.simulated import simulated_lines
 from pipeline.evaluation.statistics import Estimate
-from pipeline.evaluation.summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.text import counted, printable
 

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
+from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.evaluation.statistics import Estimate
-from pipeline.evaluation.summary import ConfigurationSummary, Group
-from pipeline.evaluation.table import breakdown_table, score_table, sweep_table
 
 HALF = Estimate(0.5, 0.401, 0.599, 100)
 
