@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pipeline.errors import UserError
 
 _MODULES: Mapping[str, Sequence[str]] = {
-    "benchmark": ("openai",),
+    "benchmark": ("openai", "psutil", "grpc_reflection"),
     "dense": ("sentence_transformers",),
     "gpu": ("vllm",),
     "hf": ("huggingface_hub",),

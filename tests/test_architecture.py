@@ -33,7 +33,7 @@ APART = ({"methods", "evaluation"}, {"papers", "training"}, {"report", "training
 """Pairs of parts that must not import each other."""
 
 ONLY_IN = {
-    "ray": ("pipeline.engine", "pipeline.llm.serve", "pipeline.training.sft.job"),
+    "ray": ("pipeline.engine", "pipeline.llm.serve", "pipeline.training.sft.job", "pipeline.cli.benchmarks.ingress"),
     **dict.fromkeys(
         ("torch", "transformers", "safetensors", "peft"), ("pipeline.training", "pipeline.retrieval.dense")
     ),

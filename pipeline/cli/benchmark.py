@@ -44,7 +44,13 @@ BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "gpu": gpu,
 }
 
-_EXTRAS = {"overhead": ("benchmark",), "vllm": ("gpu", "train"), "training": ("train",), "gpu": ("gpu", "train")}
+_EXTRAS = {
+    "overhead": ("benchmark",),
+    "servers": ("benchmark",),
+    "vllm": ("gpu", "train"),
+    "training": ("train",),
+    "gpu": ("gpu", "train"),
+}
 """The optional dependencies of each benchmark."""
 
 

@@ -38,8 +38,10 @@ _TO_STANDARD = _QUOTED | pyparsing.Regex(r"<[^<>\s]*>") | _OR
 
 _ENTITY = re.compile(r"(?<=[:/])[mg]\.\w+\b(?!\.\w)")
 
-_RELATIONS: dict[str, tuple[str, ...] | None] = {}
-"""The relations of the queries that were parsed, by the query with numbers in place of its entities."""
+_VARYING = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?<=[:/])\w+(?:\.\w+)+(?=[\s>)])""")
+"""The strings of a query, and its names of Freebase."""
+_RELATIONS: dict[str, frozenset[str]] = {}
+"""The relations of the queries that were parsed, by the query's shape and as it names them."""
 
 # rdflib warns about dates such as "1998"^^xsd:dateTime in gold queries; their values are not used here.
 logging.getLogger("rdflib.term").setLevel(logging.ERROR)
@@ -193,17 +195,33 @@ def gold_relations(sparql: str | None) -> tuple[str, ...] | None:
     """
     if not sparql:
         return None
-    numbered = number_entities(sparql)
-    if numbered not in _RELATIONS:
-        graph = query_graph(numbered)
-        names = {pattern.relation for pattern in graph.patterns} - CLASS_RELATIONS if graph else ()
-        _RELATIONS[numbered] = tuple(sorted(names)) or None
-    return _RELATIONS[numbered]
+    shape, names = _shape(sparql)
+    if shape not in _RELATIONS:
+        graph = query_graph(shape)
+        _RELATIONS[shape] = frozenset(pattern.relation for pattern in graph.patterns) if graph else frozenset()
+    relations = {names.get(relation, relation) for relation in _RELATIONS[shape]} - CLASS_RELATIONS
+    return tuple(sorted(relations)) or None
 
 
 def has_known_relations(sparql: str) -> bool:
     """Whether `gold_relations` answers without parsing the query, which takes tens of milliseconds."""
-    return number_entities(sparql) in _RELATIONS
+    return _shape(sparql)[0] in _RELATIONS
+
+
+@lru_cache(maxsize=1024)
+def _shape(sparql: str) -> tuple[str, Mapping[str, str]]:
+    """Return a query with other names, and the name that each of them stands for.
+
+    Strings are empty in it, and relations and entities have numbers in the order of their first mention. So queries
+    of one shape become equal, and one of them is parsed: most data sets have few shapes.
+    """
+    others: dict[str, str] = {}
+
+    def replaced(found: re.Match[str]) -> str:
+        is_string = found[0][0] in "\"'"
+        return '""' if is_string else others.setdefault(found[0], f"n.{len(others)}")
+
+    return _VARYING.sub(replaced, sparql), {other: name for name, other in others.items()}
 
 
 @lru_cache(maxsize=1024)

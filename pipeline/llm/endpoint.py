@@ -51,6 +51,9 @@ _LONGEST_TOKEN = 256
 _IN_PLACE_OF = "in place of"
 _CANNOT_RETURN_SEVERAL = re.compile(rf"beam|length_penalty|{_IN_PLACE_OF}|\bn\b.{{0,40}}(?:support|must|only|1)")
 """What the message of a server says that refuses several candidates, or that ignores how many are asked for."""
+_PRECISE = "(?:bfloat16|float16|float32|[0-9a-f]{40})"
+"""How a name may end that follows a model's name in the Hub: a number format, or a commit. Other words, such as
+`Instruct`, may name another model."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
@@ -361,9 +364,10 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
 
 
 def _states(name: str, origin: str) -> bool:
-    """Whether a model's name says what it is made from, as the names that `kgqa llm serve` gives do."""
-    digested = rf"(?:^|\+){re.escape(PurePath(origin).name)}@[0-9a-f]{{8}}\b"
-    return name == origin or name.startswith(f"{origin}+") or re.search(digested, name) is not None
+    """Whether a model's name says what it is made from, as the names that `llm=serve` and `kgqa llm serve` give do."""
+    of_folder = rf"{re.escape(PurePath(origin).name)}@[0-9a-f]{{8}}\b"
+    of_hub = rf"{re.escape(origin)}(?:(?:-[^+]+)?-{_PRECISE})?(?![^+])"
+    return re.search(rf"(?:^|\+)(?:{of_folder}|{of_hub})", name) is not None
 
 
 def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:

@@ -244,6 +244,11 @@ class RecordedCalls:
             self._gold |= _gold_of_replies(shard)
         self._calls_of = lru_cache(maxsize=_OPEN_SHARDS)(self._read_calls)
 
+    @property
+    def question_ids(self) -> Collection[str]:
+        """The questions that the run finished, in the order of its shards."""
+        return self._shards.keys()
+
     def calls(self, question_id: str) -> dict[str, RecordedCall]:
         """Return the calls of a question by key; empty if the run did not finish the question."""
         shard = self._shards.get(question_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,11 @@ import pytest
 
 from pipeline.cli.benchmark import BENCHMARKS
 from pipeline.cli.benchmarks.client import measure_client
+from pipeline.cli.benchmarks.replay import recorded, replay_at_once, replay_questions
+from pipeline.cli.benchmarks.runs import run_method
 from pipeline.cli.benchmarks.search import search
-from pipeline.cli.benchmarks.servers import servers
+from pipeline.cli.benchmarks.server import MODEL, TOKENS, serving
+from pipeline.cli.benchmarks.servers import measure_servers
 from pipeline.cli.benchmarks.viewer import viewer
 from pipeline.cli.main import main
 
@@ -23,10 +28,31 @@ async def test_measures_three_clients_against_one_server() -> None:
     assert figures["endpoint_to_bare_http"] == pytest.approx(figures["endpoint_ms"] / figures["bare_http_ms"], rel=0.01)
 
 
-def test_measures_what_the_client_gets_through_several_servers() -> None:
-    figures = servers(counts=(2,), warm_s=0.5, measured_s=1.0)
-    assert figures["2_servers_to_sum_of_rates"] == figures["2_servers_requests_per_s"] / 80
-    assert all(value > 0 for value in figures.values())
+async def test_measures_what_the_client_gets_through_several_servers() -> None:
+    with serving(latency_s=0.05, slots=4) as one, serving(latency_s=0.05, slots=4) as other:
+        rate, cpu_ms = await measure_servers([one, other], 16, None, warm_s=0.2, measured_s=1.0)
+        _, with_another_process_ms = await measure_servers([one, other], 16, os.getpid(), warm_s=0.2, measured_s=1.0)
+    assert rate > 0
+    assert with_another_process_ms > cpu_ms > 0
+
+
+def test_replays_as_many_calls_as_a_run_has_made(tmp_path: Path) -> None:
+    summary = run_method(tmp_path / "run", ["method=arg", "llm=oracle", "dataset.triples=1000", "run.limit=4"])
+    made = recorded(tmp_path / "run", as_long=True)
+    calls = [call for calls in made for call in calls]
+    assert len(made) == 4
+    assert len(calls) == summary["logical_llm_calls"]
+    assert all(
+        call.sampling.max_tokens > call_as_long.sampling.max_tokens
+        for call, call_as_long in zip(
+            (call for calls in recorded(tmp_path / "run", as_long=False) for call in calls), calls, strict=True
+        )
+    )
+    with serving() as url:
+        for replaying in (replay_questions(url, made, in_flight=2), replay_at_once(url, MODEL, calls)):
+            seconds, tokens = asyncio.run(replaying)
+            assert seconds > 0
+            assert tokens == TOKENS * len(calls)
 
 
 @pytest.mark.exhaustive

@@ -18,6 +18,7 @@ from pipeline.config import default
 from pipeline.errors import ContextOverflow, ServiceError, UserError
 from pipeline.llm.endpoint import EndpointModel, estimate_choices
 from pipeline.llm.prompt import Call, Message, Sampling
+from pipeline.llm.serve import ServedModel
 from tests.llm.support import Ask
 from tests.support import until
 
@@ -380,6 +381,35 @@ class TestOpening:
         server.cards = [{"id": "srp", "root": "adapters/srp-7", "parent": "llama-3"}]
         async with model(server, extra_body={"top_k": 5}) as llm:
             assert llm.identity == 'srp of adapters/srp-7 of llama-3 {"top_k":5}'
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {},
+            {"dtype": "float32"},
+            {"engine_kwargs": {"revision": "0a" * 20}},
+            {"dtype": "bfloat16", "engine_kwargs": {"revision": "v2", "quantization": "fp8"}},
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("adapter", [None, "user/adapter"])
+    async def test_the_identity_is_that_of_the_job_which_serves_the_model(
+        self, server: Any, fields: dict[str, Any], adapter: str | None
+    ) -> None:
+        served = default(ServedModel, model="org/llama", adapter=adapter, **fields)
+        base = {"id": served.base_name, "root": "org/llama"}
+        of_adapter = {"id": served.name, "root": adapter, "parent": served.base_name}
+        server.cards = [of_adapter if adapter else base]
+        own = model(server)
+        own.serve_from(own.base_urls, "the-token")
+        async with model(server) as of_endpoint, own as of_job:
+            assert of_endpoint.identity == of_job.identity == served.name
+
+    @pytest.mark.parametrize("name", ["org/llama-Instruct", "org/llama2", "my-org/llama", "org/llama-Instruct+user/a"])
+    async def test_the_identity_keeps_the_origin_of_a_model_with_a_similar_name(self, server: Any, name: str) -> None:
+        server.cards = [{"id": name, "root": "org/llama"}]
+        async with model(server) as llm:
+            assert llm.identity == f"{name} of org/llama"
 
     async def test_one_of_several_models_must_be_chosen(self, server: Any) -> None:
         server.cards = [{"id": "llama"}, {"id": "qwen"}]

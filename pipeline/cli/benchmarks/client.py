@@ -43,7 +43,7 @@ async def _measure_bare(url: str, calls: int, in_flight: int) -> float:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def ask(call: Call) -> None:
-            body = orjson.dumps(_body(call))
+            body = orjson.dumps(body_of(call))
             headers = {"Content-Type": "application/json"}
             async with session.post(f"{url}/chat/completions", data=body, headers=headers) as response:
                 assert orjson.loads(await response.read())["choices"][0]["message"]["content"]
@@ -66,15 +66,16 @@ async def _measure_openai(url: str, calls: int, in_flight: int) -> float:
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 
         async def ask(call: Call) -> None:
-            completion = await client.chat.completions.create(**_body(call))
+            completion = await client.chat.completions.create(**body_of(call))
             assert completion.choices[0].message.content
 
         return await _cpu_ms_per_call(ask, calls // 8, in_flight)
 
 
-def _body(call: Call) -> dict[str, Any]:
+def body_of(call: Call, model: str = MODEL) -> dict[str, Any]:
+    """Return what a bare client sends for a call."""
     return {
-        "model": MODEL,
+        "model": model,
         "messages": [{"role": message.role, "content": message.content} for message in call.messages],
         "temperature": call.sampling.temperature,
         "top_p": call.sampling.top_p,

@@ -29,9 +29,20 @@ def overhead() -> dict[str, float]:
     return figures
 
 
-def saturation() -> dict[str, float]:
-    """Wall time against Σ latency / concurrency, at 256 questions in flight and half a second per call."""
-    in_flight, latency_s, calls, questions = 256, 0.5, 8, 4096
+def saturation(*, calls_per_s: int = 512, questions: int = 4096) -> dict[str, float]:
+    """Wall time against Σ latency / concurrency, and the longest stall of the loop, at 256 and 2,048 in flight.
+
+    The calls take so long that both make equally many per second.
+    """
+    return {
+        f"{in_flight}_in_flight_{name}": value
+        for in_flight in (256, 2048)
+        for name, value in _saturation(in_flight, in_flight / calls_per_s, questions).items()
+    }
+
+
+def _saturation(in_flight: int, latency_s: float, questions: int) -> dict[str, float]:
+    calls = 8
     with serving(latency_s=latency_s) as url, tempfile.TemporaryDirectory() as folder:
         overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000"]
         overrides += [f"engine.concurrency={in_flight}"]

@@ -21,6 +21,8 @@ import orjson
 
 MODEL = "fixed-reply"
 REPLY = "The answer is {Ada Lovelace}."
+TOKENS = 8
+"""Of a reply, as the server counts them."""
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
@@ -50,7 +52,7 @@ _COMPLETION = _response(
         "created": 0,
         "model": MODEL,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": REPLY}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 350, "completion_tokens": 8, "total_tokens": 358},
+        "usage": {"prompt_tokens": 350, "completion_tokens": TOKENS, "total_tokens": 350 + TOKENS},
     }
 )
 
@@ -97,7 +99,7 @@ async def main(latency_s: float, slots: int) -> None:
     """Serve until terminated."""
     loop = asyncio.get_running_loop()
     shared = _Slots(latency_s, slots)
-    server = await loop.create_server(lambda: _Connection(shared), "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(lambda: _Connection(shared), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -7,19 +7,20 @@ import tempfile
 import time
 import urllib.request
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
 import orjson
 
-from pipeline.cli.benchmarks.runs import run_steady
+from pipeline.cli.benchmarks.client import body_of
+from pipeline.cli.benchmarks.replay import recorded, replay_at_once, replay_questions
+from pipeline.cli.benchmarks.runs import run_method, run_steady
 from pipeline.cli.benchmarks.world import refuse
 from pipeline.config import default
-from pipeline.llm.prompt import Message
+from pipeline.llm.prompt import Call
 from pipeline.llm.vllm import VllmServer, read_metrics
 from pipeline.simulation.world import SyntheticWorld
-from pipeline.traces.reader import RecordedCall, RecordedCalls
 from pipeline.training.llama import LlamaShape, make_llama
 
 _ARGUMENTS = ("--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill", "--max-model-len=4096")
@@ -30,12 +31,16 @@ _TRIPLES = 1_000
 
 
 def vllm() -> dict[str, float]:
-    """Calls per second of the pipeline against those of a bare client on one vLLM server, 64 in flight."""
+    """Calls per second of the pipeline against those of a bare client on one vLLM server, 64 in flight.
+
+    Also tokens per second of replayed calls, in the order of their questions against all at once.
+    """
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder, "llama")
         make_llama(default(SyntheticWorld), refuse, default(LlamaShape, **_SHAPE), seed=0).save(model)
         with VllmServer(str(model), Path(folder, "server.log"), _ARGUMENTS, resettable=True) as server:
-            return measure_saturation(server, Path(folder), questions=256, in_flight=64, rounds=3)
+            figures = measure_saturation(server, Path(folder), questions=256, in_flight=64, rounds=3)
+            return figures | measure_replay(server, Path(folder), questions=128, in_flight=64, rounds=3)
 
 
 def measure_saturation(
@@ -49,12 +54,40 @@ def measure_saturation(
     for round in range(rounds + 1):
         run = folder / f"run-{round}"
         measured = {"pipeline": _measure_pipeline(server, run, questions, in_flight)}
-        measured["bare"] = _measure_bare(server, _bodies(run, server.name, questions), in_flight)
+        measured["bare"] = _measure_bare(server, recorded(run, as_long=False), in_flight)
         for client, (rate, hits) in measured.items() if round else ():
             figures.setdefault(f"{client}_calls_per_s", []).append(rate)
             figures.setdefault(f"{client}_prefix_cache_hit_rate", []).append(hits)
     means = {name: sum(values) / len(values) for name, values in figures.items()}
     return means | {"pipeline_to_bare": means["pipeline_calls_per_s"] / means["bare_calls_per_s"]}
+
+
+def measure_replay(
+    server: VllmServer, folder: Path, *, questions: int, in_flight: int, rounds: int
+) -> dict[str, float]:
+    """Return tokens per second of the calls of ArG's questions, in their order and all at once, after a warm-up round.
+
+    Each measurement begins with an empty prefix cache. The calls are those of a run with the oracle.
+    """
+    run = folder / "replayed"
+    run_method(run, ["method=arg", "llm=oracle", f"dataset.triples={_TRIPLES}", f"run.limit={questions}"])
+    made = recorded(run, as_long=True)
+    together = [call for calls in made for call in calls]
+    figures: dict[str, list[float]] = {}
+    for round in range(rounds + 1):
+        for way in ("questions", "at_once"):
+            before = _reset(server)
+            if way == "questions":
+                seconds, tokens = asyncio.run(replay_questions(server.base_url, made, in_flight))
+            else:
+                seconds, tokens = asyncio.run(replay_at_once(server.base_url, server.name, together))
+            if round:
+                figures.setdefault(f"replay_{way}_tokens", []).append(tokens)
+                figures.setdefault(f"replay_{way}_tokens_per_s", []).append(tokens / seconds)
+                figures.setdefault(f"replay_{way}_prefix_cache_hit_rate", []).append(_hit_rate(server, before))
+    means = {name: sum(values) / len(values) for name, values in figures.items()}
+    ratio = means["replay_questions_tokens_per_s"] / means["replay_at_once_tokens_per_s"]
+    return means | {"replay_questions_to_at_once": ratio}
 
 
 def _measure_pipeline(server: VllmServer, run: Path, questions: int, in_flight: int) -> tuple[float, float]:
@@ -70,8 +103,8 @@ def _measure_pipeline(server: VllmServer, run: Path, questions: int, in_flight: 
     return summary["physical_llm_calls"] / (summary["wall_s"] - summary["opening_s"]), _hit_rate(server, before)
 
 
-def _measure_bare(server: VllmServer, bodies: Iterable[list[bytes]], in_flight: int) -> tuple[float, float]:
-    questions = deque(bodies)
+def _measure_bare(server: VllmServer, made: Iterable[list[Call]], in_flight: int) -> tuple[float, float]:
+    questions = deque([orjson.dumps(body_of(call, server.name)) for call in calls] for calls in made)
     calls = sum(map(len, questions))
     before = _reset(server)
     seconds = asyncio.run(_post_all(f"{server.base_url}/chat/completions", questions, in_flight))
@@ -92,23 +125,6 @@ async def _post_all(url: str, questions: deque[list[bytes]], in_flight: int) -> 
         began = time.perf_counter()
         await asyncio.gather(*(take_turns() for _ in range(in_flight)))
         return time.perf_counter() - began
-
-
-def _bodies(run: Path, model: str, questions: int) -> list[list[bytes]]:
-    """Return the calls of a run as they were sent, by question in the order of the run."""
-    recorded = RecordedCalls(run)
-    ids = (
-        example.question.id
-        for example in default(SyntheticWorld, triples=_TRIPLES, questions=questions).examples(refuse)
-    )
-    return [[_body(recorded.messages(call), call, model) for call in recorded.calls(id).values()] for id in ids]
-
-
-def _body(messages: Sequence[Message], call: RecordedCall, model: str) -> bytes:
-    sampling = orjson.loads(call.sampling)["sampling"]
-    asked = {key: sampling[key] for key in ("temperature", "top_p", "max_tokens")}
-    turns = [message._asdict() for message in messages]
-    return orjson.dumps({"model": model, "messages": turns, **asked, "seed": int(call.key[:8], 16) >> 1})
 
 
 def _reset(server: VllmServer) -> tuple[float, float]:

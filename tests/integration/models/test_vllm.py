@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pipeline.cli.benchmarks.vllm import measure_saturation
+from pipeline.cli.benchmarks.vllm import measure_replay, measure_saturation
 from pipeline.config import default
 from pipeline.errors import ContextOverflow, UserError
 from pipeline.llm.endpoint import EndpointModel
@@ -236,3 +236,10 @@ async def test_the_saturation_benchmark_measures_both(vllm_server: VllmServer, t
     figures = await asyncio.to_thread(measure_saturation, vllm_server, tmp_path, questions=4, in_flight=4, rounds=1)
     assert figures["pipeline_to_bare"] == figures["pipeline_calls_per_s"] / figures["bare_calls_per_s"]
     assert 0 < figures["bare_prefix_cache_hit_rate"] == figures["pipeline_prefix_cache_hit_rate"] < 1
+
+
+@pytest.mark.exhaustive
+async def test_replayed_calls_get_equally_many_tokens_in_both_ways(vllm_server: VllmServer, tmp_path: Path) -> None:
+    figures = await asyncio.to_thread(measure_replay, vllm_server, tmp_path, questions=4, in_flight=2, rounds=1)
+    assert figures["replay_questions_tokens"] == figures["replay_at_once_tokens"] > 0
+    assert 0 < figures["replay_questions_prefix_cache_hit_rate"] < 1

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from pipeline.cli.benchmarks.scheduling import scheduling
+from pipeline.cli.benchmarks.servers import servers
 from pipeline.traces.folder import RunFolder
 from tests.integration.processes import MARK, question_workers
 from tests.support import KGQA
@@ -88,3 +89,11 @@ def test_the_benchmark_measures_how_fast_shards_are_handed_out() -> None:
         figures = process.submit(scheduling, shards=50).result()
     assert all(value > 0 for value in figures.values())
     assert figures["ray_to_queue"] == figures["leases_per_s"] / figures["leases_without_ray_per_s"]
+
+
+@pytest.mark.exhaustive
+def test_the_benchmark_measures_model_servers_directly_and_through_one_ingress() -> None:
+    figures = servers(counts=(1,), warm_s=0.5, measured_s=2.0)
+    assert all(value > 0 for value in figures.values())
+    assert figures["1_servers_one_ingress_to_sum_of_rates"] == figures["1_servers_one_ingress_requests_per_s"] / 40
+    assert figures["1_servers_one_ingress_cpu_ms_per_request"] > figures["1_servers_cpu_ms_per_request"]
