@@ -21,7 +21,7 @@ from pipeline.retrieval.node_files import Positions, StoredNodes, partial_file, 
 
 QUERIES = 1000
 """Queries that the recall is measured with."""
-TARGET = 0.985
+TARGET = 0.975
 """The recall@1 that decides how many lists are searched."""
 
 _CANDIDATES = 64
@@ -126,7 +126,7 @@ def measure(nodes: StoredNodes, files: CompressedFiles, queries: Vectors) -> Rec
         at_1 = float(np.mean(found[:, 0] >= exact[:, 0] - _TIE))
         if at_1 >= TARGET or probes == lists:
             break
-        probes = min(2 * probes, lists)
+        probes = min(probes + (probes + 1) // 2, lists)  # not twice as many: a search takes as long as it reads lists
     at_10 = float(np.mean(found >= exact[:, -1:] - _TIE))
     recall = Recall(probes, at_1, at_10, len(queries))
     write_json(files.recall, asdict(recall))
