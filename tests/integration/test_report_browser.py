@@ -211,7 +211,7 @@ def test_names_and_bars_do_not_overlap(width: int, opened: Chrome) -> None:
 
 
 def test_selecting_another_score_shows_its_charts(opened: Chrome) -> None:
-    first, second = (opened.find_element(By.CSS_SELECTOR, f".charts.of.s{n}") for n in (0, 1))
+    first, second = (opened.find_element(By.CSS_SELECTOR, f".charts.of.score-{n}") for n in (0, 1))
     assert (first.is_displayed(), second.is_displayed()) == (True, False)
     opened.find_element(By.CSS_SELECTOR, ".pick-1").click()
     assert (first.is_displayed(), second.is_displayed()) == (False, True)
