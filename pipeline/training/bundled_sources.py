@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pipeline.llm.embedded.bundled import training
-
 METHODS: Mapping[str, Sequence[str]] = {
-    "arg": ("method=arg", "method.depth=3", f"method.facts={training().facts}"),
+    "arg": ("method=arg", "method.depth=3"),
     "srp": (
         "method=srp",
         "method.num_references=0",
