@@ -90,7 +90,7 @@ def _walks(settings: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _metaqa_walks(metaqa: Path, limit: int | None) -> Iterator[_Collection]:
-    for paths, shares, most in (("known", _KNOWN_PATHS, None), ("shortest", _SHORTEST_PATHS, 3000)):
+    for paths, shares, most in (("known", _KNOWN_PATHS, 6000), ("shortest", _SHORTEST_PATHS, 3000)):
         for hops in _HOPS:
             paths_override = f"collect.paths={paths}"
             overrides = [*_dev(metaqa, hops), paths_override, _OFFERED, _held_out(metaqa), _at_most(most, limit)]
