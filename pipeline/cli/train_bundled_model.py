@@ -10,7 +10,6 @@ from pipeline.cli.main import main
 from pipeline.datasets.files import find_files
 from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
-from pipeline.llm.embedded.bundled import training
 from pipeline.training.bundled_sources import DATA, METAQA, METHODS, SLICE, SOURCES, Source, world
 from pipeline.training.made_questions import make_questions
 from pipeline.training.mixture import Part, write_mixture
@@ -26,8 +25,8 @@ _SHORTEST_PATHS = {1: {"": 0.34}, 2: {"": 0.5}, 3: _ALL}
 _OFFERED = "collect.retrieve_k=[1,2,3,5]"
 """Relations offered at a hop. Nodes of MetaQA have few relations, so the model must have seen small numbers."""
 
-_WALK_LAYOUT = [f"collect.facts={training().facts}", "collect.answers=shown"]
-"""The layout that the weights in the package read. A model without knowledge cannot learn answers that no text has."""
+_SHOWN_ANSWERS = "collect.answers=shown"
+"""A model without knowledge cannot learn answers that no text has."""
 
 _WORLDS = (101, 102)
 """Seeds of the synthetic worlds of ArG's texts; the default seed, used for evaluation, is not among them."""
@@ -82,7 +81,7 @@ def _walks(settings: Mapping[str, Any]) -> Iterator[Part]:
         if not output.exists():
             overrides = [
                 *collection.overrides,
-                *_WALK_LAYOUT,
+                _SHOWN_ANSWERS,
                 f"output={output}",
                 f"run.dir={folder}/runs/{collection.name}",
             ]
@@ -91,7 +90,7 @@ def _walks(settings: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _metaqa_walks(metaqa: Path, limit: int | None) -> Iterator[_Collection]:
-    for paths, shares, most in (("known", _KNOWN_PATHS, None), ("shortest", _SHORTEST_PATHS, 3000)):
+    for paths, shares, most in (("known", _KNOWN_PATHS, 6000), ("shortest", _SHORTEST_PATHS, 3000)):
         for hops in _HOPS:
             paths_override = f"collect.paths={paths}"
             overrides = [*_dev(metaqa, hops), paths_override, _OFFERED, _held_out(metaqa), _at_most(most, limit)]

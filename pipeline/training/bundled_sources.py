@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pipeline.llm.embedded.bundled import training
-
 METHODS: Mapping[str, Sequence[str]] = {
-    "arg": ("method=arg", "method.depth=3", f"method.facts={training().facts}"),
+    "arg": ("method=arg", "method.depth=3"),
     "srp": (
         "method=srp",
         "method.num_references=0",
@@ -95,14 +93,14 @@ class Source(NamedTuple):
 
 
 SOURCES: Sequence[Source] = (
-    Source("arg", (3000, 3000, 3000), worlds=6, of_world=300, slice=600, error_rate=0),
-    Source("srp", (1500, 2500, 2500), worlds=6, of_world=300, slice=600),
-    Source("parog", (1500, 2000, 2000), worlds=6, of_world=200, slice=400),
-    Source("r3", (2000, 3000, 3000), worlds=6, of_world=200, slice=400),
-    Source("tog", (500, 700, 700), worlds=3, of_world=100, slice=200),
-    Source("pog", (300, 500, 500), worlds=3, of_world=100, slice=200),
-    Source("dog", (300, 500, 500), worlds=3, of_world=100, slice=200),
-    Source("rog", (300, 500, 500), worlds=3, of_world=100, slice=200),
-    Source("rag", (300, 500, 500), worlds=3, of_world=100, slice=200),
+    Source("arg", (1500, 1500, 1500), worlds=4, of_world=400, slice=1200, error_rate=0),
+    Source("srp", (600, 1000, 1000), worlds=4, of_world=150, slice=250),
+    Source("parog", (600, 800, 800), worlds=4, of_world=100, slice=200),
+    Source("r3", (700, 1000, 1000), worlds=4, of_world=100, slice=200),
+    Source("tog", (200, 300, 300), worlds=2, of_world=80, slice=120),
+    Source("pog", (150, 200, 200), worlds=2, of_world=80, slice=120),
+    Source("dog", (100, 200, 200), worlds=2, of_world=80, slice=120),
+    Source("rog", (150, 200, 200), worlds=2, of_world=80, slice=120),
+    Source("rag", (100, 200, 200), worlds=2, of_world=80, slice=120),
 )
 """The questions of one part of the training. A part draws its own questions and worlds, by its number."""

@@ -27,7 +27,7 @@ QUESTIONS = {
     2: ("when did the films of [Ada Orsa] come out\t1994|2001", "director_to_movie_to_year"),
     3: ("who acts in films of the director of [Nine Lanterns]\tCy Thorn", "movie_to_director_to_movie_to_actor"),
 }
-ONE_PART = ("~parts.calls_2", "~parts.calls_3")
+ONE_PART = tuple(f"~parts.calls_{number}" for number in range(2, 7))
 """Without the later parts, which draw other questions."""
 HELD_OUT = "which film has [Bo Vask]\tNine Lanterns"
 
