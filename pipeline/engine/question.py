@@ -203,6 +203,10 @@ async def _answer(
     except TimeoutError as error:
         reason = f"no answer within {limit_s:g} s" if deadline.expired() else str(error)
         return _failed(record, f"TimeoutError: {reason}")
+    except asyncio.CancelledError:  # of the deadline, after a TaskGroup of the method has failed (before Python 3.13)
+        if not deadline.expired():
+            raise
+        return _failed(record, f"TimeoutError: no answer within {limit_s:g} s")
     except BudgetExhausted as error:
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"
     except (UserError, MemoryError):  # the user must fix the configuration, the storage or the machine: the run stops

@@ -12,11 +12,15 @@ T = TypeVar("T")
 async def concurrently(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Await all coroutines concurrently and return their results in order.
 
-    The first failure cancels the others. Its exception is raised directly, not inside an exception group.
+    The first failure cancels the others. Its exception is raised when they have ended.
     """
+    # No TaskGroup: before Python 3.13, one that fails leaves its task counted as cancelled, and the deadline around it
+    # then raises CancelledError instead of TimeoutError.
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -60,7 +62,7 @@ class FixedReplies(OneModel):
         raise NotImplementedError
 
 
-async def run(method: Any, gold: str) -> TraceRow:
+async def run(method: Any, gold: str, **budget: float) -> TraceRow:
     world = default(SyntheticWorld, triples=2000, questions=8)
     example = replace(next(iter(world.examples(pytest.fail))), gold=Gold((GoldAnswer(gold),)))
     async with default(EmbeddedGraph, dataset=world) as graph:
@@ -71,7 +73,7 @@ async def run(method: Any, gold: str) -> TraceRow:
             graph=graph,
             retrieval=default(Search, encoder=LexicalEncoder()),
             evaluation=default(ScoringConfig),
-            budget=default(Budget),
+            budget=default(Budget, **budget),
             seed=0,
         )
         return await run_question(
@@ -106,6 +108,25 @@ class ReturnsNothing:
 
 
 @dataclass
+class WaitsAfterAFailure:
+    """A method that never answers, after a task group of it has failed."""
+
+    name: str = "waits"
+
+    async def answer(self, question: object, tools: object) -> Answer:
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise ValueError("a part failed")
+
+        with suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+                group.create_task(asyncio.sleep(60))
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets this event")
+
+
+@dataclass
 class NotAsync:
     """Another one."""
 
@@ -125,3 +146,8 @@ class NotAsync:
 async def test_a_method_that_returns_no_answer_fails_one_question(method: Any, error: str) -> None:
     row = await run(method, "Ann")
     assert (row.answer, row.error) == (Answer(status="failed"), error)
+
+
+async def test_a_deadline_fails_a_question_after_a_task_group_of_its_method_has_failed() -> None:
+    row = await run(WaitsAfterAFailure(), "Ann", max_wall_s=0.02, grace_s=0.01)
+    assert (row.answer.status, row.error) == ("failed", "TimeoutError: no answer within 0.03 s")
