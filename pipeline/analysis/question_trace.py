@@ -114,6 +114,16 @@ class QuestionTrace:
     loss: Loss | None = None
     """Where a wrong question lost its answer; None if its first answer is right."""
 
+    @property
+    def score_text(self) -> str:
+        """All scores in one line."""
+        return ", ".join(f"{name} {score:.3g}" for name, score in self.scores.items()) or "none"
+
+    @property
+    def cost_text(self) -> str:
+        """Model calls and tokens in one line."""
+        return ", ".join(counted(self.row[name], unit) for name, unit in _COUNTERS.items())
+
     def __str__(self) -> str:
         lines = [
             f"question {self.id} of {self.dataset}, answered by {self.method} (configuration {self.configuration})",
@@ -121,9 +131,9 @@ class QuestionTrace:
             f"gold:    {', '.join(self.gold) or 'none'}",
             f"answers: {', '.join(self.answers) or 'none'}",
             f"status:  {self.status}{f': {self.error}' if self.error else ''}",
-            f"scores:  {', '.join(f'{name} {score:.3g}' for name, score in self.scores.items()) or 'none'}",
+            f"scores:  {self.score_text}",
             *([f"lost:    {self.loss}"] if self.loss else []),
-            f"cost:    {', '.join(counted(self.row[name], unit) for name, unit in _COUNTERS.items())}",
+            f"cost:    {self.cost_text}",
         ]
         return "\n".join([*map(printable, lines), "", *map(str, self.steps)])
 

@@ -17,9 +17,7 @@ from pipeline.analysis.runs import open_run
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.normalisation import normalise
-from pipeline.text import counted
 
-_COSTS = {"llm_calls": "model call", "prompt_tokens": "prompt token", "completion_tokens": "completion token"}
 _STYLES = {"llm": "cyan", "kg": "blue", "decision": "bright_black"}
 _MOST_CHARACTERS = 160
 """Of a reply, a lookup or a decision that is printed on one line."""
@@ -64,16 +62,14 @@ def _head(trace: QuestionTrace, configurations: int) -> RenderableType:
     where = f"{trace.id} of {trace.dataset}, answered by {trace.method}"
     if configurations > 1:
         where += f" in configuration {trace.configuration} of 0 to {configurations - 1}: configuration=N shows another"
-    scores = ", ".join(f"{name} {score:.3g}" for name, score in trace.scores.items()) or "none"
-    costs = ", ".join(counted(trace.row[name], unit) for name, unit in _COSTS.items())
     rows = {
         "question": Text(trace.text, style="bold"),
         "id": Text(where),
         "gold": Text(", ".join(trace.gold) or "none"),
         "answers": _answers(trace),
         "status": Text(f"{trace.status}{f': {trace.error}' if trace.error else ''}"),
-        "scores": Text(scores),
-        "cost": Text(costs),
+        "scores": Text(trace.score_text),
+        "cost": Text(trace.cost_text),
     }
     if trace.loss:
         rows["lost"] = Text(str(trace.loss), style="bold red")

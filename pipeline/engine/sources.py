@@ -33,7 +33,7 @@ def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     targets = [str(value) for key, value in config.flatten(resolved) if key.endswith("._target_")]
     modules = {target: config.import_target(target).__module__ for target in targets}
     modules |= {module: module for module in resolved["llm"].get("simulators") or ()}
-    return {name: source_digest(module) for name, module in modules.items() if not _is_own(module)}
+    return {name: source_digest(module) for name, module in modules.items() if not is_own(module)}
 
 
 def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -44,7 +44,7 @@ def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     """
     sections = [resolved["method"], resolved["retrieval"], *config.models(resolved["llm"]).values()]
     targets = {str(section["_target_"]): config.import_target(str(section["_target_"])) for section in sections}
-    own = {target: found.__module__ for target, found in targets.items() if _is_own(found.__module__)}
+    own = {target: found.__module__ for target, found in targets.items() if is_own(found.__module__)}
     return {target: _own_digest(module) for target, module in own.items() if _part(module) != _CLIENTS}
 
 
@@ -64,7 +64,7 @@ def edited_with_method(resolved: Mapping[str, Any]) -> set[str]:
     A simulator imports its method for the classes of the prompts, whose text is a part of the key of every call.
     """
     module = config.import_target(str(resolved["method"]["_target_"])).__module__
-    return set() if _is_own(module) else {*_files(module, {}, _have_one_author)} - _model_modules(resolved)
+    return set() if is_own(module) else {*_files(module, {}, _have_one_author)} - _model_modules(resolved)
 
 
 def _model_targets(resolved: Mapping[str, Any]) -> set[str]:
@@ -74,7 +74,7 @@ def _model_targets(resolved: Mapping[str, Any]) -> set[str]:
 def _model_modules(resolved: Mapping[str, Any]) -> set[str]:
     """Return the modules of the user's own models and simulators."""
     models = {config.import_target(target).__module__ for target in _model_targets(resolved)}
-    return {name for name in (*models, *(resolved["llm"].get("simulators") or ())) if not _is_own(name)}
+    return {name for name in (*models, *(resolved["llm"].get("simulators") or ())) if not is_own(name)}
 
 
 def source_digest(module: str) -> str:
@@ -105,7 +105,8 @@ def _part(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
-def _is_own(module: str) -> bool:
+def is_own(module: str) -> bool:
+    """Whether a module, or a class by its full name, is the project's own."""
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 

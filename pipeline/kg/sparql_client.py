@@ -71,6 +71,12 @@ class Reply:
         return len(self.rows) < limit and not (self.row_limit_hit or self.time_limit_hit)
 
 
+def account_of_user() -> tuple[str, str] | None:
+    """Return the name and the password that the environment has for servers that ask for them; None without both."""
+    user, password = os.environ.get("VIRTUOSO_USER"), os.environ.get("VIRTUOSO_PASSWORD")
+    return (user, password) if user and password else None
+
+
 def check_endpoint(url: str) -> None:
     """Raise UserError unless `url` is an HTTP URL without credentials."""
     account = "VIRTUOSO_USER and VIRTUOSO_PASSWORD"
@@ -114,12 +120,12 @@ class SparqlClient(ServerPool[Select, Reply]):
         self._asked = 0
 
     def session_options(self) -> Mapping[str, Any]:
-        """Ask for tab-separated results. Credentials, if the servers ask for them, come from the environment."""
-        user, password = os.environ.get("VIRTUOSO_USER"), os.environ.get("VIRTUOSO_PASSWORD")
+        """Ask for tab-separated results, with the user's account if the servers ask for one."""
+        account = account_of_user()
         return {
             "headers": {"Accept": MEDIA_TYPE},
             "timeout": aiohttp.ClientTimeout(self._timeout_s),
-            "middlewares": (aiohttp.DigestAuthMiddleware(user, password),) if user and password else (),
+            "middlewares": (aiohttp.DigestAuthMiddleware(*account),) if account else (),
         }
 
     async def __aenter__(self) -> Self:

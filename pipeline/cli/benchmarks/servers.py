@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from pipeline.cli.benchmarks.client import example_call
 from pipeline.cli.benchmarks.ingress import ingress
-from pipeline.cli.benchmarks.server import serving
+from pipeline.cli.benchmarks.server import TOKENS, serving
 from pipeline.config import default
 from pipeline.llm.endpoint import EndpointModel
 
-_TOKENS_PER_S, _TOKENS, _SLOTS = 20, 8, 16
-"""Of each simulated server: tokens per second of a call, tokens of a reply, and calls at a time. So few that two cores
-are enough for eight servers and the client."""
-_RATE = _SLOTS * _TOKENS_PER_S / _TOKENS
+_TOKENS_PER_S, _SLOTS = 20, 16
+"""Of each simulated server: tokens per second of a call, and calls at a time. So few that two cores are enough for
+eight servers and the client."""
+_RATE = _SLOTS * _TOKENS_PER_S / TOKENS
 _IN_FLIGHT = 3 * _SLOTS
 """Questions in flight per server: more than its slots, so that a server never waits for the client."""
 _CALLS = 8
@@ -35,7 +35,7 @@ def servers(*, counts: Sequence[int] = (1, 2, 4, 8), warm_s: float = 2.0, measur
     for count in counts:
         with ExitStack() as running:
             urls = [
-                running.enter_context(serving(latency_s=_TOKENS / _TOKENS_PER_S, slots=_SLOTS)) for _ in range(count)
+                running.enter_context(serving(latency_s=TOKENS / _TOKENS_PER_S, slots=_SLOTS)) for _ in range(count)
             ]
             for way, reached, between in _ways(urls):
                 measuring = measure_servers(reached, _IN_FLIGHT * count, between, warm_s, measured_s)

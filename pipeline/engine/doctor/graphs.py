@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from pipeline.errors import KgqaError, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paging import MAX_ROWS
 from pipeline.kg.sparql import SparqlGraph
+from pipeline.kg.sparql_client import account_of_user
 from pipeline.retrieval.compressed import TARGET
 from pipeline.retrieval.search import Search
 from pipeline.text import counted
@@ -106,10 +106,9 @@ def _other_client(url: str, subject: str) -> list[Finding]:
     wrapper.setReturnFormat(JSON)
     wrapper.setTimeout(_WRAPPER_TIMEOUT_S)
     wrapper.setQuery("ASK { ?s ?p ?o }")
-    user, password = os.environ.get("VIRTUOSO_USER"), os.environ.get("VIRTUOSO_PASSWORD")
-    if user and password:
+    if account := account_of_user():
         wrapper.setHTTPAuth(DIGEST)
-        wrapper.setCredentials(user, password)
+        wrapper.setCredentials(*account)
     try:
         answer = json.loads(wrapper.query().response.read(_MOST_BYTES))
         if answer["boolean"] is True:
