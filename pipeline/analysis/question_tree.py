@@ -465,7 +465,8 @@ def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
         if event["event"] == "listed" and not event["number"]:
             text = "the next gold relation is missing"
         if event["event"] == "cut":
-            text = f"{event['by']} cuts {'a gold answer' if event['edge'] is None else 'a gold path'}"
+            what = "a gold path" if event["edge"] is not None else "a gold answer" if event["number"] else "other nodes"
+            text = f"{event['by']} cuts {what}"
         if text:
             texts.setdefault(event["step"], {})[text] = None
     return {step: "; ".join(of_step) for step, of_step in texts.items()}

@@ -257,9 +257,13 @@ class GoldTrail:
         relations: Iterable[Relation | str] = (),
         at: Iterable[EntityId] = (),
     ) -> None:
-        """Note gold answers, nodes of gold paths, and edges among what code dropped: nodes, or relations `at` nodes."""
+        """Note gold answers, nodes of gold paths, and edges among what code dropped: nodes, or relations `at` nodes.
+
+        A depth that drops other nodes is noted too, because it may end the search.
+        """
         dropped = set(nodes)
-        if count := self._count_gold(dropped):
+        count = self._count_gold(dropped)
+        if count or (dropped and by == "depth"):
             self._marks.append(_Mark(step, "cut", number=count, by=by))
         for edge in sorted(self._starts):
             if here := dropped & self._starts[edge]:

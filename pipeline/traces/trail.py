@@ -36,7 +36,8 @@ class TrailEvent(NamedTuple):
       at which the edge may begin, and no other, does not count if this node leads to no gold answer;
     - `written`: the completion names the edge, or `number` gold answers;
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
-    - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin;
+    - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin.
+      A depth may drop 0 gold answers: it may have ended the search;
     - `answered`: the answer was read from the completion of this call.
     """
     edge: int | None = None

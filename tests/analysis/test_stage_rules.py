@@ -281,6 +281,28 @@ def test_a_limit_that_ended_the_search_before_the_chosen_relation_was_followed_l
     assert find_loss(followed) == Loss("relation chosen", "parse failure", 1, 1, "topic ✗ capital")
 
 
+def test_a_search_that_a_depth_ended_was_lost_where_it_first_left_the_path() -> None:
+    """It left the path in a reply that was read, and came back to the topic entity before the depth ended it."""
+    seen = [{**LISTED, "step": step} for step in (0, 3)] + [
+        {"step": step, "event": "shown", "edge": 0} for step in (1, 4)
+    ]
+    beam = {"step": 4, "event": "cut", "edge": 0, "by": "beam"}
+    depth = {"step": 5, "event": "cut", "number": 0, "by": "depth"}
+    end, steps = {"step": 6, "event": "answered"}, "relations choose neighbours relations choose neighbours answer"
+    ended = row([*seen, beam, depth, end], steps)
+    ended["steps"][4]["error"] = "no list"
+    assert find_loss(ended) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital")
+    stopped = {**ended, "trail": [event for event in ended["trail"] if event["by"] != "depth"]}
+    assert find_loss(stopped) == Loss("relation chosen", "parse failure", 4, 1, "topic ✗ capital")
+    onward = {
+        **ended,
+        "steps": [*ended["steps"][:6], {**ended["steps"][4], "index": 6}, {**ended["steps"][6], "index": 7}],
+    }
+    onward["trail"] = [*ended["trail"][:-1], {**ended["trail"][-1], "step": 7}]
+    went_on = Loss("relation chosen", "parse failure", 4, 1, "topic ✗ capital")
+    assert find_loss(onward) == went_on, "another call came after the depth"
+
+
 def test_a_budget_that_ended_an_agent_before_its_question_was_looked_up_lost_the_answer() -> None:
     asked = {"step": 2, "event": "written", "edge": 0}
     trail = [asked, {"step": 2, "event": "answered"}]

@@ -78,6 +78,13 @@ def test_what_code_cuts_is_noted_only_if_it_concerns_the_gold_answers() -> None:
     ]
 
 
+def test_a_depth_is_noted_whatever_it_cuts_because_it_may_end_the_search() -> None:
+    trail = GoldTrail(GOLD)
+    trail.cut(0, by="depth", nodes=[])
+    trail.cut(0, by="depth", nodes=["x"])
+    assert events(trail) == [("cut", None, 0, None, "depth")]
+
+
 def test_the_answer_is_read_from_the_last_call_that_holds_it() -> None:
     trail = GoldTrail(GOLD)
     calls = [Step(at, "llm", "x", 0.0, completion=text) for at, text in enumerate(["no", "yes: Oslo", "done"])]

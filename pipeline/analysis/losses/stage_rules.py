@@ -162,13 +162,18 @@ class _Question:
         return len(path.edges)
 
     def _loss_of_relation(self, path: _Path, hop: int) -> Loss:
-        """Return the loss of a path whose next relation is in the graph, and was not followed."""
+        """Return the loss of a path whose next relation is in the graph, and was not followed.
+
+        If a limit of hops or of edits ended the search, only the first hop counts at which the edge was in reach.
+        """
         edge = path.edges[hop]
-        within_reach = self._of("listed", edge) + self._of("passed", edge)
-        cut = [event for event in self._of("cut", edge) if event.number is None]
-        calls = self._calls_that_chose(edge)
+        lists = [event for event in self._of("listed", edge) if event.number]
+        until = self._next_hop_after(lists[0].step) if lists and self._ended_at_depth else math.inf
+        within_reach = [event for event in lists + self._of("passed", edge) if event.step <= until]
+        cut = [event for event in self._of("cut", edge) if event.number is None and event.step < until]
+        calls = {call for call in self._calls_that_chose(edge) if call < until}
         shown = calls & {event.step for event in self._of("shown", edge)}
-        is_final = bool(cut) and all(event.at < cut[-1].at for event in self._of("listed", edge))
+        is_final = bool(cut) and all(event.at < cut[-1].at for event in lists if event.step < until)
         if cut and (all(cut[-1].step >= call for call in shown) or (is_final and cut[-1].by != "beam")):
             # what a later prompt names, and no lookup has listed since, is an equal relation of another node
             stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
@@ -179,6 +184,12 @@ class _Question:
         interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._tries_of_the_answer))
         reason: Reason = "cap" if interrupted else self._model_reason(call)
         return self._loss_at("relation chosen", reason, call, path, hop)
+
+    @cached_property
+    def _ended_at_depth(self) -> bool:
+        """Whether a limit of hops or of edits ended the search: only calls that answer came after it."""
+        cut = [event.step for event in self._events if event.by == "depth" and event.number is not None]
+        return bool(cut) and all(call <= cut[-1] or call in self._tries_of_the_answer for call in self._calls())
 
     def _was_interrupted(self, call: int | None, edge: int, *, was_shown: bool = True) -> bool:
         """Whether the budget ended the search before it followed what a call chose, and no call left an edge out.
