@@ -43,8 +43,9 @@ def _show_tokens(part: Mapping[str, Any]) -> None:
     from pipeline.training.sft.model import open_tokenizer
     from pipeline.training.token_counts import count_tokens, token_table
 
-    counts = count_tokens(Path(part["texts"]), open_tokenizer(part["model"], config.build("recipe", part)))
-    Console(stderr=True).print(token_table(counts, part["texts"]))
+    files = [Path(file) for file in part["texts"]]
+    counts = count_tokens(files, open_tokenizer(part["model"], config.build("recipe", part)))
+    Console(stderr=True).print(token_table(counts, ", ".join(file.name for file in files)))
 
 
 def train_model(settings: Mapping[str, Any]) -> Output:

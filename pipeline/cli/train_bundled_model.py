@@ -41,7 +41,8 @@ def stages(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     trainings: dict[str, dict[str, Any]] = {}
     model = settings["model"]
     for name, part in settings["parts"].items():
-        paths = {"model": model, "texts": part["texts"], "storage": f"{settings['storage']}/{name}"}
+        texts = [f"{settings['material']}/{each}.jsonl" for each in _collections(part)]
+        paths = {"model": model, "texts": texts, "storage": f"{settings['storage']}/{name}"}
         model = part["output"]
         trainings[name] = {**settings, **paths, "output": model, "recipe": settings["recipe"] | part["recipe"]}
     return trainings
@@ -50,19 +51,29 @@ def stages(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def prepare(settings: Mapping[str, Any], name: str) -> None:
     """Create the texts of a part if they are missing, and for the first part the untrained Llama. Raises UserError.
 
-    The Llama's tokenizer is trained on the texts of the first two parts: walks, and calls of all methods.
+    The Llama's tokenizer is trained on walks and on the first draw of calls.
     """
-    is_first, model = name == next(iter(settings["parts"])), Path(settings["model"])
-    parts = list(settings["parts"].values())[:2] if is_first else [settings["parts"][name]]
-    for part in parts:
-        if not (texts := Path(part["texts"])).exists():
-            collected = _walks(settings) if part["draw"] is None else _calls(settings, part["draw"])
-            write_mixture(list(collected), texts)
-    if is_first and not model.exists():
+    for collection, draw in _collections(settings["parts"][name]).items():
+        _collect(settings, collection, draw)
+    if name == next(iter(settings["parts"])) and not Path(settings["model"]).exists():
+        firsts = [next(iter(_collections(part).items())) for part in settings["parts"].values()]
+        files = ",".join(str(_collect(settings, *first)) for first in firsts)
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
-        files = ",".join(part["texts"] for part in parts)
         seed = f"seed={settings['recipe']['seed']}"
-        _succeed(main(["init-model", f"texts=[{files}]", f"output={model}", seed, *shape]))
+        _succeed(main(["init-model", f"texts=[{files}]", f"output={settings['model']}", seed, *shape]))
+
+
+def _collections(part: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the names of the texts of a part, each with its draw, or None for walks."""
+    return {f"calls-{draw}": draw for draw in part["draws"]} or {"walks": None}
+
+
+def _collect(settings: Mapping[str, Any], name: str, draw: int | None) -> Path:
+    """Collect texts, unless they are there, and return their file."""
+    file = Path(settings["material"], f"{name}.jsonl")
+    if not file.exists():
+        write_mixture(list(_walks(settings) if draw is None else _calls(settings, draw)), file)
+    return file
 
 
 class _Collection(NamedTuple):

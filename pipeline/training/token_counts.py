@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,11 @@ class RoleTokens:
         self.longest = max(self.longest, len(carried))
 
 
-def count_tokens(file: Path, tokenizer: PreTrainedTokenizerBase) -> Mapping[str, RoleTokens]:
-    """Count the texts of a file by role, and the tokens of the first of each role. Rows without a role are walks."""
+def count_tokens(files: Iterable[Path], tokenizer: PreTrainedTokenizerBase) -> Mapping[str, RoleTokens]:
+    """Count the texts of files by role, and the tokens of the first of each role. Rows without a role are walks."""
     roles: dict[str, RoleTokens] = {}
     questions: dict[str, set[str]] = {}
-    for _, line in lines(file):
+    for _, line in chain.from_iterable(map(lines, files)):
         row = orjson.loads(line)
         role = row.get("role", "arg.walk")
         counts = roles.setdefault(role, RoleTokens())

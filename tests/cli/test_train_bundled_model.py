@@ -27,8 +27,8 @@ QUESTIONS = {
     2: ("when did the films of [Ada Orsa] come out\t1994|2001", "director_to_movie_to_year"),
     3: ("who acts in films of the director of [Nine Lanterns]\tCy Thorn", "movie_to_director_to_movie_to_actor"),
 }
-ONE_PART = tuple(f"~parts.calls_{number}" for number in range(2, 7))
-"""Without the later parts, which draw other questions."""
+ONE_DRAW = "parts.calls.draws=[1]"
+"""Without the later draws, of other questions."""
 HELD_OUT = "which film has [Bo Vask]\tNine Lanterns"
 
 
@@ -55,7 +55,7 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
     monkeypatch.setattr("pipeline.cli.train_bundled_model._KNOWN_PATHS", {hops: {"": 1.0} for hops in QUESTIONS})
     few = [each._replace(worlds=1) for each in SOURCES if each.method in ("arg", "srp", "parog", "r3")]
     monkeypatch.setattr("pipeline.cli.train_bundled_model.SOURCES", few)
-    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", "limit=3", "shape.vocabulary=700", *ONE_PART]
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", "limit=3", "shape.vocabulary=700", ONE_DRAW]
     settings = config.compose(words, name="train_bundled_model")
     prepare(settings, "walks")
     first, last = stages(settings).values()
@@ -63,7 +63,9 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
     assert first["output"] == last["model"]
     assert first["recipe"] == settings["recipe"] | settings["parts"]["walks"]["recipe"]
     assert first["storage"] != last["storage"]
-    files = [Path(stage["texts"]) for stage in (first, last)]
+    prepare(settings, "calls")
+    files = [Path(file) for stage in (first, last) for file in stage["texts"]]
+    assert [file.name for file in files] == ["walks.jsonl", "calls-1.jsonl"]
     walks, calls = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files)
     rows = walks + calls
     assert not any("role" in row for row in walks)
@@ -83,16 +85,17 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
 
 
 def test_a_finished_part_needs_no_texts_and_no_untrained_llama(metaqa: Path, tmp_path: Path) -> None:
-    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", f"checkpoints={tmp_path / 'kept'}", *ONE_PART]
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", f"checkpoints={tmp_path / 'kept'}", ONE_DRAW]
     settings = config.compose(words, name="train_bundled_model")
     (tmp_path / "kept" / "walks").mkdir(parents=True)
-    Path(settings["parts"]["calls_1"]["texts"]).parent.mkdir(parents=True)
-    Path(settings["parts"]["calls_1"]["texts"]).touch()
-    prepare(settings, "calls_1")
-    _, last = stages(settings).values()
+    first, last = stages(settings).values()
+    (texts,) = map(Path, last["texts"])
+    texts.parent.mkdir(parents=True)
+    texts.touch()
+    prepare(settings, "calls")
     assert last["model"] == str(tmp_path / "kept" / "walks")
     assert not Path(settings["model"]).exists()
-    assert not Path(settings["parts"]["walks"]["texts"]).exists()
+    assert not Path(*first["texts"]).exists()
 
 
 def test_missing_test_questions_are_a_user_error(metaqa: Path, tmp_path: Path) -> None:

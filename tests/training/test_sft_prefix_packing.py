@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from pipeline.config import default
 from pipeline.training.llama import LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.batches import Collator
-from pipeline.training.sft.prefix_packing import IGNORED, attention_mask, pack_prefixes
+from pipeline.training.sft.prefix_packing import IGNORED, attention_mask, join_sequences, pack_prefixes
 from pipeline.training.sft.texts import Encoded, TrainingText, encode
 
 STARRED = "[Retrieve Relation]starred_actors[Fully Relevant][Retrieve Entity]"
@@ -65,6 +65,29 @@ def test_loss_and_gradient_equal_those_of_separate_texts(
     shared_loss, found = gradient(llama, shared, branching=True)
     assert shared_loss == pytest.approx(loss, rel=1e-5)
     assert (found - wanted).norm() < 1e-4 * wanted.norm()
+
+
+@pytest.mark.parametrize("prefix_sharing", [False, True])
+def test_loss_and_gradient_of_joined_rows_equal_those_of_separate_texts(
+    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast, llama: Any, prefix_sharing: bool
+) -> None:
+    apart = encode(texts, tokenizer, 1000, Counter())
+    joined = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=prefix_sharing, row_tokens=1000)
+    assert len(joined) == 1
+    loss, wanted = gradient(llama, apart, branching=False)
+    joined_loss, found = gradient(llama, joined, branching=True)
+    assert joined_loss == pytest.approx(loss, rel=1e-5)
+    assert (found - wanted).norm() < 1e-4 * wanted.norm()
+
+
+def test_joined_rows_hold_every_sequence_once_and_are_nearly_full() -> None:
+    lengths = np.random.default_rng(0).integers(1, 400, 1000)
+    sequences = [np.tile(np.arange(1, length + 1), (4, 1)) + number for number, length in enumerate(lengths)]
+    rows = join_sequences(sequences, 1000)
+    assert max(row.shape[1] for row in rows) <= 1000
+    assert sum(row.shape[1] for row in rows) == lengths.sum() > 0.97 * 1000 * len(rows)
+    found = sorted(token for row in rows for token in row[0].tolist())
+    assert found == sorted(token for sequence in sequences for token in sequence[0].tolist())
 
 
 def test_texts_that_do_not_fit_into_one_sequence_are_split(

@@ -47,6 +47,9 @@ class SFTConfig:
     """Maximum length of a text with its prompt. Longer texts are left out and counted."""
     prefix_sharing: bool
     """Pack the texts of a question and role into prefix trees of at most `max_tokens`; compute common prefixes once."""
+    row_tokens: PositiveInt | None
+    """Join texts or prefix trees to rows of at most so many tokens, so that a GPU gets equal lengths. `batch_size` then
+    counts rows. None joins none."""
     precision: Precision
     """Precision of the arithmetic; the weights are kept in single precision."""
     weights: Precision
@@ -58,6 +61,18 @@ class SFTConfig:
     checkpoint_steps: PositiveInt
     log_steps: PositiveInt
     seed: int
+
+    def __post_init__(self) -> None:
+        """Raise UserError for rows that some texts would not fit into."""
+        if self.row_tokens is not None and self.row_tokens < self.max_tokens:
+            raise UserError(
+                f"recipe.row_tokens={self.row_tokens} is less than recipe.max_tokens={self.max_tokens}"
+            )
+
+    @property
+    def branching(self) -> bool:
+        """Whether a token may not see all tokens before it, so that batches need a mask."""
+        return self.prefix_sharing or self.row_tokens is not None
 
     def texts_per_device(self, workers: int) -> int:
         """Return the texts per worker and forward pass. Raises UserError if the batch cannot be divided evenly."""

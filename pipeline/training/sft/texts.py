@@ -15,7 +15,7 @@ import orjson
 
 from pipeline.datasets.files import lines
 from pipeline.errors import UserError
-from pipeline.training.sft.prefix_packing import IGNORED, Row, pack_prefixes
+from pipeline.training.sft.prefix_packing import IGNORED, Row, join_sequences, pack_prefixes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -112,12 +112,14 @@ def encode(
     dropped: Counter[str],
     *,
     prefix_sharing: bool = False,
+    row_tokens: int | None = None,
 ) -> Encoded:
     """Tokenize and label each text in the tokenizer's chat layout; `dropped` counts texts that are too long.
 
-    With prefix sharing the texts of a question and role are packed into as few items as fit. The end of the model's
-    turn also carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template
-    changes the model's turn.
+    With prefix sharing the texts of a question and role are packed into as few items as fit. With `row_tokens` items
+    are then joined to rows of at most so many tokens; give the texts in random order. The end of the model's turn also
+    carries loss, so that the model learns to stop. Raises UserError for a tokenizer whose chat template changes the
+    model's turn.
     """
     rows: defaultdict[object, list[Row]] = defaultdict(list)
     for index, (text, row) in enumerate(_rows(texts, tokenizer)):
@@ -125,7 +127,8 @@ def encode(
             dropped[f"longer than {max_tokens:,} tokens"] += 1
         else:
             rows[text.group if prefix_sharing else index].append(row)
-    return Encoded([item for of_prompt in rows.values() for item in pack_prefixes(of_prompt, max_tokens)])
+    items = [item for of_prompt in rows.values() for item in pack_prefixes(of_prompt, max_tokens)]
+    return Encoded(items if row_tokens is None else join_sequences(items, row_tokens))
 
 
 def label(text: TrainingText, tokenizer: PreTrainedTokenizerBase) -> Row:

@@ -52,7 +52,14 @@ def prepare(task: Task, checkpoint: Checkpoint) -> EncodedTexts:
     config, dropped = task.sft_config, Counter[str]()
     training, evaluation = split(list(read_texts(task.texts)), config.evaluation_texts, config.seed)
     encoded = [
-        encode(texts, checkpoint.tokenizer, config.max_tokens, dropped, prefix_sharing=config.prefix_sharing)
+        encode(
+            texts,
+            checkpoint.tokenizer,
+            config.max_tokens,
+            dropped,
+            prefix_sharing=config.prefix_sharing,
+            row_tokens=config.row_tokens,
+        )
         for texts in (training, evaluation)
     ]
     if not encoded[0]:
@@ -92,7 +99,7 @@ def _trainer(task: Task, checkpoint: Checkpoint, texts: EncodedTexts, folder: st
         args=_arguments(task, folder, evaluate=len(texts.evaluation) > 0),
         train_dataset=texts.training,
         eval_dataset=texts.evaluation,
-        data_collator=Collator(checkpoint.tokenizer.pad_token_id, branching=config.prefix_sharing),
+        data_collator=Collator(checkpoint.tokenizer.pad_token_id, branching=config.branching),
         preprocess_logits_for_metrics=lambda logits, _: logits.argmax(-1),
         compute_metrics=_accuracy(),
     )

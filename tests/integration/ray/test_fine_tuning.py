@@ -174,12 +174,20 @@ def test_a_killed_training_goes_on(
 
 
 def wait_for_a_checkpoint(storage: Path, training: subprocess.Popen[str]) -> None:
+    """Wait until Ray has recorded a checkpoint. A training that is killed before that begins again, rightly."""
     deadline = time.monotonic() + LONGEST
-    while not list(storage.glob("checkpoints/checkpoint_*/checkpoint/trainer_state.json")):
+    while not recorded_checkpoints(storage / "checkpoints/checkpoint_manager_snapshot.json"):
         assert training.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    time.sleep(1)
+
+
+def recorded_checkpoints(snapshot: Path) -> list[Any]:
+    try:
+        recorded: list[Any] = json.loads(snapshot.read_text())["checkpoint_results"]
+    except (FileNotFoundError, json.JSONDecodeError):  # not written yet, or only in part
+        return []
+    return recorded
 
 
 def steps_told(said: str) -> list[int]:
