@@ -27,7 +27,6 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 from pipeline.config import key_docs
 from pipeline.config.keys import SECTIONS, check_sections, flatten
 from pipeline.errors import UserError, nearest
-from pipeline.llm.embedded.bundled import training
 from pipeline.renames import current_config, current_override
 from pipeline.text import load_yaml
 from pipeline.types import DatasetKind
@@ -42,16 +41,6 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 OmegaConf.register_new_resolver("max", lambda *values: max(values), replace=True)
 OmegaConf.register_new_resolver("if_null", lambda value, then, other: then if value is None else other, replace=True)
-
-OmegaConf.register_new_resolver(
-    "of_bundled_model", lambda key, otherwise, *, _root_: _of_bundled_model(_root_, key, otherwise), replace=True
-)
-
-
-def _of_bundled_model(root: DictConfig, key: str, otherwise: Any) -> Any:
-    """Return what is recorded of the bundled model if the configuration runs it in the process, else `otherwise`."""
-    runs_it = str(OmegaConf.select(root, "llm._target_")).endswith(".EmbeddedModel") and root.llm.model is None
-    return getattr(training(), key) if runs_it else otherwise
 
 
 def _dataset_kind(*names: str | None) -> str | None:

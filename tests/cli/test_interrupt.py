@@ -18,8 +18,9 @@ from pipeline.cli.commands import COMMANDS
 from pipeline.cli.main import guard
 from tests.support import KGQA
 
-QUESTIONS, ANSWERED, CONCURRENCY = 24, 10, 4
-LOCAL = [f"engine.concurrency={CONCURRENCY}", "engine.shard_size=4"]
+QUESTIONS, ANSWERED, CONCURRENCY = 24, 16, 4
+# The signal comes when 13 to 16 replies are read: one shard is finished, and the next has begun.
+LOCAL = [f"engine.concurrency={CONCURRENCY}", "engine.shard_size=12"]
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 RAY = ["engine=ray", "engine.workers=1", *LOCAL]
 

@@ -187,7 +187,7 @@ def test_training_prints_the_size_of_the_model(name: str, kgqa: Kgqa, monkeypatc
     own = ("metaqa=.",) if "bundled" in name else ("model=llama", "texts=texts.jsonl")
     found = document(kgqa, *name.split(), *own, "output=trained")
     assert found["weights"] == 1234
-    assert len(trained) == (7 if "bundled" in name else 1)
+    assert len(trained) == (2 if "bundled" in name else 1)
 
 
 @pytest.mark.parametrize(

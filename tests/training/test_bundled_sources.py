@@ -10,7 +10,8 @@ from pipeline import config
 from pipeline.cli.sweep import read_configurations
 from pipeline.training.bundled_sources import DATA, METHODS, SOURCES, world
 
-COMPARISON = Path(__file__).resolve().parents[2] / "docs/bundled-model/comparison.txt"
+DOCS = Path(__file__).resolve().parents[2] / "docs/bundled-model"
+COMPARISON, DEMO = DOCS / "comparison.txt", DOCS / "demo.txt"
 PLACES = {"metaqa": "MetaQA", "freebase": "slice", "material": "material"}
 
 
@@ -19,6 +20,11 @@ def test_the_comparison_runs_a_method_as_the_model_was_trained(method: str) -> N
     lines = list(read_configurations(COMPARISON))
     assert all([f"dataset.hops={hops}", *METHODS[method]] in lines for hops in (1, 2, 3))
     config.compose(METHODS[method])
+
+
+def test_the_demo_runs_srp_as_the_model_was_trained() -> None:
+    (line,) = (words for words in read_configurations(DEMO) if "method=srp" in words)
+    assert set(METHODS["srp"]) <= set(line)
 
 
 def test_every_source_has_a_method() -> None:

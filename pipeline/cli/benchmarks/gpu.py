@@ -81,8 +81,7 @@ def _training(large: Checkpoint, sizes: Sizes, device: str) -> dict[str, float]:
 def measure_served(folder: Path, sizes: Sizes) -> dict[str, float]:
     """Answer questions by the bundled Llama in this process, on the CPU, and by vLLM. Return speeds and agreement."""
     folder.mkdir()
-    # The layout of facts that the bundled model has learned; only llm=embedded chooses it by itself.
-    words = ["method=arg", "method.facts=walk", f"run.limit={sizes.questions}", "engine.concurrency=64"]
+    words = ["method=arg", f"run.limit={sizes.questions}", "engine.concurrency=64"]
     embedded = _questions_per_s(run_method(folder / "embedded", [*words, "llm=embedded"]))
     with VllmServer(str(BUNDLED_MODEL), folder / "server.log", sizes.server) as server:
         endpoint = ["llm=endpoint", f"llm.base_urls=[{server.base_url}]", "llm.prompt_style=inputs_only"]

@@ -21,8 +21,6 @@ class Training(NamedTuple):
     """Beginnings of their names."""
     max_new_tokens: int
     """The most tokens of a reply for another method or dataset."""
-    facts: str
-    """How ArG's training texts write a fact: `walk` or `graph` (`method.facts`)."""
 
     def covers(self, method: str, dataset: str) -> bool:
         """Whether the model was trained for a method on a dataset."""

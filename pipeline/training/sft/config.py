@@ -65,9 +65,7 @@ class SFTConfig:
     def __post_init__(self) -> None:
         """Raise UserError for rows that some texts would not fit into."""
         if self.row_tokens is not None and self.row_tokens < self.max_tokens:
-            raise UserError(
-                f"recipe.row_tokens={self.row_tokens} is less than recipe.max_tokens={self.max_tokens}"
-            )
+            raise UserError(f"recipe.row_tokens={self.row_tokens} is less than recipe.max_tokens={self.max_tokens}")
 
     @property
     def branching(self) -> bool:
