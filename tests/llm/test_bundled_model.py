@@ -62,7 +62,7 @@ def test_it_answers_most_questions_of_the_demo(kgqa: Kgqa) -> None:
     assert done.code == 0, done.err
     points = json.loads(Path("run/summary.json").read_text())["points"]
     assert [point["method"] for point in points] == ["arg", "srp"]
-    assert all(point["hits_at_1"] >= 0.7 for point in points)
+    assert all(point["hits_at_1"] >= 0.6 for point in points)
 
 
 @pytest.mark.parametrize(("words", "cap"), [([], 64), (["llm.max_new_tokens=5"], 5)])
