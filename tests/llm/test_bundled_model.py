@@ -58,7 +58,7 @@ def test_it_answers_metaqa_questions_outside_its_training_data(
 
 
 def test_it_answers_most_questions_of_the_demo(kgqa: Kgqa) -> None:
-    done = kgqa("sweep", str(DEMO), "llm=embedded", "run.limit=80", "run.dir=run")
+    done = kgqa("sweep", str(DEMO), "llm=embedded", "run.limit=40", "run.dir=run")
     assert done.code == 0, done.err
     points = json.loads(Path("run/summary.json").read_text())["points"]
     assert [point["method"] for point in points] == ["arg", "srp"]
