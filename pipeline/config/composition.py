@@ -271,7 +271,7 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
     others = sorted((conf_dir() / group).glob("*.yaml")) if rest else []
     owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(load_yaml(file.read_text())))]
     if owners:
-        return f" It is a key of {' and of '.join(owners)}."
+        return f" It is a key of {', '.join(owners)}."
     name = key.rpartition(".")[2]
     of_section = [full for full in known if full.startswith(f"{group}.")] if rest else known
     elsewhere = [full for full in known if full.endswith(f".{name}")]
