@@ -259,7 +259,7 @@ class GoldTrail:
     ) -> None:
         """Note gold answers, nodes of gold paths, and edges among what code dropped: nodes, or relations `at` nodes.
 
-        A depth that drops other nodes is noted too, because it may end the search.
+        A cut by a depth limit is noted even if no gold answer is among them, because it may have ended the search.
         """
         dropped = set(nodes)
         count = self._count_gold(dropped)

@@ -37,7 +37,7 @@ class TrailEvent(NamedTuple):
     - `written`: the completion names the edge, or `number` gold answers;
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
     - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin.
-      A depth may drop 0 gold answers: it may have ended the search;
+      A `cut` by a depth limit is noted even with 0 gold answers, because the limit may have ended the search;
     - `answered`: the answer was read from the completion of this call.
     """
     edge: int | None = None

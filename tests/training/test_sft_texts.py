@@ -163,3 +163,9 @@ def test_a_batch_that_cannot_be_divided_is_a_user_error() -> None:
     with pytest.raises(UserError, match=r"recipe\.batch_size=16 cannot be divided among workers\.count=3"):
         default(SFTConfig, batch_size=16).texts_per_device(3)
     assert default(SFTConfig, batch_size=16, gradient_accumulation=4).texts_per_device(2) == 2
+
+
+def test_rows_shorter_than_the_longest_text_are_refused() -> None:
+    with pytest.raises(UserError, match=r"recipe\.row_tokens=100 is less than recipe\.max_tokens=101"):
+        default(SFTConfig, max_tokens=101, row_tokens=100)
+    assert default(SFTConfig, max_tokens=101, row_tokens=101).branching

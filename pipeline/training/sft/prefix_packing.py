@@ -16,6 +16,7 @@ IGNORED = -100
 """The label of a token without loss."""
 
 _OPEN_ROWS = 24
+"""Rows that are filled at a time. With more, rows are hardly fuller."""
 
 Row = tuple[list[int], list[int]]
 """Token ids of a text and, for each, its label: the id of the next token, or `IGNORED`."""
@@ -91,9 +92,10 @@ def attention_mask(ends: np.ndarray) -> np.ndarray:
 
 
 def _joined(sequences: Sequence[np.ndarray]) -> np.ndarray:
-    starts = np.cumsum([0, *(sequence.shape[1] for sequence in sequences[:-1])])
+    """Join sequences to one. The ends count from the start of the row, so no token attends to an earlier sequence."""
+    lengths = [sequence.shape[1] for sequence in sequences]
     row: np.ndarray = np.concatenate(sequences, axis=1)
-    row[3] += np.repeat(starts, [sequence.shape[1] for sequence in sequences]).astype(row.dtype)
+    row[3] += np.repeat(np.cumsum(lengths) - lengths, lengths).astype(row.dtype)
     return row
 
 
