@@ -14,8 +14,8 @@ install: .venv/installed
 demo: .venv/installed
 	$(BIN)/kgqa sweep docs/bundled-model/demo.txt llm=embedded run.limit=200 run.dir=runs/demo run.restart=true
 	$(BIN)/kgqa report runs/demo
-	@echo 'Two methods, ArG and SRP, answered the same 200 questions with the same small Llama. Questions of one and two'
-	@echo 'hops are nearly always answered, longer ones less often: the report shows both by the number of hops.'
+	@echo 'Two methods, ArG and SRP, answered the same 200 questions with the same small Llama. The table above has their'
+	@echo 'scores, and the report shows them by the number of hops that a question needs.'
 	@echo 'Next, type: . $(BIN)/activate && kgqa losses runs/demo    (where the right answers were lost, and why)'
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
