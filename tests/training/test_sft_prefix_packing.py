@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pipeline.config import default
 from pipeline.training.llama import LlamaShape, new_llama, train_tokenizer
-from pipeline.training.sft.batches import Collator
+from pipeline.training.sft.batches import Collator, block_mask
 from pipeline.training.sft.prefix_packing import IGNORED, attention_mask, join_sequences, pack_prefixes
 from pipeline.training.sft.texts import Encoded, TrainingText, encode
 
@@ -137,3 +137,16 @@ def test_no_token_attends_to_padding(texts: list[TrainingText], tokenizer: PreTr
         assert mask[0].any(-1).all()
         assert (labels[tokens:] == IGNORED).all()
         assert np.array_equal(labels[:tokens], item[1])
+
+
+def test_a_block_mask_gives_the_same_loss(texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast) -> None:
+    llama = new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=2), seed=0)
+    joined = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True, row_tokens=1000)
+    rows = [joined[place] for place in range(len(joined))]
+    inputs = Collator(0, branching=True, row_tokens=1024)(rows)
+    assert inputs["input_ids"].shape == (len(rows), 1024)
+    with torch.no_grad():  # FlexAttention computes no gradients on a CPU
+        loss = llama(**Collator(0, branching=True)(rows)).loss
+        llama.set_attn_implementation("flex_attention")
+        blocked = llama(attention_mask=block_mask(inputs.pop("ends")), **inputs).loss
+    assert blocked.item() == pytest.approx(loss.item(), rel=1e-5)

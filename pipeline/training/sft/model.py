@@ -27,17 +27,18 @@ token, at which every server stops."""
 _ADAPTER = "adapter_model.safetensors"
 
 
-def open_base(name: str, sft_config: SFTConfig) -> Checkpoint:
+def open_base(name: str, sft_config: SFTConfig, *, blocks: bool = False) -> Checkpoint:
     """Open the base model in single precision, with rows for added tokens. Raises UserError like `open_tokenizer`.
 
-    New rows start as the mean of the others.
+    New rows start as the mean of the others. `blocks` makes the model read block masks (`block_mask`).
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     tokenizer = open_tokenizer(name, sft_config)
     with _opening(name):
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        attention = {"attn_implementation": "flex_attention"} if blocks else {}
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **attention)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
     return Checkpoint(model, tokenizer)

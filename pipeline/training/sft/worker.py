@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import UserError
 from pipeline.text import counted
 from pipeline.training.llama import Checkpoint
-from pipeline.training.sft.batches import Collator
+from pipeline.training.sft.batches import Collator, block_mask
 from pipeline.training.sft.config import SFTConfig
 from pipeline.training.sft.model import open_base, with_adapter
 from pipeline.training.sft.prefix_packing import IGNORED
@@ -36,6 +36,11 @@ class Task:
     """Texts per worker and forward pass."""
     gpus: bool
     sharded: bool
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the mask is a block mask and the model is compiled: rows of equal length on a GPU."""
+        return self.gpus and self.sft_config.row_tokens is not None
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,20 @@ def train(
 
     `on_texts` receives the texts before the first step; `callbacks` receive every step.
     """
-    checkpoint = open_base(task.model, task.sft_config)
+    checkpoint = open_base(task.model, task.sft_config, blocks=task.blocks)
     texts = prepare(task, checkpoint)
     on_texts(texts)
+    fit(task, checkpoint, texts, callbacks, resume_from)
+
+
+def fit(
+    task: Task,
+    checkpoint: Checkpoint,
+    texts: EncodedTexts,
+    callbacks: list[TrainerCallback],
+    resume_from: Path | None = None,
+) -> None:
+    """Train an open model on tokenized texts. The arguments are as in `train`."""
     with tempfile.TemporaryDirectory(prefix="kgqa-sft-") as folder:
         trainer = _trainer(task, checkpoint, texts, folder)
         for callback in callbacks:
@@ -88,21 +104,36 @@ def train(
 
 
 def _trainer(task: Task, checkpoint: Checkpoint, texts: EncodedTexts, folder: str) -> Trainer:
-    from transformers import Trainer
-
     config, model = task.sft_config, checkpoint.model
     if config.adapter is not None:
         model = with_adapter(model, config.adapter, config.seed)
     model.config.use_cache = False
-    return Trainer(
+    return _trainer_class(blocks=task.blocks)(
         model=model,
         args=_arguments(task, folder, evaluate=len(texts.evaluation) > 0),
         train_dataset=texts.training,
         eval_dataset=texts.evaluation,
-        data_collator=Collator(checkpoint.tokenizer.pad_token_id, branching=config.branching),
+        data_collator=Collator(
+            checkpoint.tokenizer.pad_token_id,
+            branching=config.branching,
+            row_tokens=config.row_tokens if task.blocks else None,
+        ),
         preprocess_logits_for_metrics=lambda logits, _: logits.argmax(-1),
         compute_metrics=_accuracy(),
     )
+
+
+def _trainer_class(*, blocks: bool) -> type[Trainer]:
+    from transformers import Trainer
+
+    class BlockTrainer(Trainer):  # type: ignore[misc]
+        """Makes the block mask of each batch on its device."""
+
+        def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+            prepared = super()._prepare_inputs(inputs)
+            return {**prepared, "attention_mask": block_mask(prepared.pop("ends"))}
+
+    return BlockTrainer if blocks else Trainer
 
 
 def _arguments(task: Task, folder: str, *, evaluate: bool) -> Any:
@@ -124,6 +155,7 @@ def _arguments(task: Task, folder: str, *, evaluate: bool) -> Any:
         bf16=config.precision == "bfloat16",
         fp16=config.precision == "float16",
         gradient_checkpointing=config.gradient_checkpointing,
+        torch_compile=task.blocks,
         train_sampling_strategy="group_by_length",
         eval_strategy="steps" if evaluate else "no",
         eval_steps=config.checkpoint_steps,
