@@ -97,6 +97,17 @@ async def test_a_perfect_model_is_right_on_the_synthetic_world_with_minimal_cost
         assert row.counters.kg_lookups <= 3 * (hops + 2)
 
 
+async def test_answers_are_listed_in_the_order_in_which_they_were_observed(synthetic: SyntheticWorld) -> None:
+    async with default(EmbeddedGraph, dataset=synthetic) as graph:
+        rows = await run(islice(synthetic.examples(pytest.fail), 48), graph, default(R3))
+    several = [row for row in rows if len([one for one in row.answer.predictions if one.id]) > 1]
+    assert len(several) > 10
+    for row in several:
+        observed = "".join(step.payload or "" for step in row.steps if step.role == "step")
+        places = [observed.index(one.id) for one in row.answer.predictions if one.id]
+        assert places == sorted(places)
+
+
 @pytest.mark.parametrize("changed", [{"calls_per_step": 1}, {"failure_signal": "rules"}, {"failure_signal": "none"}])
 async def test_a_perfect_model_is_right_in_every_variant(synthetic: SyntheticWorld, changed: dict[str, Any]) -> None:
     async with default(EmbeddedGraph, dataset=synthetic) as graph:

@@ -169,6 +169,7 @@ def _arguments(task: Task, folder: str, *, evaluate: bool) -> Any:
         use_cpu=not task.gpus,
         fsdp=task.sharded,
         dataloader_pin_memory=task.gpus,
+        dataloader_drop_last=task.blocks,  # another shape would compile the model again
         remove_unused_columns=False,
         seed=config.seed,
     )
