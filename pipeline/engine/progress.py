@@ -123,6 +123,7 @@ class RunProgress:
         total: int,
         done: int = 0,
         on_opened: Callable[[Sequence[Backends]], None],
+        confidence: float,
         names: Sequence[str] = (),
         max_equal_failures: int | None = None,
     ) -> None:
@@ -133,12 +134,14 @@ class RunProgress:
             total: The number of rows, with those of an earlier attempt.
             done: The rows of an earlier attempt.
             on_opened: Called with the backends of each worker. It stops the run by raising.
+            confidence: Coverage of the intervals of the leading configurations, between 0 and 1.
             names: The names of the configurations, if there are several.
             max_equal_failures: Stop after so many rows if all have failed with one error; None never stops.
         """
         self._max_equal_failures = max_equal_failures
         self._check = on_opened
         self._names = names
+        self._confidence = confidence
         self._done = done
         self.sum = FinishedRows()
         self._bar = _Bar(
@@ -190,7 +193,7 @@ class RunProgress:
             self._print_periodically()
         elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
             self._ranked_at = time.monotonic()
-            self._bar.standings = standings(self.sum, self._names)
+            self._bar.standings = standings(self.sum, self._names, self._confidence)
 
     def _stop_hopeless_run(self) -> None:
         most, rows = self._max_equal_failures, self.sum
@@ -245,12 +248,12 @@ class RunProgress:
             self.say(self._line())
 
 
-def standings(finished: FinishedRows, names: Sequence[str]) -> Table:
-    """Return the leading configurations so far, with 95 % Wilson intervals of their Hits@1."""
+def standings(finished: FinishedRows, names: Sequence[str], confidence: float) -> Table:
+    """Return the leading configurations so far, with Wilson intervals of their Hits@1."""
     table = Table("leading configurations", "questions", "Hits@1", box=None, padding=(0, 2, 0, 0))
     scored = {number: (hits / asked, asked) for number, (hits, asked) in finished.of_configurations.items() if asked}
     for number, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
-        low, high = wilson(mean, asked)
+        low, high = wilson(mean, asked, confidence=confidence)
         table.add_row(
             Text(printable(names[number])), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}"
         )

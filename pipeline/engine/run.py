@@ -263,6 +263,7 @@ async def _run_shards(
         total=total,
         done=done,
         on_opened=description.on_opened,
+        confidence=configurations[0].config["evaluation"]["confidence"],
         names=_names(configurations),
         max_equal_failures=run["max_equal_failures"],
     )

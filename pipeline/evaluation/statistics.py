@@ -1,4 +1,7 @@
-"""Confidence intervals and paired tests of scores (specification §9.2). All random draws are seeded."""
+"""Confidence intervals and paired tests of scores (specification §9.2). All random draws are seeded.
+
+The defaults of the confidence level, the number of resamples and the seed are in `conf/evaluation/default.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class McNemar:
     """Exact and two-sided; the null hypothesis is no difference."""
 
 
-def estimate_mean(values: Values, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0) -> Estimate:
+def estimate_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:
     """Return the mean with its interval: Wilson's if all values are 0 or 1, else by bootstrap.
 
     A bootstrap interval of 0 hits in 25 questions is 0 to 0, Wilson's is 0 to 13 %. Raises ZeroDivisionError without
@@ -64,14 +67,14 @@ def estimate_mean(values: Values, *, resamples: int = 10_000, confidence: float 
     return Estimate(mean, *wilson(mean, len(values), confidence=confidence), len(values))
 
 
-def wilson(share: float, questions: int, *, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(share: float, questions: int, *, confidence: float) -> tuple[float, float]:
     """Return Wilson's score interval of a share of questions."""
     z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2 / questions
     middle, margin = share + z2 / 2, sqrt(z2 * (share * (1 - share) + z2 / 4))
     return max(0.0, (middle - margin) / (1 + z2)), min(1.0, (middle + margin) / (1 + z2))
 
 
-def bootstrap_mean(values: Values, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0) -> Estimate:
+def bootstrap_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:
     """Return the mean and its percentile bootstrap interval over questions. The order of questions does not matter.
 
     Raises ZeroDivisionError without values.
@@ -85,9 +88,9 @@ def bootstrap_means(
     columns: npt.ArrayLike,
     *,
     clusters: npt.ArrayLike | None = None,
-    resamples: int = 10_000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    resamples: int,
+    confidence: float,
+    seed: int,
 ) -> list[Estimate]:
     """Return `bootstrap_mean` of each column of scores, shape (questions, columns), with one resampling for all.
 
@@ -122,9 +125,9 @@ def paired_bootstrap(
     second: Values,
     *,
     clusters: npt.ArrayLike | None = None,
-    resamples: int = 10_000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    resamples: int,
+    confidence: float,
+    seed: int,
 ) -> Difference:
     """Compare the means of two methods over the same questions, in the same order, by resampling the questions.
 
@@ -172,7 +175,7 @@ def not_worse_p_value(differences: Values, margin: float, *, clusters: npt.Array
     return 1 - NormalDist().cdf((mean + margin) / error)
 
 
-def questions_to_show_not_worse(margin: float, *, comparisons: int, confidence: float = 0.95) -> int:
+def questions_to_show_not_worse(margin: float, *, comparisons: int, confidence: float) -> int:
     """Return the fewest questions with which `not_worse_p_value` can be significant in so many comparisons."""
     return ceil(NormalDist().inv_cdf(1 - (1 - confidence) / comparisons) / margin)
 
@@ -200,7 +203,7 @@ def benjamini_hochberg(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return adjusted
 
 
-def noise_margin(differences: Values, questions: int, *, confidence: float = 0.95) -> float:
+def noise_margin(differences: Values, questions: int, *, confidence: float) -> float:
     """Return the largest mean difference that two runs of one configuration over `questions` show by chance.
 
     `differences` are the score differences of two such runs, per question of a sample. Their expectation is 0, because

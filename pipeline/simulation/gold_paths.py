@@ -1,18 +1,16 @@
-"""Functions that several simulators use: follow gold paths, corrupt them, and rank by similarity."""
+"""Functions with which several simulators write the replies of the oracle: follow gold paths, and corrupt them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names, node_name
-from pipeline.retrieval.relations import as_text
 from pipeline.types import EntityId, Node, Relation
 
 if TYPE_CHECKING:
-    from pipeline.retrieval.lexical import LexicalEncoder
     from pipeline.simulation.gold_context import GoldContext
 
 
@@ -70,17 +68,3 @@ def corrupted(path: Path, pool: Iterable[str], error_rng: Random) -> Path:
         return path + path[-1:]
     index = error_rng.randrange(len(path)) if path else 0
     return (*path[:index], error_rng.choice(others), *path[index + 1 :])
-
-
-def rank_relations(relations: Sequence[str], question: str, encoder: LexicalEncoder) -> list[str]:
-    """Return the relations, the most similar to the question first."""
-    scores = encoder.similarities(question, [as_text(relation) for relation in relations])
-    ranking = sorted(zip(scores, relations, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    return [relation for _, relation in ranking]
-
-
-def most_similar_path(paths: Iterable[Path], question: str, encoder: LexicalEncoder) -> Path | None:
-    """Return the path that is most similar to the question, the first of equals; None when there is no path."""
-    distinct = list(dict.fromkeys(paths))
-    scores = encoder.similarities(question, [" ".join(map(as_text, path)) for path in distinct])
-    return max(zip(distinct, scores, strict=True), key=lambda pair: pair[1], default=(None, 0.0))[0]

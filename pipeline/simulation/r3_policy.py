@@ -13,8 +13,8 @@ from pipeline.methods.r3.environment import print_id, print_relation
 from pipeline.methods.r3.memory import Item, Listing, Step
 from pipeline.methods.rendering import one_line, quoted
 from pipeline.normalisation import normalise
-from pipeline.simulation.gold_paths import rank_relations
 from pipeline.simulation.methods.answering import UNKNOWN
+from pipeline.simulation.similarity import rank_relations
 from pipeline.types import EntityId, LiteralNode, Question, Relation
 
 if TYPE_CHECKING:

@@ -1,8 +1,12 @@
-"""The similarity policy: answers every prompt by lexical similarity alone, as a lower baseline without a model."""
+"""The similarity policy: answers every prompt by lexical similarity alone, as a lower baseline without a model.
+
+The functions at the end rank texts and break ties. The simulators in `pipeline/simulation/methods/` write the replies.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from pydantic import ConfigDict
@@ -11,7 +15,9 @@ from pydantic.dataclasses import dataclass
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Completion
+from pipeline.methods.grounded_path import Path
 from pipeline.retrieval.lexical import LexicalEncoder
+from pipeline.retrieval.relations import as_text
 from pipeline.simulation.completions import simulated_completion
 from pipeline.simulation.registry import load_simulators, simulator_of, write_by_similarity
 from pipeline.types import Example
@@ -55,3 +61,24 @@ class Similarity(OneModel):
         return simulated_completion(
             call, [max(probabilities, key=probabilities.__getitem__)], probabilities=probabilities
         )
+
+
+def rank_relations(relations: Sequence[str], question: str, encoder: LexicalEncoder) -> list[str]:
+    """Return the relations, the most similar to the question first, and equals by name."""
+    scores = encoder.similarities(question, [as_text(relation) for relation in relations])
+    ranking = sorted(zip(scores, relations, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    return [relation for _, relation in ranking]
+
+
+def rank_names(names: Sequence[str], question: str, encoder: LexicalEncoder) -> list[str]:
+    """Return the names, the most similar to the question first, and equals in the order given."""
+    scores = encoder.similarities(question, names)
+    ranking = sorted(range(len(names)), key=lambda index: (-scores[index], index))
+    return [names[index] for index in ranking]
+
+
+def most_similar_path(paths: Iterable[Path], question: str, encoder: LexicalEncoder) -> Path | None:
+    """Return the path that is most similar to the question, the first of equals; None when there is no path."""
+    distinct = list(dict.fromkeys(paths))
+    scores = encoder.similarities(question, [" ".join(map(as_text, path)) for path in distinct])
+    return max(zip(distinct, scores, strict=True), key=lambda pair: pair[1], default=(None, 0.0))[0]

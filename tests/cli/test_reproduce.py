@@ -152,7 +152,7 @@ def test_a_share_of_hits_has_wilsons_interval(reproduced: Path) -> None:
     strict = [line["strict"] for line in written if line["strict"]]
     assert any(each["mean"] in (0, 100) for each in strict), "else the bootstrap would do"
     for each in strict:
-        low, high = wilson(each["mean"] / 100, 8)
+        low, high = wilson(each["mean"] / 100, 8, confidence=0.95)
         assert (each["low"], each["high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
 
 

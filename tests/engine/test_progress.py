@@ -38,7 +38,7 @@ def shown(total: int, *progress: FinishedRows, terminal: bool = True) -> str:
     """Return the output: the bar on a terminal, with its last state at the end, or plain lines."""
     text = io.StringIO()
     console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
-    run_progress = RunProgress(console, total=total, on_opened=lambda backends: None)
+    run_progress = RunProgress(console, total=total, on_opened=lambda backends: None, confidence=0.95)
     with run_progress:
         run_progress.on_opened(BACKENDS)
         for part in progress:
@@ -57,7 +57,7 @@ def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
 def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
     text = io.StringIO()
     console = Console(file=text, width=200, force_terminal=True, color_system=None)
-    with RunProgress(console, total=6, on_opened=lambda backends: None) as run_progress:
+    with RunProgress(console, total=6, on_opened=lambda backends: None, confidence=0.95) as run_progress:
         run_progress.on_opened(BACKENDS)
         run_progress.on_progress(FinishedRows(questions=4))
         run_progress.on_complete()
@@ -67,7 +67,7 @@ def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
 def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
     text = io.StringIO()
     console = Console(file=text, width=200)
-    with RunProgress(console, total=8, done=5, on_opened=lambda backends: None) as run_progress:
+    with RunProgress(console, total=8, done=5, on_opened=lambda backends: None, confidence=0.95) as run_progress:
         run_progress.on_opened(BACKENDS)
         run_progress.on_progress(FinishedRows(questions=2, hits=1.0, scored=2))
         run_progress.on_progress(FinishedRows(questions=1, hits=0.0, scored=1))
@@ -97,7 +97,7 @@ def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
     """Each question takes 40 seconds here, which is longer than a window of the last 30 seconds."""
     now = 0.0
     run_progress = RunProgress(
-        Console(file=io.StringIO(), get_time=lambda: now), total=5, on_opened=lambda backends: None
+        Console(file=io.StringIO(), get_time=lambda: now), total=5, on_opened=lambda backends: None, confidence=0.95
     )
     run_progress.on_opened(BACKENDS)
     seen = []
@@ -125,14 +125,14 @@ def test_a_run_that_is_refused_shows_nothing() -> None:
     def refuse(backends: Sequence[Backends]) -> None:
         raise UserError("another model")
 
-    run_progress = RunProgress(Console(file=text), total=8, on_opened=refuse)
+    run_progress = RunProgress(Console(file=text), total=8, on_opened=refuse, confidence=0.95)
     with pytest.raises(UserError, match="another model"), run_progress:
         run_progress.on_opened(BACKENDS)
     assert text.getvalue() == ""
 
 
 def test_progress_is_summed() -> None:
-    run_progress = RunProgress(Console(quiet=True), total=3, on_opened=lambda backends: None)
+    run_progress = RunProgress(Console(quiet=True), total=3, on_opened=lambda backends: None, confidence=0.95)
     run_progress.on_progress(FinishedRows(questions=1, llm_calls=3, loop_lag_s=0.2))
     run_progress.on_progress(FinishedRows(questions=2, llm_calls=4, loop_lag_s=0.1))
     assert (run_progress.sum.questions, run_progress.sum.llm_calls, run_progress.sum.loop_lag_s) == (3, 7, 0.2)
@@ -284,22 +284,27 @@ def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> No
     assert rejections.remarks() == []
 
 
+def printed_standings(total: FinishedRows, confidence: float) -> list[str]:
+    text = io.StringIO()
+    Console(file=text, width=80).print(standings(total, [f"sweep {n}" for n in range(10)], confidence))
+    return text.getvalue().splitlines()
+
+
 def test_the_leading_configurations_of_a_sweep_have_intervals() -> None:
     rows = [FinishedRows(questions=1, of_configurations={n: (float(hit), 1)}) for n in range(10) for hit in range(2)]
     rows += [FinishedRows(questions=1, of_configurations={7: (1.0, 1)})]
     total = FinishedRows()
     for row in rows:
         total = total + row
-    text = io.StringIO()
-    Console(file=text, width=80).print(standings(total, [f"sweep {n}" for n in range(10)]))
-    lines = text.getvalue().splitlines()
+    lines, wider = printed_standings(total, confidence=0.95), printed_standings(total, confidence=0.99)
     assert lines[1].split()[:4] == ["sweep", "7", "3", "66.7"]
     assert lines[1].split()[4] == "20.8–93.9"  # Wilson's interval of 2 out of 3
+    assert wider[1].split()[4] == "14.4–96.0", "as evaluation.confidence says"
     assert lines[-1].strip() == "… 2 more"
 
 
 def test_a_name_is_printed_without_markup_and_control_characters() -> None:
     text = io.StringIO()
     total = FinishedRows(questions=1, of_configurations={0: (1, 1)})
-    Console(file=text, width=80).print(standings(total, ["[red]a[/red]\x1b[2J\x07"]))
+    Console(file=text, width=80).print(standings(total, ["[red]a[/red]\x1b[2J\x07"], 0.95))
     assert "[red]a[/red]\ufffd[2J\ufffd" in text.getvalue()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -10,19 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.evaluation.statistics import (
-    Estimate,
-    benjamini_hochberg,
-    bootstrap_mean,
-    bootstrap_means,
-    holm,
-    mcnemar,
-    mean_over_seeds,
-    noise_margin,
-    paired_bootstrap,
-)
+from pipeline.config import default
+from pipeline.evaluation import statistics
+from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.statistics import Estimate, benjamini_hochberg, holm, mcnemar, mean_over_seeds
 
+BOOTSTRAP = default(ScoringConfig).bootstrap
+bootstrap_mean = partial(statistics.bootstrap_mean, **BOOTSTRAP)
+bootstrap_means = partial(statistics.bootstrap_means, **BOOTSTRAP)
+paired_bootstrap = partial(statistics.paired_bootstrap, **BOOTSTRAP)
 RNG = np.random.default_rng(7)
+noise_margin = partial(statistics.noise_margin, confidence=BOOTSTRAP["confidence"])
+
+
+def test_only_the_configuration_holds_the_defaults_of_intervals() -> None:
+    functions = [function for _, function in inspect.getmembers(statistics, inspect.isfunction)]
+    parameters = [each for function in functions for each in inspect.signature(function).parameters.values()]
+    named = [each for each in parameters if each.name in BOOTSTRAP]
+    assert {each.name for each in named} == BOOTSTRAP.keys()
+    assert all(each.default is each.empty for each in named)
 
 
 @pytest.mark.parametrize(

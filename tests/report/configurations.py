@@ -46,7 +46,7 @@ def make(
         for given in (parameters, implied)
     )
     values = np.array(hits, dtype=np.float64)
-    estimate = estimate_mean(values, resamples=QUICK.bootstrap_resamples)
+    estimate = estimate_mean(values, **QUICK.bootstrap)
     summary = {
         "number": 0,
         "method": name or method,

@@ -80,7 +80,7 @@ def test_a_curve_of_one_combination_has_one_name() -> None:
 def test_the_interval_of_a_share_is_wilsons() -> None:
     """A bootstrap interval of no hits would be empty."""
     first, _ = strict(make(hits(0), {"depth": 1}), make(hits(5), {"depth": 2})).axes[0].curves[0].figures
-    assert first == percent(Estimate(0.0, *wilson(0.0, 20), 20))
+    assert first == percent(Estimate(0.0, *wilson(0.0, 20, confidence=0.95), 20))
     assert first.interval == "0.0–16.1"
 
 

@@ -53,7 +53,7 @@ class _Timed(RunProgress):
     """Records when each shard is done."""
 
     def __init__(self) -> None:
-        super().__init__(Console(quiet=True), total=0, on_opened=lambda _: None)
+        super().__init__(Console(quiet=True), total=0, on_opened=lambda _: None, confidence=0.95)
         self.times: list[float] = []
 
     def on_progress(self, progress: FinishedRows) -> None:

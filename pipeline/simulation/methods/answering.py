@@ -10,8 +10,9 @@ from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
 from pipeline.methods.rendering import names_of, quoted
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, most_similar_path
+from pipeline.simulation.gold_paths import answers_shown
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path
 
 UNKNOWN = "unknown"
 """The answer of a simulated model that knows none."""

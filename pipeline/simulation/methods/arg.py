@@ -28,9 +28,10 @@ from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.arg_paths import all_next, best_next, has_arrived, sought_tails, tails_leading_on
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, rank_relations
+from pipeline.simulation.gold_paths import answers_shown
 from pipeline.simulation.methods.answering import UNKNOWN
 from pipeline.simulation.registry import P, Simulator, simulates, write_as_oracle, write_by_similarity
+from pipeline.simulation.similarity import rank_relations
 from pipeline.types import Node
 
 _WRONG_RELATION = "common.topic.image"

@@ -12,10 +12,11 @@ from pipeline.methods.dog.relations import ChooseRelations
 from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import most_similar_path, next_gold_relations, rank_relations, sufficient_answers
+from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
 from pipeline.simulation.methods.answering import UNKNOWN, write_answers
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path, rank_relations
 from pipeline.types import Relation
 
 _MAX_PICKED = 3

@@ -19,7 +19,6 @@ from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.relations import as_text
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import most_similar_path, rank_relations
 from pipeline.simulation.methods.answering import UNKNOWN
 from pipeline.simulation.parog_plan import (
     GoldStep,
@@ -31,6 +30,7 @@ from pipeline.simulation.parog_plan import (
     steps_for,
 )
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path, rank_relations
 from pipeline.types import Relation
 
 F = TypeVar("F", bound=FactsPrompt[Any])

@@ -20,16 +20,11 @@ from pipeline.methods.pog.relations import RelationOffer, SelectRelations
 from pipeline.methods.rendering import names_of
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import (
-    answers_shown,
-    most_similar_path,
-    next_gold_relations,
-    rank_relations,
-    sufficient_answers,
-)
+from pipeline.simulation.gold_paths import answers_shown, next_gold_relations, sufficient_answers
 from pipeline.simulation.methods.answering import UNKNOWN
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path, rank_names, rank_relations
 from pipeline.types import Node, Question
 
 T = TypeVar("T")
@@ -91,9 +86,8 @@ class SelectEntitiesSimulator(Simulator[SelectEntities]):
 
     def write_by_similarity(self, prompt: SelectEntities, encoder: LexicalEncoder) -> str:
         """Pick the names most similar to the question."""
-        return _write_lists(
-            [_most_similar(names, prompt.question.text, encoder) for _, names in prompt.lists], batched=prompt.batched
-        )
+        best = [rank_names(names, prompt.question.text, encoder)[:_MAX_PICKED] for _, names in prompt.lists]
+        return _write_lists(best, batched=prompt.batched)
 
 
 @simulates(UpdateStatus)
@@ -156,7 +150,7 @@ class ChooseBackSimulator(Simulator[ChooseBack]):
     def write_by_similarity(self, prompt: ChooseBack, encoder: LexicalEncoder) -> str:
         """Pick the names most similar to the question."""
         names = list(map(prompt.labels.label, prompt.candidates))
-        return _write(_most_similar(names, prompt.question.text, encoder))
+        return _write(rank_names(names, prompt.question.text, encoder)[:_MAX_PICKED])
 
 
 @simulates(AnswerFromTriples)
@@ -210,12 +204,6 @@ def _ends_of_best_relation(facts: ShownFacts, question: str, encoder: LexicalEnc
     best = most_similar_path([fact.path for fact in facts.facts], question, encoder)
     ends = names_of((fact.end for fact in facts.facts if fact.path == best), facts.labels.names)
     return list(dict.fromkeys(ends.values()))
-
-
-def _most_similar(names: Sequence[str], question: str, encoder: LexicalEncoder) -> list[str]:
-    scores = encoder.similarities(question, names)
-    ranking = sorted(range(len(names)), key=lambda index: (-scores[index], index))
-    return [names[index] for index in ranking[:_MAX_PICKED]]
 
 
 def _sample_one(items: Sequence[T], error_rng: Random) -> list[T]:

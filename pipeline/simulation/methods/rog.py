@@ -13,9 +13,10 @@ from pipeline.methods.rog.plan import ListPaths, PlanPath, write_path
 from pipeline.methods.rog.read import AnswerAlone, ReadPaths
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, corrupted, gold_paths, most_similar_path, rank_relations
+from pipeline.simulation.gold_paths import answers_shown, corrupted, gold_paths
 from pipeline.simulation.methods.answering import UNKNOWN
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path, rank_relations
 
 _UNKNOWN_PATH: Path = ("unknown.relation",)
 

@@ -20,15 +20,9 @@ from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.retrieval.interface import Reference
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import (
-    corrupted,
-    gold_paths,
-    gold_prefix_length,
-    hops_to_answer,
-    most_similar_path,
-    rank_relations,
-)
+from pipeline.simulation.gold_paths import corrupted, gold_paths, gold_prefix_length, hops_to_answer
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path, rank_relations
 
 
 @simulates(RelationCheck)

@@ -11,9 +11,10 @@ from pipeline.methods.tog.reason import Enough
 from pipeline.methods.tog.relations import RelationScores, print_relation
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import most_similar_path, next_gold_relations, rank_relations, sufficient_answers
+from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
 from pipeline.simulation.methods.answering import write_answers
 from pipeline.simulation.registry import Simulator, simulates
+from pipeline.simulation.similarity import most_similar_path, rank_relations
 from pipeline.types import Relation
 
 _MAX_PICKED = 5
