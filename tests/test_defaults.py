@@ -52,6 +52,17 @@ def sections(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
             yield from sections(value)
 
 
+def test_every_class_names_a_file_that_describes_its_keys() -> None:
+    named: dict[str, list[str]] = {}
+    for file in FILES:
+        for target, _ in sections(yaml.safe_load(file.read_text("utf-8")) or {}):
+            named.setdefault(target, []).append(f"conf/{file.relative_to(config.conf_dir())}")
+    for target, files in named.items():
+        component = import_target(target)
+        said = f"{inspect.getdoc(component)} {inspect.getdoc(inspect.getmodule(component))}"
+        assert any(file in said for file in files), f"{target}: its docstring names none of {files}"
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_no_class_has_a_default_for_a_key_that_its_file_gives(file: Path) -> None:
     for target, section in sections(yaml.safe_load(file.read_text("utf-8")) or {}):

@@ -27,7 +27,7 @@ from pipeline.types import Example, Rejected
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Plan:
-    """The `references` section of the configuration."""
+    """The `references` section of the configuration. The keys are described in `conf/build_references.yaml`."""
 
     output: Path | None
     clusters: PositiveInt

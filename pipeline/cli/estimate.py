@@ -34,7 +34,7 @@ _TAG = "estimate"
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Plan:
-    """The `estimate` section of the configuration."""
+    """The `estimate` section of the configuration. The keys are described in `conf/estimate.yaml`."""
 
     questions: int = Field(ge=2)
     gpus: PositiveInt

@@ -42,7 +42,7 @@ _OWN_SECTIONS = ("scale", "reproduce")
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Plan:
-    """The `reproduce` section of the configuration."""
+    """The `reproduce` section of the configuration. The keys are described in `conf/reproduce.yaml`."""
 
     scale: Literal["smoke", "full"]
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] | None

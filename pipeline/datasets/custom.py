@@ -77,7 +77,7 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Custom:
-    """A user's own questions and graph."""
+    """A user's own questions and graph. The keys are described in `conf/dataset/custom.yaml`."""
 
     triples_file: DataPath = Field(alias="triples")
     """Configuration key `triples`."""

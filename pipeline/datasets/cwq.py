@@ -45,7 +45,7 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class CWQ:
-    """ComplexWebQuestions over Freebase.
+    """ComplexWebQuestions over Freebase. The keys are described in `conf/dataset/cwq.yaml`.
 
     Topic entities come from the gold SPARQL, here and in ToG's copy, so some do not occur in the question's text. ToG's
     copy has their names; in the official files a topic's name is its id.

@@ -55,7 +55,10 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GrailQA:
-    """GrailQA questions over Freebase. Topic entities are the entities of the query graph."""
+    """GrailQA questions over Freebase. Topic entities are the entities of the query graph.
+
+    The keys are described in `conf/dataset/grailqa.yaml`.
+    """
 
     path: DataPath
     """The distributed folder, or one of its files."""

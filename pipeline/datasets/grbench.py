@@ -30,7 +30,10 @@ class _Question(Row):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GRBench:
-    """GRBench questions of one domain, without topic entities. The answer is one string; lists are joined by `, `."""
+    """GRBench questions of one domain, without topic entities. The answer is one string; lists are joined by `, `.
+
+    The keys are described in `conf/dataset/grbench.yaml`.
+    """
 
     path: DataPath
     """The folder of all domains, the folder of this domain, or its `data.json`."""

@@ -41,7 +41,10 @@ _RELATIONS = {
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class MetaQA:
-    """MetaQA questions with a given number of hops, and their graph. Nodes are names; brackets mark the topic."""
+    """MetaQA questions with a given number of hops, and their graph. Nodes are names; brackets mark the topic.
+
+    The keys are described in `conf/dataset/metaqa.yaml`.
+    """
 
     path: DataPath
     """The distributed folder."""

@@ -44,6 +44,8 @@ class _Question(Row):
 class RoG:
     """Questions whose entities are names, each with its own graph. An answer may be missing from the graph.
 
+    The keys are described in `conf/dataset/rog.yaml`.
+
     Files are streamed row by row, because the graphs of CWQ take 11 GB in memory.
     """
 

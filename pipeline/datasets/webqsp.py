@@ -76,7 +76,7 @@ def _list(texts: str | list[str] | None) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class WebQSP:
-    """WebQSP questions over Freebase."""
+    """WebQSP questions over Freebase. The keys are described in `conf/dataset/webqsp.yaml`."""
 
     path: DataPath
     """The distributed folder, or one of its files."""

@@ -20,7 +20,10 @@ from pipeline.types import Gold, Question
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Budget:
-    """Caps per question. A method that hits one answers from what it has found so far."""
+    """Caps per question. A method that hits one answers from what it has found so far.
+
+    The keys are described in `conf/config.yaml`.
+    """
 
     max_llm_calls: PositiveInt | Literal["auto"]
     """`auto` is the bound that follows from the hyper-parameters of the method, if it has one."""

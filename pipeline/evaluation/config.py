@@ -1,4 +1,4 @@
-"""The configuration of scoring: the section `evaluation` (`conf/evaluation/`)."""
+"""The configuration of scoring: the section `evaluation` (`conf/evaluation/default.yaml`)."""
 
 from __future__ import annotations
 

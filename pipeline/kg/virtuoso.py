@@ -35,7 +35,7 @@ _START_TIMEOUT_S = 600
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class VirtuosoConfig:
-    """Resources and limits of a server."""
+    """Resources and limits of a server. The keys are described in `conf/graph_serve.yaml`."""
 
     memory_gb: PositiveFloat
     """Memory for page buffers. Give all replicas together two thirds of the machine's memory (specification §8.8)."""

@@ -26,7 +26,10 @@ class AnswerAlone(AnswerWithoutFacts):
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class CoT:
-    """One call: worked examples, the question, step-by-step reasoning, the answer in braces."""
+    """One call: worked examples, the question, step-by-step reasoning, the answer in braces.
+
+    The keys are described in `conf/method/cot.yaml`.
+    """
 
     prompts: ClassVar = (AnswerAlone,)
     uses_graph: ClassVar[bool] = False

@@ -84,6 +84,8 @@ def _shared_model(name: str, device: str | None) -> _Model:
 class DenseEncoder:
     """A neural encoder that runs in a thread, batches concurrent texts and caches vectors per text.
 
+    The keys are described in `conf/retrieval/dense.yaml`.
+
     Encoders of the same model share it in memory. Models without their own pooling, such as `facebook/contriever`, are
     mean-pooled. Picklable until first used.
     """

@@ -34,7 +34,10 @@ _DOUBLED = re.compile(r"([b-df-hj-np-tv-z])\1$")
 
 
 class LexicalEncoder:
-    """An encoder whose vectors are similar if texts share words or parts of words. Deterministic; cached per text."""
+    """An encoder whose vectors are similar if texts share words or parts of words. Deterministic; cached per text.
+
+    The keys are described in `conf/retrieval/lexical.yaml`.
+    """
 
     name = "lexical"
 

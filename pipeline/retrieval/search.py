@@ -26,7 +26,10 @@ _MAX_GRAPHS = 64
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", arbitrary_types_allowed=True))
 class Search:
-    """The retrieval backend that `retrieval=…` configures."""
+    """The retrieval backend that `retrieval=…` configures.
+
+    The keys are described in `conf/retrieval/dense.yaml` and `conf/retrieval/lexical.yaml`.
+    """
 
     encoder: Encoder
     """For ranking texts, finding references, and searching the nodes of GRBench."""

@@ -33,7 +33,10 @@ Rate = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class Oracle:
-    """A model that knows the gold context of every question, and errs at the given rates."""
+    """A model that knows the gold context of every question, and errs at the given rates.
+
+    The keys are described in `conf/llm/oracle.yaml`.
+    """
 
     error_rate: Rate
     malformed_rate: Rate

@@ -25,7 +25,10 @@ from pipeline.types import Example
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class Similarity(OneModel):
-    """Replies with `write_by_similarity` of each prompt's simulator. It knows neither gold answers nor language."""
+    """Replies with `write_by_similarity` of each prompt's simulator. It knows neither gold answers nor language.
+
+    The keys are described in `conf/llm/similarity.yaml`.
+    """
 
     simulators: tuple[str, ...]
     """The user's modules that register simulators."""

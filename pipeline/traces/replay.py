@@ -23,7 +23,10 @@ from pipeline.types import Example
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class Replay:
-    """Serves every call of `run` under the identity of the model that answered it."""
+    """Serves every call of `run` under the identity of the model that answered it.
+
+    The keys are described in `conf/llm/replay.yaml`.
+    """
 
     run: str
     """The folder of the earlier run: a path or a URL."""

@@ -29,7 +29,10 @@ class LabelledQuestion(Question):
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class TrainingSource:
-    """Rules for what may be trained on."""
+    """Rules for what may be trained on.
+
+    The keys are described in `conf/collect_calls.yaml` and `conf/collect_corrections.yaml`.
+    """
 
     held_out: tuple[FilePath, ...]
     """Files of questions that must not be trained on, as `read_held_out` reads them."""
@@ -47,6 +50,8 @@ class TrainingSource:
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class LabelledQuestions(DerivedDataset, TrainingSource):
     """The questions of another dataset, each with its gold, and that dataset's name, split and graph.
+
+    The keys are described in `conf/collect_arg.yaml`.
 
     Raises UserError for a test split, unless it is allowed.
     """

@@ -37,6 +37,8 @@ _REGION_SHIFT = 104_729
 class SyntheticWorld:
     """A generated Freebase-like graph with questions of eight types, each with gold answers, paths and SPARQL.
 
+    The keys are described in `conf/dataset/synthetic.yaml`.
+
     `seed` and `triples` determine everything. Question i of a split does not depend on `questions`. Types alternate.
     The three splits share the graph but no question.
     """

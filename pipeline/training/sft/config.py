@@ -13,7 +13,10 @@ from pipeline.training.llama import Precision
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class LoRA:
-    """A low-rank adapter on every linear layer. Embeddings and output head are trained in full."""
+    """A low-rank adapter on every linear layer. Embeddings and output head are trained in full.
+
+    The keys are described in `conf/train_arg.yaml`.
+    """
 
     rank: PositiveInt = 16
     alpha: PositiveInt = 32
@@ -85,7 +88,10 @@ class SFTConfig:
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Workers:
-    """The workers of Ray Train, each of which trains on a part of every batch."""
+    """The workers of Ray Train, each of which trains on a part of every batch.
+
+    The keys are described in `conf/train_arg.yaml`.
+    """
 
     count: PositiveInt
     gpus: bool
