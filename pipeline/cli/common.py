@@ -19,6 +19,7 @@ from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
+from pipeline.engine.retry_advice import retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.limits import limits_line, without_plan_line
@@ -196,20 +197,14 @@ def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
     more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
-    from pipeline.engine.resume import has_answers, ways_out  # slow to import, and few runs have failures
+    from pipeline.engine.resume import has_answers  # slow to import, and few runs have failures
 
-    ways = (
-        f"run.retry_failed=true is refused: {ways_out(folder)}" if has_answers(folder) else "the same command is enough"
-    )
-    edited = [f"after an edit of {name}, {ways}" for name in _own_methods(folder)]
+    methods = [str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"]]
+    own = dict.fromkeys(name for name in methods if not is_own(name))
+    free = [f"after an edit of {name}, the same command is enough" for name in own]
+    edited = retry_refusals(folder.path, own, {}) if has_answers(folder) else free
     said = f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:"
     return [said, *shown, *more, *edited, *much]
-
-
-def _own_methods(folder: RunFolder) -> list[str]:
-    """Return the classes of the user's own methods: their errors may be errors of their code."""
-    targets = dict.fromkeys(str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"])
-    return [target for target in targets if not is_own(target)]
 
 
 def _failed_share(folder: RunFolder) -> float:

@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
+from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import percent
 from pipeline.text import counted
@@ -60,6 +61,8 @@ class ListedRun:
     questions: int | None = None
     failed: int | None = None
     """Questions that failed, summed over configurations. They count as wrong."""
+    retry_refusals: Sequence[str] = ()
+    """When `run.retry_failed=true` is refused, and what to do then, if questions failed."""
     hits_at_1: float | None = None
     """The share of correct first answers: that of the best configuration if there are several."""
     interval: Annotated[Sequence[float], Field(min_length=2, max_length=2)] | None = None
@@ -143,8 +146,19 @@ def _read(folder: RunFolder) -> ListedRun:
         tags=head.get("tags") or [],
         note=head.get("note"),
         **(_figures(summary) if summary else {"finished_shards": len(folder.finished())}),
+        retry_refusals=_refusals(folder, summary) if summary else [],
     )
     return _LISTED_RUN.validate_python(asdict(listed))
+
+
+def _refusals(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
+    """Return when the failed questions of a run cannot be asked again in its folder, which needs an answer in it."""
+    failed = [point["failed"] for point in summary["points"]]
+    if not any(failed) or all(point["failed"] == point["questions"] for point in summary["points"]):
+        return []
+    run = folder.require_run()
+    methods = [str(point["config"]["method"].get("_target_")) for point in run["points"]]
+    return retry_refusals(folder.path, methods, run)
 
 
 def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -186,7 +200,8 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
     meaning = f"Hits@1 in percent ({coverage} interval); calls and tokens as if each configuration had run alone"
     retry = "failed questions count as wrong: kgqa evaluate RUN/run.yaml run.retry_failed=true asks them again"
     failed = [retry] if any(each.failed for each in runs) else []
-    return [*(line.rstrip() for line in aligned), *([meaning] if coverage else []), *failed]
+    refused = [line for each in runs for line in each.retry_refusals]
+    return [*(line.rstrip() for line in aligned), *([meaning] if coverage else []), *failed, *refused]
 
 
 def _cells(run: ListedRun) -> tuple[str, ...]:

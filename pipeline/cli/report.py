@@ -16,7 +16,7 @@ from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build import build_page
-from pipeline.report.data import Configuration, read_blocks
+from pipeline.report.data import Configuration, read_blocks, retry_refusals_of
 from pipeline.report.page import render
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
@@ -77,6 +77,7 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     if failed := sum(each.failed for each in summaries):
         command = kgqa("evaluate", path / "run.yaml", "run.retry_failed=true")
         yield f"{counted(failed, 'question')} failed and count as wrong: {command} asks them again."
+        yield from (f"{refusal}." for refusal in retry_refusals_of(configurations))
     if much_unreadable(summaries):
         yield from unreadable_notes(RunFolder(path), summaries)
 

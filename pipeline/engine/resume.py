@@ -17,6 +17,7 @@ from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
 from pipeline.engine.gold_changes import renew_rows
+from pipeline.engine.retry_advice import RESTART, with_new_folder
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
@@ -238,12 +239,11 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
 
     `keeps_calls` is whether `run.reuse` accepts the calls of finished shards; it never takes those of a journal.
     """
-    restart = "run.restart=true deletes its results and starts again"
     if not folder.finished():
-        return f"{restart}; without this change, the run goes on with the calls that it has made"
+        return f"{RESTART}; without this change, the run goes on with the calls that it has made"
     if not keeps_calls:
-        return f"{restart}; another run.dir keeps them, and makes every call again"
-    return f"{restart}; another run.dir with run.reuse=[{folder.path}] keeps its calls"
+        return f"{RESTART}; another run.dir keeps them, and makes every call again"
+    return with_new_folder(folder.path)
 
 
 def _ignore(row: Rejected) -> None:

@@ -18,7 +18,7 @@ from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
-from pipeline.report.data import SECONDS, Block, Configuration, RunInfo
+from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, retry_refusals_of
 from pipeline.report.examples import examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
 from pipeline.report.papers import paper_tables
@@ -226,7 +226,8 @@ def _warnings(block: Block) -> list[str]:
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,
     }
-    return [*(warning for warning, applies in warnings.items() if applies), *_unreadable(block)]
+    refused = [f"{inline(refusal)}." for refusal in retry_refusals_of(configurations)]
+    return [*(warning for warning, applies in warnings.items() if applies), *refused, *_unreadable(block)]
 
 
 def _unreadable(block: Block) -> Iterator[str]:

@@ -18,6 +18,7 @@ from pipeline import config
 from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.unreadable_roles import often_unreadable
+from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
@@ -216,6 +217,21 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
     for configurations in blocks.values():
         _refuse_other_gold(configurations)
     return [Block(configurations) for configurations in blocks.values()]
+
+
+def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
+    """Return when `run.retry_failed=true` is refused for the runs with failed questions, and what to do then."""
+    runs: dict[StoragePath, list[Configuration]] = {}
+    for each in configurations:
+        runs.setdefault(each.run.path, []).append(each)
+    return [
+        refusal
+        for path, of_run in runs.items()
+        if any(each.summary.failed for each in of_run)
+        and any(each.summary.failed < each.summary.questions for each in of_run)
+        for methods in [[str(each.resolved["method"].get("_target_")) for each in of_run]]
+        for refusal in retry_refusals(path, methods, of_run[0].run.facts)
+    ]
 
 
 def _refuse_other_gold(configurations: Sequence[Configuration]) -> None:

@@ -76,6 +76,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "finished_shards": None,
         "questions": 20,
         "failed": 0,
+        "retry_refusals": [],
         "hits_at_1": point["hits_at_1"],
         "interval": point["intervals"]["hits_at_1"],
         "confidence": 0.95,

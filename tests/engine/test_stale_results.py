@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pipeline.analysis.runs import open_run
 from pipeline.cli.main import main
 from pipeline.console import Console
 from pipeline.engine import sources
+from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
@@ -345,9 +347,15 @@ def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, m
     project.run(*words, "run.restart=true")
 
 
+def said_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    capsys.readouterr()
+    assert main([*command]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("failing", ["topics[0] == 'Borland'", "True"])
 def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
-    project: Project, failing: str, monkeypatch: pytest.MonkeyPatch
+    project: Project, failing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, words = project.write_method(monkeypatch)
     file = code / "capital.py"
@@ -356,17 +364,31 @@ def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
     words = (*words, "run.max_failed=1", "run.max_equal_failures=null")
     said = project.run(*words)
     file.write_text(right)
+    afterwards = [said_by(capsys, *command) for command in (["ls"], ["report", "runs/r"])]
+    page = html.unescape((project.folder / "runs/r/report.html").read_text())
     if failing == "True":
         assert "after an edit of capital.Capital, the same command is enough" in said
+        assert not any("run.retry_failed=true is refused" in text for text in (*afterwards, page))
     else:
         way = f"another run.dir with run.reuse=[{project.folder}/runs/r] keeps its calls"
         refused = project.run(*words, "run.retry_failed=true", code=2)
         assert "so run.retry_failed=true would mix the answers of both" in refused
-        assert way in said
         assert way in refused
+        assert way in said
+        refusal = "after an edit of capital.Capital, run.retry_failed=true is refused"
+        for text in (*afterwards, page):
+            assert refusal in text
+            assert "keeps its calls" in text
         words = (*words, "run.dir=runs/new", "run.reuse=[runs/r]")
     monkeypatch.delitem(sys.modules, "capital")
     project.run(*words)
+
+
+def test_a_run_of_another_version_is_not_told_to_retry_its_failed_questions() -> None:
+    saved = {"id": "1", "versions": {"kgqa-pipeline": "0.0.1"}}
+    (refusal,) = retry_refusals("runs/r", ["pipeline.methods.srp.SRP"], saved)
+    assert refusal.startswith("kgqa-pipeline 0.0.1 began runs/r, so run.retry_failed=true is refused: run.restart=true")
+    assert retry_refusals("runs/r", ["pipeline.methods.srp.SRP"], {"versions": saved["versions"]}) == []
 
 
 def test_compare_and_report_say_that_the_source_of_a_method_differs(

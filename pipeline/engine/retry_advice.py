@@ -1,0 +1,31 @@
+"""What to do about failed questions, for messages. It imports nothing that a run names, as a run may be foreign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pipeline import __version__
+from pipeline.engine.sources import is_own
+
+RESTART = "run.restart=true deletes its results and starts again"
+
+
+def with_new_folder(run: object) -> str:
+    """Return what to do with answers that do not belong to a command, if another run may take over their calls."""
+    return f"{RESTART}; another run.dir with run.reuse=[{run}] keeps its calls"
+
+
+def retry_refusals(run: object, methods: Iterable[str], head: Mapping[str, Any]) -> list[str]:
+    """Return when `run.retry_failed=true` is refused for a run that has answers, and what to do then.
+
+    Args:
+        run: The run folder, or a word that stands for it.
+        methods: The classes of the methods, as dotted names.
+        head: `id` and `versions` of `run.yaml`; without `id`, no version is compared.
+    """
+    begun_by = head.get("versions", {}).get("kgqa-pipeline")
+    if "id" in head and begun_by != __version__:
+        return [f"kgqa-pipeline {begun_by} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
+    own = dict.fromkeys(method for method in methods if not is_own(method))
+    return [f"after an edit of {method}, run.retry_failed=true is refused: {with_new_folder(run)}" for method in own]
