@@ -120,6 +120,34 @@ class TestAMethodWithoutASimulator:
         assert f"llm={model_name} cannot answer neighbour.pick: no simulator of PickFacts has `{function}" in complaint
         assert "llm.simulators (docs/extending.md)" in complaint
 
+    def test_the_bundled_model_says_that_it_does_not_know_it(
+        self, command: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = [word for word in command if not word.startswith("llm")]
+        assert main([*words, "llm=embedded", "run.limit=1"]) == 0
+        said = capsys.readouterr().err.splitlines()[0]
+        assert said.startswith("the bundled model was trained for ")
+        assert "not for Neighbour on csv: expect poor answers, from replies of at most 64 tokens" in said
+
+    def test_losses_say_that_it_records_no_selections(
+        self, command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        main(command)
+        capsys.readouterr()
+        assert main(["losses", "run"]) == 0
+        note = "neighbour.Neighbour records no selections, so what its code drops counts as lost by the model"
+        assert note in capsys.readouterr().out
+        code = (CODE / "neighbour.py").read_text()
+        recording = code.replace("        ends = [", "        tools.record('kept', nodes=[])\n        ends = [")
+        assert recording != code
+        Path("neighbour.py").write_text(recording)
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+        monkeypatch.delitem(sys.modules, "neighbour")
+        main([*command, "run.dir=recording"])
+        capsys.readouterr()
+        assert main(["losses", "recording"]) == 0
+        assert "records no selections" not in capsys.readouterr().out
+
 
 class TestItsSimulator:
     def test_the_command_of_the_page_scores_as_it_says(self, oracle_command: list[str]) -> None:

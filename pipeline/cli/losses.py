@@ -9,9 +9,10 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.losses import STAGE_TEXTS, STAGES, clusters, loss_shares
+from pipeline.analysis.losses import STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.common import Arguments, Output
+from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import kgqa
@@ -24,7 +25,8 @@ def run(arguments: Arguments) -> Output:
     keys = arguments.compose()
     by = keys["by"] or []
     opened = open_run(arguments.words[0])
-    losses = _chosen(opened, keys["configuration"]).collect().lazy()
+    chosen = _chosen(opened, keys["configuration"]).collect()
+    losses = chosen.lazy()
     columns = ["configuration", *(by if isinstance(by, list) else [by])]
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
@@ -32,7 +34,11 @@ def run(arguments: Arguments) -> Output:
     largest = clusters(losses).head(keys["groups"]).collect()
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
     tables = [_share_table(groups, shares, columns)]
-    return Output(figures, [*tables, *([_group_table(largest)] if len(largest) else [])], _notes(opened, largest))
+    return Output(
+        figures,
+        [*tables, *([_group_table(largest)] if len(largest) else [])],
+        [*_notes(opened, largest), *_selection_notes(opened, chosen)],
+    )
 
 
 def _chosen(opened: Run, wanted: Any) -> pl.LazyFrame:
@@ -79,6 +85,19 @@ def _group_table(largest: pl.DataFrame) -> Table:
         lost = Text(f"{where}{STAGE_TEXTS[row['stage']].heading}, because of: {row['reason']}{call}{path}")
         table.add_row(f"{row['questions']:,}", lost, Text(row["example"]))
     return table
+
+
+def _selection_notes(opened: Run, chosen: pl.DataFrame) -> list[str]:
+    """Say which of the user's own methods record no selections, so that the model is named for what their code does."""
+    methods = [str(point["config"]["method"]["_target_"]) for point in opened.metadata["points"]]
+    wrong = set(chosen.filter(~pl.col("right"))["configuration"])
+    own = {number for number in wrong if not is_own(methods[number])}
+    silent = own - selecting_configurations(opened.folder, sorted(opened.folder.finished())) if own else set()
+    return [
+        f"{method} records no selections, so what its code drops counts as lost by the model: record them by "
+        'tools.record("kept", nodes=…) and tools.record("cut", by="beam", nodes=…) (docs/how-to/find-out-why.md)'
+        for method in dict.fromkeys(methods[number] for number in sorted(silent))
+    ]
 
 
 def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:

@@ -200,13 +200,12 @@ async def _answer(
             if not isawaitable(answering):
                 raise TypeError("the method must write `async def answer`")
             answer = check_answer(await answering)
-    except TimeoutError as error:
+    except (TimeoutError, asyncio.CancelledError) as error:
+        # before Python 3.13, the deadline cancels the question if a TaskGroup of the method has failed
+        if isinstance(error, asyncio.CancelledError) and not deadline.expired():
+            raise
         reason = f"no answer within {limit_s:g} s" if deadline.expired() else str(error)
         return _failed(record, f"TimeoutError: {reason}")
-    except asyncio.CancelledError:  # of the deadline, after a TaskGroup of the method has failed (before Python 3.13)
-        if not deadline.expired():
-            raise
-        return _failed(record, f"TimeoutError: no answer within {limit_s:g} s")
     except BudgetExhausted as error:
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"
     except (UserError, MemoryError):  # the user must fix the configuration, the storage or the machine: the run stops

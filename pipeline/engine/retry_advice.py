@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from typing import Any
 
-from pipeline import __version__
 from pipeline.engine.sources import is_own
 
 RESTART = "run.restart=true deletes its results and starts again"
@@ -25,7 +25,7 @@ def retry_refusals(run: object, methods: Iterable[str], head: Mapping[str, Any])
         head: `id` and `versions` of `run.yaml`; without `id`, no version is compared.
     """
     begun_by = head.get("versions", {}).get("kgqa-pipeline")
-    if "id" in head and begun_by != __version__:
+    if "id" in head and begun_by != version("kgqa-pipeline"):
         return [f"kgqa-pipeline {begun_by} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
     own = dict.fromkeys(method for method in methods if not is_own(method))
     return [f"after an edit of {method}, run.retry_failed=true is refused: {with_new_folder(run)}" for method in own]

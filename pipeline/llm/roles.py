@@ -90,10 +90,14 @@ def method_of(role: str) -> str:
 
 
 def remarks(model: object, method: object, dataset: str) -> Iterator[str]:
-    """Yield what a model that has a `remark` says about the method and the dataset of a run."""
-    prompts: Iterable[type[Prompt[Any]]] = getattr(method, "prompts", ())
+    """Yield what a model that has a `remark` says about the method and the dataset of a run.
+
+    A method that does not declare its prompts is one of a user's own, and its class stands for it.
+    """
+    prompts: Iterable[type[Prompt[Any]]] | None = getattr(method, "prompts", None)
+    names = [type(method).__name__] if prompts is None else [method_of(prompt.role) for prompt in prompts]
     if isinstance(model, Remarking):
-        for name in dict.fromkeys(method_of(prompt.role) for prompt in prompts):
+        for name in dict.fromkeys(names):
             if remark := model.remark(name, dataset):
                 yield remark
 

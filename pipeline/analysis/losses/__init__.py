@@ -8,6 +8,7 @@ from pipeline.analysis.losses.frames import (
     loss_rows,
     loss_shares,
     scan_losses,
+    selecting_configurations,
 )
 from pipeline.analysis.losses.stage_names import REASONS, STAGE_TEXTS, STAGES, Loss, Reason, Stage, StageText
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
@@ -31,4 +32,5 @@ __all__ = [
     "loss_rows",
     "loss_shares",
     "scan_losses",
+    "selecting_configurations",
 ]

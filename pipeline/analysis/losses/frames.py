@@ -61,6 +61,13 @@ def scan_losses(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     return register_io_source(read, schema=dict(_SCHEMA))
 
 
+def selecting_configurations(folder: RunFolder, indices: Sequence[int]) -> set[int]:
+    """Return the numbers of the configurations in whose trails a method has recorded what it kept or dropped."""
+    event = pl.col("trail").struct.field("event")
+    shards = read_shards(folder, ["point", "trail"], indices=indices)
+    return {number for rows in shards for number in rows.explode("trail").filter(event.is_in(["kept", "cut"]))["point"]}
+
+
 def loss_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `scan_losses` for some rows of the traces, which have the `TRACE_COLUMNS`."""
     scored = rows.filter(pl.col("hits_at_1").is_not_null()).select(TRACE_COLUMNS)
