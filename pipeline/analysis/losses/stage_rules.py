@@ -7,16 +7,14 @@ writes for every method in the same way (`pipeline.traces.trail`), so a new meth
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from pipeline.analysis.losses.stage_names import STAGES, Loss, Reason, Stage
+from pipeline.analysis.losses.search_rules import SearchRules
+from pipeline.analysis.losses.stage_names import Loss, Stage
+from pipeline.analysis.losses.traced_question import NOT_EXPLORED, Event
 from pipeline.normalisation import normalise
-from pipeline.traces.schema import OVER_LIMIT
-from pipeline.traces.trail import number_edges
 
 LOSS_COLUMNS = (
     *("question_id", "method", "status", "hits_at_1", "hits_any"),
@@ -24,9 +22,6 @@ LOSS_COLUMNS = (
     *("trail", "steps", "at_limit"),
 )
 """The columns of a trace row from which its loss is found."""
-
-_NOT_EXPLORED = frozenset({"depth", "plan"})
-"""What cuts nodes from further exploration only: their facts are still known."""
 
 
 def find_loss(row: Mapping[str, Any]) -> Loss | None:
@@ -45,309 +40,8 @@ def find_loss(row: Mapping[str, Any]) -> Loss | None:
     return loss
 
 
-class _Event(NamedTuple):
-    """An event of the trail, and its place in it."""
-
-    at: int
-    step: int
-    event: str
-    edge: int | None
-    number: int | None
-    of: int | None
-    by: str | None
-
-
-@dataclass(frozen=True)
-class _Path:
-    """A gold path, with the numbers of its edges."""
-
-    topic: str
-    relations: Sequence[str]
-    edges: Sequence[int]
-
-    def departure(self, hop: int) -> str:
-        """Print the path up to the edge at which it was left, from 0."""
-        walked = " → ".join(["topic", *self.relations[:hop]])
-        return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
-
-
-class _Question:
-    """The trail of a wrong question."""
-
-    def __init__(self, row: Mapping[str, Any]) -> None:
-        self._row = row
-        self._steps: Sequence[Mapping[str, Any]] = row["steps"] or ()
-        events = (tuple(event[name] for name in _Event._fields[1:]) for event in row["trail"])
-        self._events = [_Event(at, *event) for at, event in enumerate(events)]
-
-    @property
-    def last_step(self) -> int | None:
-        """The number of the last step; None without steps."""
-        return self._steps[-1]["index"] if self._steps else None
-
-    # The search: from the topic entity to a gold answer
-
-    def search_loss(self) -> Loss | None:
-        """Return the loss of a question whose gold answer was not found in the graph; None if it was."""
-        if self._row["followed_relations"] is None or self._was_seen:
-            return None
-        is_walked = any(self._progress(path) == len(path.edges) for path in self._paths)
-        if self._is_counted or (self._of("found") and (is_walked or not self._paths)):
-            return None
-        if self._paths:
-            losses = [self._path_loss(path) for path in self._paths]
-            return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))
-        lookups = self._steps_of("kg")
-        is_known = any(step["rows"] for step in lookups) if lookups else bool(self._row["topic_entities"])
-        if not is_known:
-            return Loss("topic known", "graph", self.last_step)
-        reason: Reason = "cap" if self._at_limit else "no gold path"
-        return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
-
-    @property
-    def _was_seen(self) -> bool:
-        """Whether a gold answer was found, and stands in the prompt of the call that answers.
-
-        One that was met off the gold paths, and dropped again, does not count: it was met by chance. Nor does one that
-        was met only on the way to others (`pipeline.engine.gold_trail`).
-        """
-        found = self._of("found")
-        shown = (event for event in self._of("shown") if event.step in self._answering)
-        return bool(found) and any(event.at > found[0].at for event in shown)
-
-    def _path_loss(self, path: _Path) -> Loss:
-        """Return where a gold path was left."""
-        hop = self._progress(path)
-        if hop == len(path.edges):
-            return self._loss_of_nodes(path)
-        edge = path.edges[hop]
-        if followed := self._of("followed", edge):
-            return self._loss_at("node reached", self._graph_or_cap(followed[-1].step), followed[-1].step, path, hop)
-        listed, passed = self._of("listed", edge), self._of("passed", edge)
-        if not (listed or passed):
-            return self._loss_before(path, hop)
-        if not passed and not any(event.number for event in listed):
-            return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
-        if hop and not passed and self._was_only_looked_at(edge):
-            return self._loss_before(path, hop)
-        return self._loss_of_relation(path, hop)
-
-    def _was_only_looked_at(self, edge: int) -> bool:
-        """Whether a method listed an edge only to select among its nodes, and never offered it from them."""
-        kept = self._of("kept", edge)
-        survived = next((event.at for event in kept if event.number), None)
-        if survived is None:
-            return bool(kept)
-        if any(event.number and event.at > survived for event in self._of("listed", edge)):
-            return False
-        cut = [event for event in self._of("cut", edge) if event.number is None]
-        offered = any(event.at > survived for event in (*self._of("shown", edge), *cut))
-        return not offered or not self._survivors(edge)
-
-    def _survivors(self, edge: int, after: int = -1) -> int | None:
-        """Return how many nodes of an edge a selection kept that nothing cut then; None if there was no selection."""
-        cut = [event for event in self._of("cut", edge) if event.number and event.by not in _NOT_EXPLORED]
-        survivors: int | None = None
-        until = math.inf
-        for kept in reversed([event for event in self._of("kept", edge) if event.at > after]):
-            left = (kept.number or 0) - sum(event.number or 0 for event in cut if kept.at < event.at < until)
-            survivors, until = max(left, survivors or 0), kept.at
-        return survivors
-
-    def _progress(self, path: _Path) -> int:
-        """Return how many edges of a path were followed, one after the other, to at least one node."""
-        for hop, edge in enumerate(path.edges):
-            if not any(event.number for event in self._of("reached", edge)):
-                return hop
-        return len(path.edges)
-
-    def _loss_of_relation(self, path: _Path, hop: int) -> Loss:
-        """Return the loss of a path whose next relation is in the graph, and was not followed.
-
-        If a limit of hops or of edits ended the search, only the first hop counts at which the edge was in reach.
-        """
-        edge = path.edges[hop]
-        lists = [event for event in self._of("listed", edge) if event.number]
-        until = self._next_hop_after(lists[0].step) if lists and self._ended_at_depth else math.inf
-        within_reach = [event for event in lists + self._of("passed", edge) if event.step <= until]
-        cut = [event for event in self._of("cut", edge) if event.number is None and event.step < until]
-        calls = {call for call in self._calls_that_chose(edge) if call < until}
-        shown = calls & {event.step for event in self._of("shown", edge)}
-        is_final = bool(cut) and all(event.at < cut[-1].at for event in lists if event.step < until)
-        if cut and (all(cut[-1].step >= call for call in shown) or (is_final and cut[-1].by != "beam")):
-            # what a later prompt names, and no lookup has listed since, is an equal relation of another node
-            stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
-            listed = max((event.step for event in within_reach if event.at < cut[-1].at), default=-1)
-            return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
-        call = max(shown or calls, default=None)
-        call = self._call_before(within_reach[-1].step) if call is None else call
-        interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._tries_of_the_answer))
-        reason: Reason = "cap" if interrupted else self._model_reason(call)
-        return self._loss_at("relation chosen", reason, call, path, hop)
-
-    @cached_property
-    def _ended_at_depth(self) -> bool:
-        """Whether a limit of hops or of edits ended the search: only calls that answer came after it."""
-        cut = [event.step for event in self._events if event.by == "depth" and event.number is not None]
-        return bool(cut) and all(call <= cut[-1] or call in self._tries_of_the_answer for call in self._calls())
-
-    def _was_interrupted(self, call: int | None, edge: int, *, was_shown: bool = True) -> bool:
-        """Whether the budget ended the search before it followed what a call chose, and no call left an edge out.
-
-        An unreadable reply leaves nothing out, as code chooses in its place, and neither does a call that was not shown
-        the edge.
-        """
-        if call is None or self._row["status"] != "budget_exhausted" or self._next_hop_after(call) < math.inf:
-            return False
-        is_written = any(event.step == call for event in self._of("written", edge))
-        return not was_shown or is_written or bool(self._step(call).get("error"))
-
-    def _calls_that_chose(self, edge: int) -> set[int]:
-        """Return the calls that could choose an edge: after a lookup that listed it, before the next hop.
-
-        The call that answers is the last resort.
-        """
-        windows = [(event.step, self._next_hop_after(event.step)) for event in self._of("listed", edge)]
-        within = {call for call in self._calls() if any(start < call < end for start, end in windows)}
-        return within - self._tries_of_the_answer or within
-
-    def _detour(self, path: _Path, hop: int) -> Loss | None:
-        """Return the first edge up to a hop that was in reach at one hop of the search and followed only later."""
-        for number, edge in enumerate(path.edges[: hop + 1]):
-            listed, kept = self._of("listed", edge), self._of("kept", edge)
-            if number and kept and not kept[0].number:
-                reached = self._of("reached", path.edges[number - 1])[0]
-                call = self._call_in(reached.step, kept[0].step)
-                if call is not None:
-                    return self._loss_at("node kept", self._model_reason(call), call, path, number - 1)
-            if not listed:
-                continue
-            next_hop = self._next_hop_after(listed[0].step)
-            followed = min((event.step for event in self._of("followed", edge)), default=math.inf)
-            if any(next_hop < call < followed for call in self._calls()):
-                call = max((call for call in self._calls() if call < next_hop), default=None)
-                return self._loss_at("relation chosen", self._model_reason(call), call, path, number)
-        return None
-
-    def _loss_before(self, path: _Path, hop: int) -> Loss:
-        """Return the loss of a path whose last node was not explored: it was dropped, or the search ended."""
-        if hop == 0:
-            return self._loss_of_topic(path)
-        edge, reached = path.edges[hop], self._of("reached", path.edges[hop - 1])[-1]
-        kept = [event for event in self._of("kept", edge) if event.at > reached.at]
-        cut = [event for event in self._of("cut", edge) if event.number and event.at > reached.at]
-        if cut and cut[-1].by == "depth":
-            at_depth = self._loss_at("relation offered", "cap", cut[-1].step, path, hop)
-            return self._detour(path, hop) or self._chance(path, hop) or at_depth
-        if cut and cut[-1].by == "plan":
-            call = self._call_after(-1)
-            reason = "cap" if self._was_planned_too_long(path) else self._model_reason(call)
-            return self._loss_at("relation offered", reason, call, path, hop)
-        survivors = self._survivors(edge, reached.at)
-        if survivors is None and not self._lookups_after(reached.step):
-            # nothing was explored any more, and the method does not say what it kept
-            survivors = 1 - sum(event.number or 0 for event in cut)
-        if survivors is not None and survivors > 0:
-            return self._loss_of_end(path, hop, (kept or [reached])[-1].step)
-        if survivors is None and self._acting:
-            return self._loss_of_agent(path, hop, reached.step)
-        return self._loss_of_dropped(path, hop, reached, kept, cut)
-
-    def _loss_of_dropped(
-        self, path: _Path, hop: int, reached: _Event, kept: Sequence[_Event], cut: Sequence[_Event]
-    ) -> Loss:
-        """Return the loss of a path whose last node was dropped: by a selection, or by code."""
-        call = self._call_in(reached.step, kept[0].step if kept else None)
-        if cut and (call is None or not self._was_partial(cut, kept)):
-            return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
-        return self._loss_at("node kept", self._model_reason(call), call or reached.step, path, hop - 1)
-
-    @staticmethod
-    def _was_partial(cut: Sequence[_Event], kept: Sequence[_Event]) -> bool:
-        """Whether all cuts came before a selection that kept nothing, and left it nodes to keep."""
-        before = bool(kept) and not kept[0].number and cut[-1].at < kept[0].at
-        return before and sum(event.number or 0 for event in cut) < (kept[0].of or 0)
-
-    def _loss_of_topic(self, path: _Path) -> Loss:
-        """Return the loss of a path whose topic entity was not explored."""
-        if self._was_asked_last(path.edges[0]):
-            return self._loss_at("relation chosen", "cap", max(self._acting), path, 0)
-        call = max(self._acting & self._answering, default=self._ending_call(-1))
-        left_out = any(event.number for event in self._of("cut", path.edges[0])) or self._was_planned_too_long(path)
-        reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
-        return self._loss_at("relation offered", reason, call, path, 0)
-
-    def _was_planned_too_long(self, path: _Path) -> bool:
-        """Whether a plan that begins like the path was dropped for its length."""
-        return any(event.by == "depth" and event.number is None for event in self._of("cut", path.edges[0]))
-
-    def _loss_of_end(self, path: _Path, hop: int, after: int) -> Loss:
-        """Return the loss of a search that ended at a node of a path, although the path leads on."""
-        if self._was_asked_last(path.edges[hop]):
-            return self._loss_at("relation chosen", "cap", max(self._acting), path, hop)
-        call = self._ending_call(after)
-        reason: Reason = "cap" if self._at_limit else self._model_reason(call)
-        ended = self._loss_at("relation offered", reason, after if call is None else call, path, hop)
-        return self._chance(path, hop) or ended
-
-    def _loss_of_agent(self, path: _Path, hop: int, after: int) -> Loss:
-        """Return the loss of an agent that asked nothing about a node that it had reached, but something else.
-
-        An agent selects among no nodes, so it dropped none. An attempt that a limit ended was lost by the action that
-        left the path, and any other one by the action that ended it.
-        """
-        if self._was_asked_last(path.edges[hop]):
-            return self._loss_at("relation chosen", "cap", max(self._acting), path, hop)
-        ended = max((call for call in self._acting & self._answering if call > after), default=None)
-        is_finished = ended is not None and not self._at_limit and not self._step(ended).get("error")
-        call = ended if is_finished else self._ending_call(after)
-        return self._loss_at("relation offered", self._model_reason(call), call, path, hop)
-
-    def _was_asked_last(self, edge: int) -> bool:
-        """Whether the budget ended the search before what the last action of an agent asked for was looked up."""
-        action = max(self._acting, default=None)
-        is_named = any(event.step == action for event in self._of("written", edge))
-        return is_named and self._was_interrupted(action, edge)
-
-    def _chance(self, path: _Path, hop: int) -> Loss | None:
-        """Return the loss of the first edge up to a hop that was followed although each readable reply left it out.
-
-        Code may follow what no call chose, such as the relations most similar to the chosen one. A search that ends
-        after such a step was lost where the edge was left out.
-        """
-        for number, edge in enumerate(path.edges[:hop]):
-            followed = min((event.step for event in self._of("followed", edge)), default=0)
-            shown, named = (
-                {event.step for event in self._of(name, edge) if event.step < followed} for name in ("shown", "written")
-            )
-            read = {step for step in shown if not self._step(step).get("error")}
-            if read and not named:
-                call = max(read)
-                return self._loss_at("relation chosen", self._model_reason(call), call, path, number)
-        return None
-
-    def _loss_of_nodes(self, path: _Path) -> Loss:
-        """Return the loss of a path that was followed to its end, from nodes that lead to no gold answer."""
-        for hop in range(len(path.edges) - 1, 0, -1):
-            followed = self._of("followed", path.edges[hop])
-            if max(event.number or 0 for event in followed) < max(event.of or 0 for event in followed):
-                reached = self._of("reached", path.edges[hop - 1])[-1]
-                cut = [event for event in self._of("cut", path.edges[hop]) if event.number]
-                if cut:
-                    return self._loss_at("node kept", *self._cause_of(cut[-1], reached.step), path, hop - 1)
-                if self._acting:
-                    return self._loss_of_agent(path, hop, reached.step)
-                call = self._call_in(reached.step, followed[-1].step)
-                reason = self._model_reason(call)
-                return self._loss_at("node kept", reason, reached.step if call is None else call, path, hop - 1)
-        last = self._of("followed", path.edges[-1])[-1].step
-        return self._loss_at("node reached", self._graph_or_cap(last), last, path, len(path.edges) - 1)
-
-    def _loss_at(self, stage: Stage, reason: Reason, step: int | None, path: _Path, hop: int) -> Loss:
-        left_at = hop + (stage in {"node reached", "node kept"})
-        return Loss(stage, reason, step, hop + 1, path.departure(left_at))
-
-    # From a gold answer that was found to the call that answers
+class _Question(SearchRules):
+    """From a gold answer that was found to the score."""
 
     def evidence_loss(self) -> Loss | None:
         """Return the loss of a gold answer that was found and is not in the prompt of the answering call."""
@@ -362,9 +56,9 @@ class _Question:
         is_shown = any(event.step in self._answering for event in shown) or not self._answering
         return None if is_shown else self._unshown_loss(found, shown)
 
-    def _unshown_loss(self, found: Sequence[_Event], shown: Sequence[_Event]) -> Loss:
+    def _unshown_loss(self, found: Sequence[Event], shown: Sequence[Event]) -> Loss:
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
-        cut = [event for event in self._of("cut") if event.at > found[0].at and event.by not in _NOT_EXPLORED]
+        cut = [event for event in self._of("cut") if event.at > found[0].at and event.by not in NOT_EXPLORED]
         kept = [event for event in self._of("kept") if event.at > found[0].at]
         if cut and (not shown or cut[-1].at > shown[-1].at):
             stage: Stage = "shown" if cut[-1].by == "evidence" else "node kept"
@@ -384,7 +78,7 @@ class _Question:
         call = shown[-1].step
         return Loss("shown" if kept else "node kept", self._model_reason(call), call)
 
-    def _side_loss(self, found: Sequence[_Event]) -> Loss | None:
+    def _side_loss(self, found: Sequence[Event]) -> Loss | None:
         """Return the loss of an answer that is sought from each of several topic entities, and was dropped once."""
         for event in found:
             kept = next((each for each in self._of("kept") if each.at > event.at), None)
@@ -392,7 +86,7 @@ class _Question:
                 return Loss("node kept", self._model_reason(call), call)
         return None
 
-    def _count_loss(self, found: _Event) -> Loss | None:
+    def _count_loss(self, found: Event) -> Loss | None:
         """Return the loss of a count of which some nodes were dropped."""
         kept = [event for event in self._of("kept") if event.at > found.at]
         cut = [event for event in self._of("cut") if event.at > found.at and event.number]
@@ -402,8 +96,6 @@ class _Question:
             return None
         call = self._call_in(found.step, kept[0].step)
         return Loss("node kept", self._model_reason(call), found.step if call is None else call)
-
-    # From the answering call to the score
 
     def answer_loss(self) -> Loss:
         """Return the loss of a gold answer that the answering call could have given, or gave."""
@@ -425,106 +117,3 @@ class _Question:
         forms = [f" {form} " for name in gold if (form := normalise(name))]
         given = [f" {form} " for answer in self._row["answers"] if (form := normalise(answer))]
         return any(one in other or other in one for one in forms for other in given)
-
-    # What the trail and the steps say
-
-    def _of(self, event: str, edge: int | None = None) -> list[_Event]:
-        return [each for each in self._events if each.event == event and each.edge == edge]
-
-    def _step(self, number: int) -> Mapping[str, Any]:
-        return self._steps[number] if number < len(self._steps) else {}  # a trace may come from anybody
-
-    def _steps_of(self, kind: str) -> list[Mapping[str, Any]]:
-        return [step for step in self._steps if step["kind"] == kind]
-
-    @cached_property
-    def _paths(self) -> Sequence[_Path]:
-        paths = [(path["topic"], path["relations"]) for path in self._row["gold_paths"] or ()]
-        return [_Path(*path, edges) for path, edges in zip(paths, number_edges(paths), strict=True)]
-
-    @property
-    def _is_counted(self) -> bool:
-        """Whether the gold answer is a number, and a gold path was followed to at least so many nodes: a count."""
-        numbers = [name for name in self._row["gold"] if name.isascii() and name.isdigit()]
-        if len(numbers) != 1 or len(self._row["gold"]) != 1:
-            return False
-        ends = [event for path in self._paths for event in self._of("reached", path.edges[-1])]
-        return bool(ends) and max(event.number or 0 for event in ends) >= int(numbers[0])
-
-    @property
-    def _at_limit(self) -> bool:
-        return bool(self._row["at_limit"]) or self._row["status"] == "budget_exhausted"
-
-    def _graph_or_cap(self, lookup: int) -> Reason:
-        return "cap" if self._step(lookup).get("truncated") else "graph"
-
-    def _model_reason(self, call: int | None) -> Reason:
-        """Return `parse failure` if the reply of a call could not be read, `cap` if a limit refused it, or `model`."""
-        if call is None:
-            return "cap" if self._at_limit else "model"
-        error = self._step(call).get("error") or ""
-        return "cap" if error.startswith(OVER_LIMIT) else "parse failure" if error else "model"
-
-    def _cause_of(self, cut: _Event, offered: int) -> tuple[Reason, int]:
-        """Return what cut something that was offered at a step, and the step: a beam only of replies that were read."""
-        reason: Reason = "beam" if cut.by == "beam" else "cap"
-        call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
-        if reason == "beam" and call is not None and self._step(call).get("error"):
-            return self._model_reason(call), call
-        return reason, self._selection_of(cut) if reason == "beam" else cut.step
-
-    def _selection_of(self, cut: _Event) -> int:
-        """Return the step at which a beam dropped something: the decision that it made, which lists all scores.
-
-        The last call before it is of any of the branches, maybe of one that was kept.
-        """
-        return cut.step + 1 if self._step(cut.step + 1).get("kind") == "decision" else cut.step
-
-    def _next_hop_after(self, step: int) -> float:
-        """Return the number of the next lookup of neighbours; infinity if there is none."""
-        hops = (each["index"] for each in self._steps_of("kg") if each["role"] == "neighbours")
-        return min((hop for hop in hops if hop > step), default=math.inf)
-
-    @property
-    def _answering(self) -> set[int]:
-        return {event.step for event in self._of("answered")}
-
-    @cached_property
-    def _tries_of_the_answer(self) -> set[int]:
-        """The calls from which an answer was read, with the tries before them whose replies could not be read."""
-        tries = set(self._answering)
-        for step in reversed(self._steps_of("llm")):  # a try comes after the one that it repeats
-            if step["index"] in tries and step.get("parent") is not None:
-                tries.add(step["parent"])
-        return tries
-
-    def _lookups_after(self, step: int) -> bool:
-        lookups = {"relations", "neighbours", "degrees"}
-        return any(each["index"] > step and each["role"] in lookups for each in self._steps_of("kg"))
-
-    def _calls(self) -> Iterator[int]:
-        return (step["index"] for step in self._steps_of("llm"))
-
-    def _call_before(self, step: int) -> int | None:
-        return max((call for call in self._calls() if call < step), default=None)
-
-    def _call_after(self, step: int) -> int | None:
-        return min((call for call in self._calls() if call > step), default=None)
-
-    @cached_property
-    def _acting(self) -> Set[int]:
-        """The calls of an agent that decide, if the answering call is one of several such calls: not its thoughts."""
-        roles = {step["role"] for step in self._steps if step["index"] in self._answering}
-        calls = [step for step in self._steps_of("llm") if step["role"] in roles]
-        is_agent = sum(step.get("parent") is None for step in calls) > 1  # a retry is no further call
-        return {step["index"] for step in calls} if is_agent else set()
-
-    def _ending_call(self, after: int) -> int | None:
-        """Return the call after a step that ended the search: the next one of an agent that decides, else the next."""
-        return min((call for call in self._acting if call > after), default=self._call_after(after))
-
-    def _call_in(self, after: int, until: int | None) -> int | None:
-        """Return the last call after a step, until another one; without that, the first call after the step."""
-        if until is None:
-            return self._call_after(after)
-        return max((call for call in self._calls() if after < call <= until), default=None)

@@ -1,0 +1,158 @@
+"""A wrong question as its trace row shows it: the events of its trail, its gold paths, and its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pipeline.analysis.losses.stage_names import Reason
+from pipeline.traces.schema import OVER_LIMIT
+from pipeline.traces.trail import number_edges
+
+NOT_EXPLORED = frozenset({"depth", "plan"})
+"""What cuts nodes from further exploration only: their facts are still known."""
+
+
+class Event(NamedTuple):
+    """An event of the trail, and its place in it."""
+
+    at: int
+    step: int
+    event: str
+    edge: int | None
+    number: int | None
+    of: int | None
+    by: str | None
+
+
+@dataclass(frozen=True)
+class NumberedPath:
+    """A gold path, with the numbers of its edges."""
+
+    topic: str
+    relations: Sequence[str]
+    edges: Sequence[int]
+
+    def departure(self, hop: int) -> str:
+        """Print the path up to the edge at which it was left, from 0."""
+        walked = " → ".join(["topic", *self.relations[:hop]])
+        return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
+
+
+class TracedQuestion:
+    """What the trail and the steps of a wrong question say. The rules for its loss build on it."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+        self._steps: Sequence[Mapping[str, Any]] = row["steps"] or ()
+        events = (tuple(event[name] for name in Event._fields[1:]) for event in row["trail"])
+        self._events = [Event(at, *event) for at, event in enumerate(events)]
+
+    @property
+    def last_step(self) -> int | None:
+        """The number of the last step; None without steps."""
+        return self._steps[-1]["index"] if self._steps else None
+
+    def _of(self, event: str, edge: int | None = None) -> list[Event]:
+        return [each for each in self._events if each.event == event and each.edge == edge]
+
+    def _step(self, number: int) -> Mapping[str, Any]:
+        return self._steps[number] if number < len(self._steps) else {}  # a trace may come from anybody
+
+    def _steps_of(self, kind: str) -> list[Mapping[str, Any]]:
+        return [step for step in self._steps if step["kind"] == kind]
+
+    @cached_property
+    def _paths(self) -> Sequence[NumberedPath]:
+        paths = [(path["topic"], path["relations"]) for path in self._row["gold_paths"] or ()]
+        return [NumberedPath(*path, edges) for path, edges in zip(paths, number_edges(paths), strict=True)]
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the gold answer is a number, and a gold path was followed to at least so many nodes: a count."""
+        numbers = [name for name in self._row["gold"] if name.isascii() and name.isdigit()]
+        if len(numbers) != 1 or len(self._row["gold"]) != 1:
+            return False
+        ends = [event for path in self._paths for event in self._of("reached", path.edges[-1])]
+        return bool(ends) and max(event.number or 0 for event in ends) >= int(numbers[0])
+
+    @property
+    def _at_limit(self) -> bool:
+        return bool(self._row["at_limit"]) or self._row["status"] == "budget_exhausted"
+
+    def _graph_or_cap(self, lookup: int) -> Reason:
+        return "cap" if self._step(lookup).get("truncated") else "graph"
+
+    def _model_reason(self, call: int | None) -> Reason:
+        """Return `parse failure` if the reply of a call could not be read, `cap` if a limit refused it, or `model`."""
+        if call is None:
+            return "cap" if self._at_limit else "model"
+        error = self._step(call).get("error") or ""
+        return "cap" if error.startswith(OVER_LIMIT) else "parse failure" if error else "model"
+
+    def _cause_of(self, cut: Event, offered: int) -> tuple[Reason, int]:
+        """Return what cut something that was offered at a step, and the step: a beam only of replies that were read."""
+        reason: Reason = "beam" if cut.by == "beam" else "cap"
+        call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
+        if reason == "beam" and call is not None and self._step(call).get("error"):
+            return self._model_reason(call), call
+        return reason, self._selection_of(cut) if reason == "beam" else cut.step
+
+    def _selection_of(self, cut: Event) -> int:
+        """Return the step at which a beam dropped something: the decision that it made, which lists all scores.
+
+        The last call before it is of any of the branches, maybe of one that was kept.
+        """
+        return cut.step + 1 if self._step(cut.step + 1).get("kind") == "decision" else cut.step
+
+    def _next_hop_after(self, step: int) -> float:
+        """Return the number of the next lookup of neighbours; infinity if there is none."""
+        hops = (each["index"] for each in self._steps_of("kg") if each["role"] == "neighbours")
+        return min((hop for hop in hops if hop > step), default=math.inf)
+
+    @property
+    def _answering(self) -> set[int]:
+        return {event.step for event in self._of("answered")}
+
+    @cached_property
+    def _tries_of_the_answer(self) -> set[int]:
+        """The calls from which an answer was read, with the tries before them whose replies could not be read."""
+        tries = set(self._answering)
+        for step in reversed(self._steps_of("llm")):  # a try comes after the one that it repeats
+            if step["index"] in tries and step.get("parent") is not None:
+                tries.add(step["parent"])
+        return tries
+
+    def _lookups_after(self, step: int) -> bool:
+        lookups = {"relations", "neighbours", "degrees"}
+        return any(each["index"] > step and each["role"] in lookups for each in self._steps_of("kg"))
+
+    def _calls(self) -> Iterator[int]:
+        return (step["index"] for step in self._steps_of("llm"))
+
+    def _call_before(self, step: int) -> int | None:
+        return max((call for call in self._calls() if call < step), default=None)
+
+    def _call_after(self, step: int) -> int | None:
+        return min((call for call in self._calls() if call > step), default=None)
+
+    @cached_property
+    def _acting(self) -> Set[int]:
+        """The calls of an agent that decide, if the answering call is one of several such calls: not its thoughts."""
+        roles = {step["role"] for step in self._steps if step["index"] in self._answering}
+        calls = [step for step in self._steps_of("llm") if step["role"] in roles]
+        is_agent = sum(step.get("parent") is None for step in calls) > 1  # a retry is no further call
+        return {step["index"] for step in calls} if is_agent else set()
+
+    def _ending_call(self, after: int) -> int | None:
+        """Return the call after a step that ended the search: the next one of an agent that decides, else the next."""
+        return min((call for call in self._acting if call > after), default=self._call_after(after))
+
+    def _call_in(self, after: int, until: int | None) -> int | None:
+        """Return the last call after a step, until another one; without that, the first call after the step."""
+        if until is None:
+            return self._call_after(after)
+        return max((call for call in self._calls() if after < call <= until), default=None)
