@@ -20,7 +20,8 @@ from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, c
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
-from pipeline.cli.common import Arguments, Output, older_replies_notes
+from pipeline.cli.common import Arguments, Output
+from pipeline.cli.run_output import older_replies_notes
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output, run_output
+from pipeline.cli.common import Arguments, Output
+from pipeline.cli.run_output import run_output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute, run_dir

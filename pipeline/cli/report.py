@@ -9,7 +9,8 @@ from itertools import chain
 import polars as pl
 
 from pipeline.analysis.unreadable_roles import unreadable_notes
-from pipeline.cli.common import REPORT, Arguments, Output
+from pipeline.cli.common import Arguments, Output
+from pipeline.cli.run_output import REPORT
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.score_tables import percent, sweep_table

@@ -1,4 +1,7 @@
-"""The steps, counters and caps of one question in one configuration (specification §2.5)."""
+"""The steps, counters and caps of one question in one configuration (specification §2.5).
+
+The columns of a trace row are in `pipeline/traces/schema.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Writes the tables that a command prints as CSV, Markdown or LaTeX, from the same table objects."""
+"""Writes the tables that a command prints as CSV, Markdown or LaTeX, from the same table objects.
+
+A file has the columns of the printed table, such as those of `pipeline/evaluation/score_tables.py`; a CSV file has
+further ones for intervals.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
 from pipeline.llm.openai_client import OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
-from pipeline.llm.reply import (
+from pipeline.llm.server_reply import (
     CHAT_REPLY,
     MODEL_LIST,
     PLAIN_REPLY,

@@ -1,4 +1,7 @@
-"""Builds the charts with one bar per configuration: stages of loss, cost by role, seconds, effects of reflection."""
+"""Builds the charts with one bar per configuration: stages of loss, cost by role, seconds, effects of reflection.
+
+Their colours are in `page.css`.
+"""
 
 from __future__ import annotations
 

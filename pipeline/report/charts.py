@@ -1,4 +1,4 @@
-"""Computes chart geometry: scales, ticks and paths in the units of the SVG view box."""
+"""Computes chart geometry: scales, ticks and paths in the units of the SVG view box. Colours are in `page.css`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Builds the columns and rows of the table on the page of `kgqa report`: parameters, scores with intervals, costs."""
+"""Builds the columns and rows of the table on the page of `kgqa report`: parameters, scores with intervals, costs.
+
+Its headings are in `labels.py`.
+"""
 
 from __future__ import annotations
 

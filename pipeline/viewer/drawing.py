@@ -1,4 +1,7 @@
-"""Places the boxes and lines of a question's trees, and the bars of its time line. The templates draw them as SVG."""
+"""Places the boxes and lines of a question's trees, and the bars of its time line. The templates draw them as SVG.
+
+Colours are in `pages/style.css`.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,173 @@
+"""What commands print about a finished run: its tables, and notes about failed questions, limits and reused calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
+from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
+from pipeline.cli.common import Output
+from pipeline.engine.rejections import remarks
+from pipeline.engine.retry_advice import retry_refusals
+from pipeline.engine.sources import is_own
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.limits import limits_line, without_plan_line
+from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
+from pipeline.text import counted, kgqa
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import OTHER_DATA, count_errors, count_older_replies
+
+REPORT = "report.html"
+"""The name of the report in a run folder."""
+FAILED_RUN = 3
+"""Exit code of a run in which more questions failed than `run.max_failed` allows."""
+_REASONS = 3
+"""How many reasons for failed questions, and for calls that could not be reused, are printed."""
+
+
+def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, Any]:
+    """Return the contents of `summary.json` with the folder of the run, and the roles with unreadable replies."""
+    roles = [asdict(each) for each in often_unreadable(folder, summaries)]
+    return {"run": str(folder.path), **(folder.read_summary() or {}), "unreadable_roles": roles}
+
+
+def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
+    """Return the scores of a finished run with its notes."""
+    figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
+    return Output(figures, score_tables(summaries), notes, exit_code=exit_code(folder))
+
+
+def exit_code(*folders: RunFolder) -> int:
+    """Return `FAILED_RUN` if too many questions of a finished run failed, else 0."""
+    return FAILED_RUN if any(map(_failed_share, folders)) else 0
+
+
+def score_tables(summaries: Sequence[ConfigurationSummary]) -> list[RenderableType]:
+    """Return the table of several configurations; for a single one, its scores and their breakdown."""
+    if len(summaries) > 1:
+        return [sweep_table(summaries)]
+    breakdown = [breakdown_table(summaries[0])] if summaries[0].breakdown else []
+    return [score_table(summaries), *breakdown]
+
+
+def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Return the notes of `result_notes`, and why calls were not reused, by reading the runs that `run.yaml` names."""
+    return [*result_notes(folder, summaries), *_reuse_notes(folder, folder.read_summary() or {})]
+
+
+def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say how many questions failed or hit a budget, and which rows could not be read. No other folder is read."""
+    summary = folder.read_summary() or {}
+    failed = sum(point.failed for point in summaries)
+    return [
+        *(_failure_notes(folder, failed) if failed else []),
+        *(older_replies_notes(folder) if any(each.from_gold for each in summaries) else []),
+        *unreadable_notes(folder, summaries),
+        limits_line(summaries),
+        *filter(None, [without_plan_line(summaries)]),
+        *(_limit_notes(summaries) if summary.get("complete") else []),
+        *remarks(summary.get("rejected", 0), folder.rejected),
+        *_older_report(folder),
+    ]
+
+
+def _older_report(folder: RunFolder) -> list[str]:
+    """Say that the report in the folder was made before some of the results."""
+    report = folder.path / REPORT
+    if not (isinstance(report, Path) and report.exists()):
+        return []
+    made = report.stat().st_mtime_ns
+    if all(shard.stat().st_mtime_ns <= made for shard in map(folder.shard, folder.finished())):
+        return []
+    return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
+
+
+def older_replies_notes(folder: RunFolder) -> list[str]:
+    """Say how many questions of a simulated run were answered from other gold answers than they are scored by."""
+    if not (count := count_older_replies(folder)):
+        return []
+    return [
+        f"in {folder.path}, new gold answers score {counted(count, 'question')} that a simulated model answered from "
+        "older ones: run.restart=true answers them again"
+    ]
+
+
+def _limit_notes(summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say where the dataset has fewer questions than `run.limit` asks for."""
+    limits = {
+        (summary.dataset, summary.questions, int(limit))
+        for summary in summaries
+        if (limit := _last_limit(summary)).isdecimal() and int(limit) > summary.questions
+    }
+    return [
+        f"run.limit={limit} is more than {dataset} has: all {counted(questions, 'question')} were asked"
+        for dataset, questions, limit in sorted(limits)
+    ]
+
+
+def _last_limit(summary: ConfigurationSummary) -> str:
+    """Return the value of the last `run.limit`, which takes precedence; empty without one."""
+    words = (word.partition("=") for word in summary.overrides)
+    return next((limit for key, _, limit in reversed(list(words)) if key == "run.limit"), "")
+
+
+def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
+    """Say how many questions failed, with the most frequent errors and one question of each."""
+    errors = count_errors(folder)
+    shown = [f"  {count:,} × {error} ({kgqa('show', folder.path, id)})" for error, count, id in errors[:_REASONS]]
+    more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
+    share = _failed_share(folder)
+    much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
+    from pipeline.engine.resume import has_answers  # slow to import, and few runs have failures
+
+    methods = [str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"]]
+    own = dict.fromkeys(name for name in methods if not is_own(name))
+    free = [f"after an edit of {name}, the same command is enough" for name in own]
+    edited = retry_refusals(folder.path, own, {}) if has_answers(folder) else free
+    said = f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:"
+    return [said, *shown, *more, *edited, *much]
+
+
+def _failed_share(folder: RunFolder) -> float:
+    """Return the share of failed questions of the worst configuration if it is above the run's limit, else 0."""
+    summary = folder.read_summary() or {"points": []}
+    shares = (point["failed"] / max(1, point["questions"]) for point in summary["points"])
+    worst = max(shares, default=0)
+    return worst if worst > summary.get("max_failed", 1) else 0
+
+
+def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
+    """Say how many calls a run with `run.reuse` took from the earlier runs, and why it made others."""
+    earlier = folder.require_run()["points"][0]["config"]["run"]["reuse"]
+    if not earlier or not summary:
+        return []
+    made, reused = summary["physical_llm_calls"], summary.get("reused_llm_calls")
+    found = [] if reused is None else [f"run.reuse: {counted(reused, 'call')} taken from {', '.join(earlier)}"]
+    if not made:
+        return [*found, "run.reuse: no call had to be made"]
+    return [*found, *_made_lines(explain_misses(folder, earlier), made)]
+
+
+def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
+    """Say why calls were made in spite of `run.reuse`, the most frequent reasons first."""
+    if stale := misses.pop(OTHER_DATA, 0):
+        yield (
+            f"run.reuse: {counted(stale, 'reply')} not taken over: the simulated model made them there from "
+            "other gold answers, or for another graph"
+        )
+    if not (made := made - stale):
+        return
+    new = misses.pop(NEW_QUESTION, 0)
+    reasons = misses.most_common()
+    shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
+    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    why = [f"{new:,} for questions of which no call is recorded there"] if new else []
+    if reasons:
+        why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
+    yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
