@@ -57,9 +57,8 @@ def plan(question: Question, steps: Sequence[Step], gold_context: GoldContext) -
     skipped = [action for walk in (*walks, *others) for action in walk.skipped_actions()]
     if skipped and not found:
         return _line(skipped)
-    if gold_context.topics:  # GRBench compares the answer as one text
-        return write_finish(_in_gold_order(found, gold_context) or [UNKNOWN], joined=True)
-    return write_finish(found or [UNKNOWN])
+    joined = bool(gold_context.topics)  # GRBench compares the answer as one text
+    return write_finish((_in_gold_order(found, gold_context) if joined else found) or [UNKNOWN], joined=joined)
 
 
 def plan_wrongly(
@@ -122,8 +121,8 @@ def gold_relations(gold_context: GoldContext) -> set[str]:
 def sought_names(steps: Iterable[Step], gold_context: GoldContext) -> list[str]:
     """Return the names of the observed nodes that the question asks for.
 
-    For a question that counts, each node has its entry. Otherwise the names are distinct. They are in the order in which
-    they were observed, which a model can learn; it cannot learn the order of the gold answers.
+    For a question that counts, each node has its entry. Otherwise the names are distinct. They are in the order in
+    which they were observed, which a model can learn; it cannot learn the order of the gold answers.
     """
     sought = {
         item.node: item for item in _Scratchpad(steps).items if gold_context.is_sought(item.node, item.name)

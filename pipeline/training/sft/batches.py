@@ -24,8 +24,8 @@ class Collator:
     branching: bool
     """Items may be packed prefix trees, whose tokens do not attend to all tokens before them."""
     row_tokens: int | None = None
-    """The length of every text, in tokens. The batch then has `ends` in place of the mask, for `block_mask`. None pads to
-    the longest text."""
+    """The length of every text, in tokens. The batch then has `ends` in place of the mask, for `block_mask`. None pads
+    to the longest text."""
 
     def __call__(self, items: Sequence[dict[str, np.ndarray]]) -> dict[str, Tensor]:
         """Return the arguments of a model that computes a loss.
