@@ -245,7 +245,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             resumes=True,
         ),
         "train bundled-model": Command(
-            "train:bundled_model",
+            "train_bundled_model:run",
             "train the bundled model again from nothing",
             usage="[key=value] …",
             config_name="train_bundled_model",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import config
 from pipeline.cli.common import Arguments, Output
-from pipeline.cli.train_bundled_model import prepare, stages
 from pipeline.console import Console
 from pipeline.errors import UserError
 
@@ -22,30 +21,6 @@ _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 def run(arguments: Arguments) -> Output:
     """Train the model that the configuration describes, or continue, and write it."""
     return train_model(arguments.compose())
-
-
-def bundled_model(arguments: Arguments) -> Output:
-    """Collect the texts of the bundled model and train it from scratch, part by part, or go on from what is there."""
-    composed = arguments.compose()
-    trained = []
-    for name, part in stages(composed).items():
-        if not Path(part["output"]).exists():
-            prepare(composed, name)
-            _show_tokens(part)
-            trained.append(train_model(part))
-    if not trained:
-        raise UserError(f"{composed['output']} already exists: give another output=")
-    return Output(trained[-1].figures, lines=[line for each in trained for line in each.lines])
-
-
-def _show_tokens(part: Mapping[str, Any]) -> None:
-    """Print what the texts of a part cost, by role."""
-    from pipeline.training.sft.model import open_tokenizer
-    from pipeline.training.token_counts import count_tokens, token_table
-
-    files = [Path(file) for file in part["texts"]]
-    counts = count_tokens(files, open_tokenizer(part["model"], config.build("recipe", part)))
-    Console(stderr=True).print(token_table(counts, ", ".join(file.name for file in files)))
 
 
 def train_model(settings: Mapping[str, Any]) -> Output:

@@ -1,16 +1,28 @@
-"""Prepares `kgqa train bundled-model`: collects and mixes its texts and creates the Llama (docs/bundled-model.md)."""
+"""`kgqa train bundled-model`: train the bundled model again from nothing (docs/bundled-model.md).
+
+It collects the texts of each part of the training with the oracle, trains the parts, and then trains the model in
+rounds on what it should have written in its own runs. Every step leaves a file or a folder, so the same command goes on
+after a stop.
+"""
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline import config
+from pipeline.cli.common import Arguments, Output
 from pipeline.cli.main import main
+from pipeline.cli.train import train_model
+from pipeline.cli.train_improve import improve, score_table
+from pipeline.console import Console
 from pipeline.datasets.files import find_files
 from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
-from pipeline.training.bundled_sources import DATA, METAQA, METHODS, SLICE, SOURCES, Source, world
+from pipeline.training.bundled_sources import DATA, IMPROVED, METAQA, METHODS, OWN_WORLDS, SLICE, SOURCES, Source, world
 from pipeline.training.made_questions import make_questions
 from pipeline.training.mixture import Part, write_mixture
 from pipeline.training.rows import write_rows
@@ -34,6 +46,27 @@ _WORLD_SIZES = (3000, 20000)
 _MADE_QUESTIONS = 20_000
 _AS_THEY_ARE = ("calls", "collect.merge_continuations=true")
 _CORRECTED = ("corrections", "collect.right_share=1")
+
+
+_OWN_RUNS = ("llm=embedded", "llm.prompt_style=inputs_only", "llm.max_new_tokens=400", "budget.max_llm_calls=150")
+"""Limits for a model that repeats itself: what it writes then teaches nothing more."""
+
+
+def run(arguments: Arguments) -> Output:
+    """Collect the texts, train part by part, and improve the model in rounds, or go on from what is there."""
+    settings = arguments.compose()
+    output = Path(settings["output"])
+    if output.exists():
+        raise UserError(f"{output} already exists: give another output=")
+    parts = stages(settings)
+    for name, part in parts.items():
+        if not Path(part["output"]).exists():
+            prepare(settings, name)
+            _show_tokens(part)
+            train_model(part)
+    model, scores = improve(improvement(settings, list(parts.values())[-1]))
+    shutil.copytree(model, output)
+    return Output({"output": str(output), "curve": scores}, [score_table(scores)], notes=[f"model: {output}"])
 
 
 def stages(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -61,6 +94,40 @@ def prepare(settings: Mapping[str, Any], name: str) -> None:
         shape = [f"shape.{key}={value}" for key, value in settings["shape"].items() if key != "_target_"]
         seed = f"seed={settings['recipe']['seed']}"
         _succeed(main(["init-model", f"texts=[{files}]", f"output={settings['model']}", seed, *shape]))
+
+
+def improvement(settings: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of the rounds that improve the model of the last part, and write the runs of a round."""
+    folder = Path(settings["checkpoints"], "rounds")
+    own, limit = settings["improvement"], settings["limit"]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "runs.txt"
+    file.write_text("\n".join(shlex.join(words) for words in _own_runs(settings)) + "\n", encoding="utf-8")
+    few = {name: own[name] if limit is None else min(own[name], limit) for name in ("questions", "check")}
+    paths = {"configurations": str(file), "model": part["output"], "texts": part["texts"], "output": str(folder)}
+    held_out = _test_questions(Path(settings["metaqa"]), settings["freebase"])
+    recipe = settings["recipe"] | own["recipe"]
+    return {**settings, **own, **few, **paths, "held_out": held_out, "recipe": recipe}
+
+
+def _own_runs(settings: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield the configurations in which the model is run."""
+    places = {name: settings[name] for name in ("metaqa", "freebase", "material")}
+    names = (*METAQA, *(SLICE if settings["freebase"] else ()))
+    data = [*(DATA[name] for name in names), *(world(seed)[1] for seed in OWN_WORLDS)]
+    for method in IMPROVED:
+        for overrides in data:
+            yield [*METHODS[method], *(word.format(**places) for word in overrides), *_OWN_RUNS]
+
+
+def _show_tokens(part: Mapping[str, Any]) -> None:
+    """Print what the texts of a part cost, by role."""
+    from pipeline.training.sft.model import open_tokenizer
+    from pipeline.training.token_counts import count_tokens, token_table
+
+    files = [Path(file) for file in part["texts"]]
+    counts = count_tokens(files, open_tokenizer(part["model"], config.build("recipe", part)))
+    Console(stderr=True).print(token_table(counts, ", ".join(file.name for file in files)))
 
 
 def _collections(part: Mapping[str, Any]) -> dict[str, int | None]:
@@ -168,6 +235,10 @@ def _dev(metaqa: Path, hops: int) -> list[str]:
 
 
 def _held_out(metaqa: Path, freebase: str | None = None) -> str:
+    return f"material.held_out=[{','.join(_test_questions(metaqa, freebase))}]"
+
+
+def _test_questions(metaqa: Path, freebase: str | None) -> list[str]:
     """Hold out MetaQA's test questions of all hops, because a few dev questions are among them, and WebQSP and CWQ."""
     patterns = [(f"{hops}-hop/qa_test.txt", f"{hops}-hop/vanilla/qa_test.txt") for hops in _HOPS]
     files = [
@@ -176,7 +247,7 @@ def _held_out(metaqa: Path, freebase: str | None = None) -> str:
         for file in find_files(metaqa, pattern, what="MetaQA test questions, to be held out,")
     ]
     of_slice = [f"{freebase}/{name}.test.jsonl.gz" for name in ("webqsp", "cwq")] if freebase else []
-    return f"material.held_out=[{','.join(map(str, [*files, *of_slice]))}]"
+    return [*map(str, files), *of_slice]
 
 
 def _succeed(code: int) -> None:

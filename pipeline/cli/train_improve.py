@@ -32,24 +32,32 @@ _CURVE = "curve.jsonl"
 def run(arguments: Arguments) -> Output:
     """Improve a model in rounds, or go on, and print its scores after each round."""
     settings = arguments.compose()
+    model, scores = improve(settings)
+    file = Path(settings["output"], _CURVE)
+    return Output(
+        {"model": str(model), "curve": scores}, [score_table(scores)], notes=[f"model: {model}", f"scores: {file}"]
+    )
+
+
+def improve(settings: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
+    """Improve a model in rounds, or go on. Returns the folder of the last model, and the scores after each round."""
     output = Path(settings["output"])
-    model = str(settings["model"])
+    model = Path(settings["model"])
     scores = list(_check(settings, 0, model))
     held_out = _write_held_out(output)
     for number in range(1, settings["rounds"] + 1):
         model = _train(settings, number, model, held_out)
         scores += _check(settings, number, model)
         write_rows(scores, output / _CURVE)
-    figures = {"model": model, "curve": scores}
-    return Output(figures, [_table(scores)], notes=[f"model: {model}", f"scores: {output / _CURVE}"])
+    return model, scores
 
 
-def _train(settings: Mapping[str, Any], number: int, model: str, held_out: Path) -> str:
+def _train(settings: Mapping[str, Any], number: int, model: Path, held_out: Path) -> Path:
     """Run the model, collect its corrections and train it on them. Returns the folder of the trained model."""
     output = Path(settings["output"])
     folder, trained = output / f"round-{number}", output / f"round-{number}" / "model"
     if trained.exists():
-        return str(trained)
+        return trained
     if not (folder / "corrections.jsonl").exists():
         _run(settings, folder / "run", model, questions=settings["questions"], seed=number)
         files = ",".join(map(str, [held_out, *settings["held_out"]]))
@@ -58,13 +66,13 @@ def _train(settings: Mapping[str, Any], number: int, model: str, held_out: Path)
     corrections = [output / f"round-{earlier}" / "corrections.jsonl" for earlier in range(1, number + 1)]
     others = [Part(Path(file), {"": settings["texts_share"]}) for file in settings["texts"]]
     texts = folder / "texts.jsonl"
-    write_mixture([*(Part(file, {"": 1.0}) for file in corrections), *others], texts)
-    paths = {"model": model, "texts": str(texts), "storage": str(folder / "training"), "output": str(trained)}
+    write_mixture([*(Part(file, {"": 1.0}) for file in corrections * settings["weight"]), *others], texts)
+    paths = {"model": str(model), "texts": str(texts), "storage": str(folder / "training"), "output": str(trained)}
     train_model({**settings, **paths})
-    return str(trained)
+    return trained
 
 
-def _check(settings: Mapping[str, Any], number: int, model: str) -> Iterator[dict[str, Any]]:
+def _check(settings: Mapping[str, Any], number: int, model: Path) -> Iterator[dict[str, Any]]:
     """Score a model on the questions that are never trained on; one row for each configuration."""
     folder = Path(settings["output"]) / f"round-{number}" / "check"
     _run(settings, folder, model, questions=settings["check"], seed=0)
@@ -73,7 +81,7 @@ def _check(settings: Mapping[str, Any], number: int, model: str) -> Iterator[dic
         yield {"round": number, "method": point["method"], "dataset": point["dataset"], **scores}
 
 
-def _run(settings: Mapping[str, Any], folder: Path, model: str, *, questions: int, seed: int) -> None:
+def _run(settings: Mapping[str, Any], folder: Path, model: Path, *, questions: int, seed: int) -> None:
     """Run the configurations with a model on some of their questions, unless that is done."""
     if (RunFolder(folder).read_summary() or {}).get("complete"):
         return
@@ -99,7 +107,7 @@ def _succeed(*words: str) -> None:
         raise UserError(f"kgqa {' '.join(words[:2])} did not succeed; see the error above")
 
 
-def _table(scores: list[dict[str, Any]]) -> Table:
+def score_table(scores: list[dict[str, Any]]) -> Table:
     """Return Hits@1 by configuration and round; configurations are in the order of their file."""
     rounds = {each["round"]: None for each in scores}
     shown = plain_table("strict Hits@1 on questions that were not trained on, by round")

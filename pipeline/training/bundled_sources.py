@@ -26,7 +26,7 @@ METHODS: Mapping[str, Sequence[str]] = {
         "method.entity_prefilter=30",
         "method.temperature=0",
     ),
-    "r3": ("method=r3", "method.observation_cap=1000"),
+    "r3": ("method=r3", "method.observation_cap=1000", "method.max_tokens=800"),
     "tog": ("method=tog", "method.temperature_explore=0"),
     "pog": ("method=pog", "method.entity_prefilter=30", "method.temperature=0"),
     "dog": ("method=dog", "method.max_paths=20"),
@@ -66,6 +66,12 @@ DATA: Mapping[str, Sequence[str]] = {
 }
 """Dataset → its overrides, with places for the folders that the user names. Test questions of MetaQA and the WebQSP and
 CWQ questions of the slice are not among them, and are held out by their texts as well."""
+
+
+IMPROVED = ("arg", "srp", "parog", "r3", "tog")
+"""Methods that the trained model is run with, to be trained on what it should have written."""
+OWN_WORLDS = (9001, 9002)
+"""Seeds of the synthetic worlds of these runs."""
 
 
 def world(seed: int) -> tuple[str, Sequence[str]]:

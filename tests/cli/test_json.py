@@ -171,23 +171,14 @@ def test_collections_print_their_report(kgqa: Kgqa) -> None:
         assert found["output"] == words[-1].removeprefix("output=")
 
 
-@pytest.mark.parametrize("name", ["train arg", "train parog", "train rog", "train bundled-model"])
+@pytest.mark.parametrize("name", ["train arg", "train parog", "train rog"])
 def test_training_prints_the_size_of_the_model(name: str, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """`tests/integration/test_fine_tuning.py` trains."""
-    trained: list[str] = []
     llama = SimpleNamespace(num_parameters=lambda: 1234)
-
-    def fine_tune(task: Any, *_: object) -> Any:
-        trained.append(task.model)
-        return SimpleNamespace(model=llama, save=lambda output, _: None)
-
-    monkeypatch.setattr("pipeline.training.sft.job.fine_tune", fine_tune)
-    monkeypatch.setattr("pipeline.cli.train.prepare", lambda *_: None)
-    monkeypatch.setattr("pipeline.cli.train._show_tokens", lambda _: None)
-    own = ("metaqa=.",) if "bundled" in name else ("model=llama", "texts=texts.jsonl")
-    found = document(kgqa, *name.split(), *own, "output=trained")
+    trained = SimpleNamespace(model=llama, save=lambda output, _: None)
+    monkeypatch.setattr("pipeline.training.sft.job.fine_tune", lambda *_: trained)
+    found = document(kgqa, *name.split(), "model=llama", "texts=texts.jsonl", "output=trained")
     assert found["weights"] == 1234
-    assert len(trained) == (2 if "bundled" in name else 1)
 
 
 @pytest.mark.parametrize(

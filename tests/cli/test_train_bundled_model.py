@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoModelForCausalLM
 
 from pipeline import config
+from pipeline.cli.main import main
 from pipeline.cli.train_bundled_model import prepare, stages
 from pipeline.errors import UserError
 from pipeline.training.bundled_sources import SOURCES
@@ -82,6 +86,38 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
     before = [file.stat().st_mtime_ns for file in files]
     prepare(settings, "walks")
     assert [file.stat().st_mtime_ns for file in files] == before
+
+
+@pytest.mark.exhaustive
+def test_the_rounds_train_the_last_part_s_model_on_its_own_calls(
+    metaqa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test double stands for each training: it copies the model."""
+    few = [each._replace(worlds=1) for each in SOURCES if each.method == "srp"]
+    monkeypatch.setattr("pipeline.cli.train_bundled_model.SOURCES", few)
+    monkeypatch.setattr("pipeline.cli.train_bundled_model.IMPROVED", ("srp",))
+    monkeypatch.setattr("pipeline.cli.train_bundled_model._KNOWN_PATHS", {hops: {"": 1.0} for hops in QUESTIONS})
+    trained: list[Mapping[str, Any]] = []
+
+    def copy(settings: Mapping[str, Any]) -> None:
+        trained.append(settings)
+        shutil.copytree(settings["model"], settings["output"])
+
+    monkeypatch.setattr("pipeline.cli.train_bundled_model.train_model", copy)
+    monkeypatch.setattr("pipeline.cli.train_improve.train_model", copy)
+    output, kept = tmp_path / "bundled", tmp_path / "kept"
+    words = [f"metaqa={metaqa}", f"output={output}", f"checkpoints={kept}", "limit=1", "shape.vocabulary=700", ONE_DRAW]
+    assert main(["train", "bundled-model", *words, "improvement.rounds=1"]) == 0
+    names = [Path(each["output"]).relative_to(kept).as_posix() for each in trained]
+    assert names == ["walks", "calls", "rounds/round-1/model"]
+    assert trained[-1]["model"] == str(kept / "calls")
+    assert trained[-1]["recipe"]["prefix_sharing"]
+    assert (output / "model.safetensors").read_bytes() == (kept / "walks" / "model.safetensors").read_bytes()
+    own = (kept / "rounds" / "round-1" / "corrections.jsonl").read_text("utf-8").splitlines()
+    texts = Path(trained[-1]["texts"]).read_text("utf-8").splitlines()
+    calls = Path(tmp_path / "bundled.material" / "calls-1.jsonl").read_text("utf-8").splitlines()
+    assert texts == own * 8 + calls
+    assert len(own) > 3
 
 
 def test_a_finished_part_needs_no_texts_and_no_untrained_llama(metaqa: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline.cli.main import main
-from pipeline.cli.train_improve import _table
+from pipeline.cli.train_improve import score_table
 
 LINE = (
     "method=cot dataset.triples=2000 dataset.split=train llm=embedded llm.prompt_style=inputs_only "
@@ -58,12 +58,21 @@ def test_each_round_trains_the_model_of_the_last_on_all_corrections(
     assert len(trained) == 2
 
 
+def test_own_calls_can_be_given_more_weight(llama: Path, tmp_path: Path, trained: list[Mapping[str, Any]]) -> None:
+    (tmp_path / "runs.txt").write_text(LINE, encoding="utf-8")
+    output = tmp_path / "improved"
+    words = [f"configurations={tmp_path / 'runs.txt'}", f"model={llama}", f"output={output}", "questions=3", "check=3"]
+    assert main(["train", "improve", *words, "rounds=1", "weight=2"]) == 0
+    (round_1,) = trained
+    assert rows(Path(round_1["texts"])) == 2 * rows(output / "round-1" / "corrections.jsonl")
+
+
 def test_the_table_has_a_column_for_each_round() -> None:
     scores = [
         {"round": number, "method": method, "dataset": "metaqa-1hop", "hits_at_1": number / 2}
         for number in (0, 1)
         for method in ("srp", "r3")
     ]
-    table = _table(scores)
+    table = score_table(scores)
     assert [column.header for column in table.columns] == ["method", "dataset", "0", "1"]
     assert table.row_count == 2
