@@ -16,9 +16,6 @@ exception, and does not affect other questions.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 from pydantic import ValidationError
 
 
@@ -52,15 +49,6 @@ class ServiceError(KgqaError):
 
 class ContextOverflow(ServiceError):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
-
-
-def nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return `" Did you mean 'x'?"` for the known word closest to `word`, or an empty string.
-
-    `prefix` is printed before the known word.
-    """
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{prefix}{close[0]}'?" if close else ""
 
 
 def first_defect(error: ValidationError) -> str:

@@ -19,9 +19,10 @@ from pipeline.analysis.paired import (
     read_rows,
 )
 from pipeline.analysis.rerun_variance import RerunVariance
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
+from pipeline.suggestions import did_you_mean
 
 Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
@@ -188,7 +189,7 @@ def find(configurations: Sequence[RunConfiguration], key: str, name: str) -> Run
     if name and runs.count(name) == 1:
         return configurations[runs.index(name)]
     known = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[: _LISTED - 1])}, … {names[-1]}"
-    similar = "" if name.isdigit() else nearest(name, names)
+    similar = "" if name.isdigit() else did_you_mean(name, names)
     raise UserError(f"{key}={name} is not in these runs.{similar} Known: {known}")
 
 

@@ -15,7 +15,7 @@ from pipeline.analysis import effects, losses
 from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.engine.requested import requested
-from pipeline.errors import UserError, first_defect, nearest
+from pipeline.errors import UserError, first_defect
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import (
     SUMMARY_COLUMNS,
@@ -24,6 +24,7 @@ from pipeline.evaluation.configuration_summary import (
     group_equal_rows,
 )
 from pipeline.evaluation.rescore import SCORES
+from pipeline.suggestions import did_you_mean
 from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_row, read_shards, scan_shards
@@ -132,7 +133,7 @@ class Run:
             )
             raise UserError(
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
-                f"{nearest(id, ids)}{first}"
+                f"{did_you_mean(id, ids)}{first}"
             )
         return {"configuration": row.pop("point"), **row}
 

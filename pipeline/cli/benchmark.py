@@ -21,8 +21,9 @@ from pipeline.cli.benchmarks.training import training
 from pipeline.cli.benchmarks.viewer import viewer
 from pipeline.cli.benchmarks.vllm import vllm
 from pipeline.cli.common import Arguments, Output
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.extras import require
+from pipeline.suggestions import did_you_mean
 
 BENCHMARKS: dict[str, Callable[[], dict[str, float]]] = {
     "overhead": overhead,
@@ -62,7 +63,7 @@ def run(arguments: Arguments) -> Output:
     for name in names:
         if name not in BENCHMARKS:
             raise UserError(
-                f"there is no benchmark '{name}'.{nearest(name, BENCHMARKS)} Known: {', '.join(BENCHMARKS)}"
+                f"there is no benchmark '{name}'.{did_you_mean(name, BENCHMARKS)} Known: {', '.join(BENCHMARKS)}"
             )
         for extra in _EXTRAS.get(name, ()):
             require(extra, f"kgqa benchmark {name}")

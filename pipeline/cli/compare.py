@@ -25,10 +25,11 @@ from pipeline.cli.run_output import older_replies_notes
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.llm.interface import replies_from_gold
+from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import differing_code
@@ -69,7 +70,7 @@ def run(arguments: Arguments) -> Output:
     """Compare all configurations of the run folders with one of them."""
     plan: Plan = config.build_whole(arguments.compose())
     if plan.score not in SCORES:
-        raise UserError(f"there is no score={plan.score}.{nearest(plan.score, SCORES)} Known: {', '.join(SCORES)}")
+        raise UserError(f"there is no score={plan.score}.{did_you_mean(plan.score, SCORES)} Known: {', '.join(SCORES)}")
     configurations = read_configurations([storage_path(word) for word in arguments.words], plan.score)
     configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
@@ -80,7 +81,7 @@ def run(arguments: Arguments) -> Output:
         base, selection.others, score=plan.score, correction=plan.correction, clusters=clusters, variance=variance
     )
     if plan.by is not None and plan.by not in PROPERTIES:
-        raise UserError(f"there is no by={plan.by}.{nearest(plan.by, PROPERTIES)} Known: {', '.join(PROPERTIES)}")
+        raise UserError(f"there is no by={plan.by}.{did_you_mean(plan.by, PROPERTIES)} Known: {', '.join(PROPERTIES)}")
     by_group = compare_by(base, selection.others, by=plan.by, score=plan.score, clusters=clusters) if plan.by else []
     changed = None if plan.flips is None else _comparison(selection, comparisons, str(plan.flips))
     flips = changed and read_flips(base, changed)

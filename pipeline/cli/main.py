@@ -17,9 +17,10 @@ from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
-from pipeline.errors import ServiceError, UserError, nearest
+from pipeline.errors import ServiceError, UserError
 from pipeline.extras import require
 from pipeline.renames import current_command, current_override
+from pipeline.suggestions import did_you_mean
 from pipeline.text import printable
 
 _HELP = {"-h", "--help"}
@@ -205,12 +206,12 @@ def _list_subcommands(words: Sequence[str]) -> int:
     first, *rest = words
     if first not in _FIRST_WORDS:
         raise UserError(
-            f"there is no command '{first}'.{nearest(first, _FIRST_WORDS)} Known: {', '.join(_FIRST_WORDS)}"
+            f"there is no command '{first}'.{did_you_mean(first, _FIRST_WORDS)} Known: {', '.join(_FIRST_WORDS)}"
         )
     commands = {name: command for name, command in COMMANDS.items() if name.split()[0] == first}
     if rest and rest[0] not in _HELP:
         known = [name.split()[1] for name in commands]
-        raise UserError(f"kgqa {first} has no '{rest[0]}'.{nearest(rest[0], known)} It has {', '.join(known)}.")
+        raise UserError(f"kgqa {first} has no '{rest[0]}'.{did_you_mean(rest[0], known)} It has {', '.join(known)}.")
     usages = "\n".join(f"usage: {_usage(name, command)}" for name, command in commands.items())
     print(f"{usages}\n\nkgqa {first} NAME --help lists the keys of each.")
     return 0

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -26,8 +25,9 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 
 from pipeline.config import key_docs
 from pipeline.config.keys import SECTIONS, check_sections, flatten
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.renames import current_config, current_override
+from pipeline.suggestions import did_you_mean, similar_key, suggestion
 from pipeline.text import load_yaml
 from pipeline.types import DatasetKind
 
@@ -233,7 +233,7 @@ def _unknown_choice(error: MissingConfigException) -> str:
     group, _, choice = missing.rpartition("/")
     options = sorted(error.options or [])
     return (
-        f"there is no {group}={choice}.{nearest(choice, options)} Known: {', '.join(options)}; "
+        f"there is no {group}={choice}.{did_you_mean(choice, options)} Known: {', '.join(options)}; "
         "choices of your own are searched in ./conf, in KGQA_CONF and in hydra.searchpath=[file://FOLDER]"
     )
 
@@ -275,21 +275,5 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
     name = key.rpartition(".")[2]
     of_section = [full for full in known if full.startswith(f"{group}.")] if rest else known
     elsewhere = [full for full in known if full.endswith(f".{name}")]
-    found = elsewhere[0] if elsewhere and not rest else _similar(name, of_section) or next(iter(elsewhere), None)
-    return f" Did you mean '{found}'?" if found else ""
-
-
-def _similar(name: str, keys: Sequence[str]) -> str | None:
-    """Return the key whose last name is most similar to a name; if none is, the one that ends so after a `_`."""
-    names = {key.rpartition(".")[2]: key for key in reversed(keys)}
-    ends = {end: key for full, key in names.items() for end in _ends(full)}
-    for found in (names, ends):
-        if close := get_close_matches(name, found, n=1):
-            return found[close[0]]
-    return None
-
-
-def _ends(name: str) -> Iterator[str]:
-    """Yield `beam_width` and `width`: a short typo has little in common with a long name."""
-    words = name.split("_")
-    yield from ("_".join(words[first:]) for first in range(len(words)))
+    found = elsewhere[0] if elsewhere and not rest else similar_key(name, of_section) or next(iter(elsewhere), None)
+    return suggestion(found) if found else ""

@@ -14,8 +14,9 @@ from pipeline.config.defaults import runner_keys, section_of, with_defaults
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS, check_sections
 from pipeline.config.models import llm_by_role
 from pipeline.config.secrets import refuse_secrets
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.renames import current_target
+from pipeline.suggestions import did_you_mean
 
 T = TypeVar("T")
 
@@ -140,7 +141,7 @@ def _refuse_unknown(
     known = [each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY]
     if unknown := [key for key in arguments if key not in known]:
         prefix = f"{path}." if path else ""
-        similar = nearest(unknown[0], [*known, *skipped], prefix)
+        similar = did_you_mean(unknown[0], [*known, *skipped], prefix)
         raise UserError(f"unknown key '{prefix}{unknown[0]}'.{similar}")
 
 

@@ -13,11 +13,12 @@ import orjson
 import polars as pl
 from pydantic import TypeAdapter
 
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import replies_from_gold
+from pipeline.suggestions import did_you_mean
 
 _MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
@@ -103,7 +104,7 @@ class ConfigurationSummary:
     def score(self, name: str) -> float:
         """Return the mean of a score. Raises UserError if no question has it."""
         if name not in self.scores:
-            raise UserError(f"no question has the score '{name}'.{nearest(name, self.scores)}")
+            raise UserError(f"no question has the score '{name}'.{did_you_mean(name, self.scores)}")
         return self.scores[name].mean
 
     @property

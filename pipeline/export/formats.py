@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.export import every_eval_ever, inspect_log, mlflow_runs, otel_spans, wandb_runs
 from pipeline.export.exported_run import ExportedConfiguration
 from pipeline.extras import require
+from pipeline.suggestions import did_you_mean
 
 Write = Callable[[ExportedConfiguration, str], Iterator[str]]
 """Writes one configuration to an output, and yields what it wrote, one line each. Raises UserError."""
@@ -38,7 +39,7 @@ def export(configurations: Sequence[ExportedConfiguration], name: str, output: s
     """Write configurations of a run in a format. Returns what was written. Raises UserError."""
     chosen = FORMATS.get(name)
     if chosen is None:
-        raise UserError(f"there is no format={name}.{nearest(name, FORMATS)} Known: {', '.join(FORMATS)}")
+        raise UserError(f"there is no format={name}.{did_you_mean(name, FORMATS)} Known: {', '.join(FORMATS)}")
     if chosen.extra:
         require(chosen.extra, f"format={name}")
     target = output or chosen.output.format(run=configurations[0].folder.path)

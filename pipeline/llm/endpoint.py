@@ -18,7 +18,7 @@ import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ServiceError, UserError, first_defect, nearest
+from pipeline.errors import ServiceError, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel
@@ -39,6 +39,7 @@ from pipeline.llm.server_reply import (
 from pipeline.net.server_pool import RetryPolicy
 from pipeline.net.server_stats import ServerStats
 from pipeline.net.urls import check_url
+from pipeline.suggestions import did_you_mean
 from pipeline.types import RUNTIME_ONLY, Example
 
 log = logging.getLogger(__name__)
@@ -327,7 +328,7 @@ class EndpointModel(CallConfig, OneModel):
         cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body)["data"]}
         names = ", ".join(cards)
         if self.model is not None and self.model not in cards:
-            raise UserError(f"{reply.url} serves {names}, not llm.model={self.model}.{nearest(self.model, cards)}")
+            raise UserError(f"{reply.url} serves {names}, not llm.model={self.model}.{did_you_mean(self.model, cards)}")
         if self.model is None and len(cards) != 1:
             raise UserError(f"{reply.url} serves {len(cards)} models ({names}); set llm.model to one of them")
         name = self.model if self.model is not None else next(iter(cards))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model, ModelBackend
 from pipeline.llm.prompt import Call, Completion, Prompt, Template, inputs_only
+from pipeline.suggestions import did_you_mean
 from pipeline.types import Example
 
 
@@ -123,4 +124,4 @@ def check_roles(named: Collection[str], methods: Iterable[object]) -> None:
             "list its prompt classes in the class, as in prompts: ClassVar = (MyPrompt,)"
         )
     listed = ", ".join(sorted(known)) or "none"
-    raise UserError(f"llm.roles: there is no role '{unknown}'.{nearest(unknown, known)} Known: {listed}")
+    raise UserError(f"llm.roles: there is no role '{unknown}'.{did_you_mean(unknown, known)} Known: {listed}")

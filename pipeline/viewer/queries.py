@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode
 import polars as pl
 
 from pipeline.analysis.losses import STAGES
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
+from pipeline.suggestions import did_you_mean
 from pipeline.viewer.index import OUTCOMES, RunIndex
 
 PAGE = 50
@@ -54,7 +55,7 @@ class Filters:
         given = {name: value.strip() for name, value in query.items() if value.strip()}
         for name in given:
             if name not in names:
-                raise UserError(f"there is no filter '{name[:_LONGEST]}'.{nearest(name[:_LONGEST], names)}")
+                raise UserError(f"there is no filter '{name[:_LONGEST]}'.{did_you_mean(name[:_LONGEST], names)}")
         choices = {"outcome": OUTCOMES, "stage": STAGES, "cost": tuple(COSTS), "sort": SORTS}
         for name, known in choices.items():
             if given.get(name, known[0]) not in known:
@@ -157,7 +158,7 @@ def list_questions(indexes: Sequence[RunIndex], filters: Filters) -> Listing:
     """Return a page of the questions of some runs, of one if `filters.run` names it. Raises UserError."""
     chosen = [each for each in indexes if filters.run in {"", each.name}]
     if not chosen:
-        raise UserError(f"there is no run '{filters.run}'.{nearest(filters.run, [each.name for each in indexes])}")
+        raise UserError(f"there is no run '{filters.run}'.{did_you_mean(filters.run, [each.name for each in indexes])}")
     scans = [each.scan() for each in chosen]
     keys = ["row", "configuration", "outcome", "stage", *([] if filters.sort == "question" else [filters.sort])]
     tables = (

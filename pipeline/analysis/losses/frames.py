@@ -10,7 +10,8 @@ from polars.io.plugins import register_io_source
 
 from pipeline.analysis.losses.stage_names import STAGES
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
-from pipeline.errors import UserError, nearest
+from pipeline.errors import UserError
+from pipeline.suggestions import did_you_mean
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -92,7 +93,7 @@ def loss_shares(losses: pl.LazyFrame, by: Sequence[str] = ("configuration",), *,
     """
     for name in by:
         if name not in GROUPS:
-            raise UserError(f"there is no group '{name}'.{nearest(name, GROUPS)} Known: {', '.join(GROUPS)}")
+            raise UserError(f"there is no group '{name}'.{did_you_mean(name, GROUPS)} Known: {', '.join(GROUPS)}")
     detail = ["stage", "reason"] if reasons else ["stage"]
     groups = losses.group_by(by).agg(pl.len().alias("questions")) if by else losses.select(pl.len().alias("questions"))
     lost = losses.filter(~pl.col("right")).group_by(*by, *detail).agg(pl.len().alias("lost"))

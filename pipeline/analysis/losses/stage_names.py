@@ -1,4 +1,7 @@
-"""The stages that an answer has to pass, and the reasons why it is lost at one."""
+"""The stages that an answer has to pass, and the reasons why it is lost at one.
+
+`stage_rules` decides on the stage of an answer. docs/how-to/find-out-why.md has the same names, held by a test.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,9 @@ from pipeline.analysis.losses.stage_names import Loss, Stage
 from pipeline.analysis.losses.traced_question import NOT_EXPLORED, Event
 from pipeline.normalisation import normalise
 
+_FEW_WORDS = 5
+"""By how many words an answer that is nearly right may differ in length from a gold answer."""
+
 LOSS_COLUMNS = (
     *("question_id", "method", "status", "hits_at_1", "hits_any"),
     *("answers", "gold", "gold_aliases", "followed_relations", "topic_entities", "gold_paths"),
@@ -112,8 +115,12 @@ class _Question(SearchRules):
 
     @cached_property
     def _is_nearly_right(self) -> bool:
-        """Whether an answer contains a gold answer as whole words, or is a part of one."""
+        """Whether an answer contains a gold answer as whole words, or is a part of one, with few other words."""
         gold = set(self._row["gold"]) | {alias for of_one in self._row["gold_aliases"] for alias in of_one}
         forms = [f" {form} " for name in gold if (form := normalise(name))]
         given = [f" {form} " for answer in self._row["answers"] if (form := normalise(answer))]
-        return any(one in other or other in one for one in forms for other in given)
+        return any(
+            (one in other or other in one) and abs(one.count(" ") - other.count(" ")) <= _FEW_WORDS
+            for one in forms
+            for other in given
+        )

@@ -22,6 +22,8 @@ from pipeline.types import Question
 _REQUEST = str(load_texts(__file__, "explain"))
 _BULLET = re.compile(r"(?:[-*•–]+|[0-9]{1,3}[.)])[ \t]+")
 _REASONS = re.compile(r"^\W{0,20}(?:reasons?|explanations?)\b", re.IGNORECASE | re.MULTILINE)
+_OPENED_LIST = re.compile(r"\s*\[\s*[\"']")
+"""The beginning of a list of texts. A name may begin with a bracket, but not with a bracket and a quote."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class AnswersByLine(Prompt[Answers], ABC):
         lines = [line for line in listed.splitlines() if not line.lstrip().startswith("```")]
         texts = [text.strip() for text in _literal("\n".join(lines))]
         if not texts:
+            if _OPENED_LIST.match("\n".join(lines)):
+                raise ParseError("the list in brackets cannot be read")
             names = self._shown_names()
             texts = [_without_marks(line.strip(), names) for line in lines]
         if not (answers := _distinct(texts)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 import yaml
 
+from pipeline import open_run
 from pipeline.config import default
 from pipeline.errors import ContextOverflow
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL
@@ -19,6 +21,7 @@ from pipeline.llm.prompt import Completion, Message, Sampling
 from pipeline.llm.vllm import VllmServer
 from pipeline.methods.arg.tokens import CLASSES, OPEN, RETRIEVE_ENTITY
 from pipeline.traces.reader import RecordedCalls
+from pipeline.training.bundled_sources import METHODS
 from tests.integration.conftest import CONTEXT, VLLM_WORDS, RayCluster
 from tests.integration.models.test_vllm import kgqa
 from tests.llm.reference import BEGUN, CHAT, call
@@ -113,13 +116,16 @@ async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> 
             await model.complete(call([Message("user", " who" * (words + 1))]))
 
 
-async def test_the_bundled_model_walks_alike(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert kgqa("evaluate", "method=arg", "llm=embedded", "run.limit=3", f"run.dir={run}").returncode == 0
+async def test_the_bundled_model_answers_the_prompts_of_every_method_alike(tmp_path: Path) -> None:
+    points, run = tmp_path / "points.txt", tmp_path / "run"
+    points.write_text("".join(f"{shlex.join(words)}\n" for words in [*METHODS.values(), ["method=cot"]]), "utf-8")
+    assert kgqa("sweep", str(points), "llm=embedded", "run.limit=2", f"run.dir={run}").returncode == 0
     recorded = RecordedCalls(str(run))
-    ids = pl.read_parquet(run / "traces" / "*.parquet")["question_id"]
+    ids = pl.read_parquet(run / "traces" / "*.parquet")["question_id"].unique(maintain_order=True)
     asked = [recorded.messages(each) for id in ids for each in recorded.calls(id).values()]
-    assert len(asked) > 10
+    roles = open_run(run).calls.select(pl.col("role").str.split(".").list.first().unique()).collect()["role"]
+    assert set(roles) == {*METHODS, "cot"}
+    assert len(asked) > 60
     with VllmServer(str(BUNDLED_MODEL), tmp_path / "server.log", VLLM_WORDS) as server:
         async with default(EmbeddedModel) as ours, default(EndpointModel, base_urls=(server.base_url,)) as theirs:
             for messages in asked:
