@@ -157,7 +157,7 @@ def test_a_path_is_read_between_its_marks(text: str, path: RelationNames | None)
 def test_answers_are_read_line_by_line(reply: str, answers: list[str] | None) -> None:
     prompt = AnswerAlone(GOVERNMENT, explain=False)
     if answers is None:
-        with pytest.raises(ParseError, match="the reply has no answer|the list in brackets cannot be read"):
+        with pytest.raises(ParseError, match=r"the reply has no answer|the list in brackets cannot be read"):
             prompt.parse(reply)
     else:
         assert list(prompt.parse(reply).texts) == answers
