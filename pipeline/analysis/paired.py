@@ -250,8 +250,8 @@ def other_gold(rows: pl.DataFrame, others: pl.DataFrame) -> str | None:
     if changed.is_empty():
         return None
     return (
-        f"question {changed.sort()[0]} has other gold answers in each (run the command of the older run again: it is "
-        "scored by the new ones from its traces, without a call)"
+        f"question {changed.sort()[0]} has other gold answers in each (run the commands of both again: rows "
+        "are scored by the gold answers of the dataset as it is now, without a call)"
     )
 
 

@@ -20,15 +20,14 @@ from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, c
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
+from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.common import Arguments, Output
-from pipeline.cli.run_output import older_replies_notes
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
-from pipeline.llm.interface import replies_from_gold
 from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
@@ -224,10 +223,7 @@ def _notes(
         "are in its traces"
         for path in dict.fromkeys(rescored)
     ]
-    from_gold = dict.fromkeys(each.folder for each in (base, *selection.others) if replies_from_gold(each.label))
-    notes += chain.from_iterable(map(older_replies_notes, from_gold))
-    unfinished = [folder.path for folder in folders if folder.read_summary() is None]
-    notes += [f"{path} is not complete: only its answered questions are compared" for path in unfinished]
+    notes += chain.from_iterable(map(score_notes, folders))
     most = max(each.questions for each in comparisons)
     measured = rerun_variance_lines(base, variance, score=plan.score, questions=most) if variance else []
     return [*notes, *measured]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.analysis.runs import open_run
+from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.export.exported_run import exported_configurations
@@ -14,6 +15,7 @@ def run(arguments: Arguments) -> Output:
     if len(arguments.words) != 1:
         raise UserError("name one run folder: kgqa export RUN format=NAME")
     keys = arguments.compose()
-    exported = exported_configurations(open_run(arguments.words[0]), keys["configuration"])
+    opened = open_run(arguments.words[0])
+    exported = exported_configurations(opened, keys["configuration"])
     written = export(exported, keys["format"], keys["output"])
-    return Output({"format": keys["format"], "written": written}, lines=written)
+    return Output({"format": keys["format"], "written": written}, lines=written, notes=score_notes(opened.folder))

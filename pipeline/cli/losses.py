@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pipeline.analysis.losses import STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
 from pipeline.analysis.runs import Run, open_run
+from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
@@ -37,7 +38,7 @@ def run(arguments: Arguments) -> Output:
     return Output(
         figures,
         [*tables, *([_group_table(largest)] if len(largest) else [])],
-        [*_notes(opened, largest), *_selection_notes(opened, chosen)],
+        [*score_notes(opened.folder), *_notes(opened, largest), *_selection_notes(opened, chosen)],
     )
 
 

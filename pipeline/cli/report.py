@@ -73,8 +73,9 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:
-    """Say how many questions failed, and how many replies could not be used if they are many."""
+    """Say what the scores rest on, how many questions failed, and how many replies could not be used if many."""
     summaries = [each.summary for each in configurations]
+    yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         command = kgqa("evaluate", path / "run.yaml", "run.retry_failed=true")
         yield f"{counted(failed, 'question')} failed and count as wrong: {command} asks them again."

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
+from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.common import Output
 from pipeline.engine.rejections import remarks
@@ -21,7 +22,7 @@ from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import OTHER_DATA, count_errors, count_older_replies
+from pipeline.traces.reader import OTHER_DATA, count_errors
 
 REPORT = "report.html"
 """The name of the report in a run folder."""
@@ -62,12 +63,15 @@ def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> l
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    """Say how many questions failed or hit a budget, and which rows could not be read. No other folder is read."""
+    """Say what the scores rest on, how many questions failed or hit a budget, and which rows could not be read.
+
+    No other folder is read.
+    """
     summary = folder.read_summary() or {}
     failed = sum(point.failed for point in summaries)
     return [
+        *score_notes(folder),
         *(_failure_notes(folder, failed) if failed else []),
-        *(older_replies_notes(folder) if any(each.from_gold for each in summaries) else []),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
@@ -86,16 +90,6 @@ def _older_report(folder: RunFolder) -> list[str]:
     if all(shard.stat().st_mtime_ns <= made for shard in map(folder.shard, folder.finished())):
         return []
     return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
-
-
-def older_replies_notes(folder: RunFolder) -> list[str]:
-    """Say how many questions of a simulated run were answered from other gold answers than they are scored by."""
-    if not (count := count_older_replies(folder)):
-        return []
-    return [
-        f"in {folder.path}, new gold answers score {counted(count, 'question')} that a simulated model answered from "
-        "older ones: run.restart=true answers them again"
-    ]
 
 
 def _limit_notes(summaries: Sequence[ConfigurationSummary]) -> list[str]:

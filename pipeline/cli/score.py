@@ -17,7 +17,6 @@ from pipeline.evaluation.configuration_summary import ConfigurationSummary, aggr
 from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
-from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
@@ -55,11 +54,6 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
     if "points" not in figures:
         figures |= {"points": [summary.to_dict() for summary in summaries], "complete": False}
-        answered = max(summary.questions for summary in summaries)
-        notes.append(
-            f"{folder.path} is not complete: these are the scores of the {counted(answered, 'question')} in its "
-            f"finished shards. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
-        )
     return Output(figures, score_tables(summaries), notes)
 
 

@@ -14,6 +14,7 @@ from rich.tree import Tree
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import TreeNode, fact_tree, gold_forms, trail_texts, value_text, walk_tree
 from pipeline.analysis.runs import open_run
+from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.common import Arguments, Output
 from pipeline.errors import UserError
 from pipeline.normalisation import normalise
@@ -39,7 +40,7 @@ def run(arguments: Arguments) -> Output:
     steps = _chosen(trace, keys["step"])
     parts = [] if keys["step"] is not None else [_head(trace, len(opened.metadata["points"])), _facts(trace)]
     shown = [*parts, _walk(trace, steps, in_full=keys["calls"] or keys["step"] is not None)]
-    return Output(_figures(trace), shown, paged=True)
+    return Output(_figures(trace), shown, score_notes(opened.folder), paged=True)
 
 
 def _chosen(trace: QuestionTrace, wanted: int | Sequence[int] | None) -> Sequence[StepTrace]:

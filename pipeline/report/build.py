@@ -205,7 +205,7 @@ def _completeness(block: Block) -> str:
 def _warnings(block: Block) -> list[str]:
     """Return what a reader must know before comparing the configurations."""
     configurations = block.configurations
-    unfinished = dict.fromkeys(inline(each.run.name) for each in configurations if each.run.totals is None)
+    score_notes = dict.fromkeys(f"{note}." for each in configurations for note in each.run.score_notes)
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     graphs = [each.served["graph"] for each in configurations]
@@ -213,8 +213,6 @@ def _warnings(block: Block) -> list[str]:
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
-        f"{', '.join(unfinished)}: the run is not complete, and the page shows the questions answered so far. "
-        "Run the same command again to complete it.": unfinished,
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
         f"{counted(failed, 'question')} failed and count as wrong. Run again with run.retry_failed=true to retry "
@@ -227,7 +225,7 @@ def _warnings(block: Block) -> list[str]:
         "curves use the original ones.": block.rescored,
     }
     refused = [f"{inline(refusal)}." for refusal in retry_refusals_of(configurations)]
-    return [*(warning for warning, applies in warnings.items() if applies), *refused, *_unreadable(block)]
+    return [*score_notes, *(warning for warning, applies in warnings.items() if applies), *refused, *_unreadable(block)]
 
 
 def _unreadable(block: Block) -> Iterator[str]:

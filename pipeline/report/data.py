@@ -17,6 +17,7 @@ import polars as pl
 from pipeline import config
 from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.runs import read_summaries
+from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
@@ -54,6 +55,8 @@ class RunInfo:
     totals: Mapping[str, Any] | None
     """`summary.json` without `points`; None while the run is in progress."""
     evaluation: ScoringConfig
+    score_notes: Sequence[str] = ()
+    """What its scores rest on, for the reader of the page."""
     unreadable: Sequence[RoleReplies] = ()
     """The roles of its configurations whose replies could often not be read."""
 
@@ -252,6 +255,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         facts={key: value for key, value in run.items() if key not in {"points", "served"}},
         totals=saved and {key: value for key, value in saved.items() if key != "points"},
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
+        score_notes=score_notes(folder),
         unreadable=often_unreadable(folder, summaries),
     )
     rows, details = _read_traces(folder, len(run["points"]))

@@ -41,6 +41,7 @@ def recommendation_view(
         best=labels.names[recommendation.best],
         best_score=percent(best.summary.scores[score]),
         is_best=index == recommendation.best,
+        heading=_marks(block, recommendation)[index],
         objection=_objection(recommendation),
         difference=percentage_points(recommendation.not_worse[index]),
         costs=[
@@ -70,10 +71,18 @@ def tags(block: Block, by_score: Mapping[str, Sequence[Recommendation]]) -> list
     found: list[dict[str, str]] = [{} for _ in block.configurations]
     for score, of_score in by_score.items():
         for each in of_score:
-            found[each.best][score] = "best"
-            if each.recommended is not None:
-                found[each.recommended][score] = "best, recommended" if each.best == each.recommended else "recommended"
+            for index, mark in _marks(block, each).items():
+                found[index][score] = mark
     return found
+
+
+def _marks(block: Block, recommendation: Recommendation) -> dict[int, str]:
+    """Return what the best and the recommended configuration are called, by index."""
+    marks = {recommendation.best: "best"}
+    if (index := recommendation.recommended) is not None:
+        marks[index] = "best, recommended" if index == recommendation.best else "recommended"
+    is_complete = all(block.configurations[each].run.totals is not None for each in block.comparable)
+    return marks if is_complete else {index: f"{mark} so far" for index, mark in marks.items()}
 
 
 def front_view(

@@ -24,6 +24,8 @@ class RecommendationView:
     best_score: Figure
     is_best: bool
     """Whether the recommended configuration is the best one."""
+    heading: str
+    """What the recommended configuration is: `recommended`, `best` or both, `so far` if a run is not complete."""
     objection: str | None
     """Why no configuration can be recommended; the best one is shown then."""
     difference: Figure

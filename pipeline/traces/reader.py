@@ -120,6 +120,11 @@ def failed_shards(folder: RunFolder) -> set[int]:
     return {index for index, shard in shards if "failed" in shard.frame(["status"])["status"]}
 
 
+def count_questions(folder: RunFolder) -> int:
+    """Count the questions in the finished shards, each once for all configurations. Raises UserError if none is."""
+    return pl.concat(read_shards(folder, ["question_id"]))["question_id"].n_unique()
+
+
 def count_older_replies(folder: RunFolder) -> int:
     """Count the questions whose rows were scored again for other gold answers than those at the time of the replies."""
     origins = (shard.origin for _, shard in open_shards(folder))

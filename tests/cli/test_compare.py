@@ -312,6 +312,7 @@ def test_the_same_questions_with_other_gold_answers_are_refused(kgqa: Kgqa) -> N
     run_family(kgqa, "new", "llm=oracle")
     said = kgqa("compare", "old", "new").sentence
     assert said.startswith("old:0 and new:0 cannot be compared: question q2 has other gold answers in each")
+    assert "(run the commands of both again: " in said, "which one is older does not say whose answers are"
     report = kgqa("report", "old", "new").sentence
     assert report == said.replace("old:0 and new:0 cannot be compared", "old and new cannot be shown on one page")
     run_family(kgqa, "old", "llm=oracle")
@@ -337,8 +338,12 @@ def test_an_unfinished_run_is_reported(runs: Path, kgqa: Kgqa) -> None:
     shutil.copytree(runs / "bad", "bad")
     assert "not complete" not in kgqa("compare", runs / "good", "bad").out
     Path("bad", "summary.json").unlink()
-    said = kgqa("compare", runs / "good", "bad").out
-    assert "bad is not complete: only its answered questions are compared" in said
+    note = "bad is not complete: only the "
+    assert note in kgqa("compare", runs / "good", "bad").out
+    question = json.loads(kgqa("losses", "bad", "json=true").out)["groups"][0]["example"]
+    for words in (("losses", "bad"), ("show", "bad", question), ("export", "bad", "format=otel"), ("report", "bad")):
+        assert note in kgqa(*words).out, words
+    assert note in Path("bad", "report.html").read_text()
 
 
 def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> None:

@@ -65,7 +65,7 @@ def test_a_run_in_progress_is_scored_as_far_as_it_is(finished: Path, kgqa: Kgqa,
     assert found["complete"] is False
     assert found["points"][0]["questions"] == answers.height
     assert found["points"][0]["hits_at_1"] == pytest.approx(answers["hits_at_1"].mean())
-    assert f"copy is not complete: these are the scores of the {answers.height:,} questions" in found["notes"][-1]
+    assert f"copy is not complete: only the {answers.height:,} questions in its finished" in found["notes"][0]
     assert not (tmp_path / "copy" / "summary.json").exists()
 
 

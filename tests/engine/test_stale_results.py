@@ -237,6 +237,21 @@ def test_compare_names_each_run_with_replies_from_older_gold_answers(
     assert [f"in runs/{name}, {note}" in said for name in ("old", "older", "new")] == [True, True, False]
 
 
+@pytest.mark.parametrize("words", ["losses {}", "show {} Aland", "report {}", "export {} format=otel", "score {}"])
+def test_all_that_prints_scores_names_replies_from_older_gold_answers(
+    project: Project, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    project.run("llm=oracle")
+    project.write_questions({**CITIES, "Borland": "Nowhere"})
+    project.run("llm=oracle")
+    capsys.readouterr()
+    assert main(words.format("runs/r").split()) == 0
+    note = "in runs/r, new gold answers score 1 question that a simulated model answered from older ones"
+    assert note in capsys.readouterr().out
+    if "report" in words:
+        assert note in Path("runs/r/report.html").read_text()
+
+
 @pytest.mark.parametrize("signal", ["gold", "rules"])
 def test_answers_of_a_method_that_is_told_the_older_gold_answers_are_reported(project: Project, signal: str) -> None:
     words = ("method=r3", "llm=similarity", f"method.failure_signal={signal}")

@@ -314,9 +314,17 @@ def test_failed_and_not_run_questions_are_counted_separately() -> None:
 
 
 def test_a_run_in_progress_has_a_warning() -> None:
-    block = view(make(hits(3), run=replace(RUN, name="half", totals=None)))
+    run = replace(RUN, totals=None, score_notes=["half is not complete"])
+    block = view(make(hits(3), run=run))
     assert dict(block.facts)["complete"] == ["no · 0 failed · the run is in progress or was stopped"]
-    assert block.warnings[0].startswith("half: the run is not complete")
+    assert block.warnings == ["half is not complete."]
+
+
+def test_what_is_recommended_of_a_run_in_progress_is_so_only_so_far() -> None:
+    run = replace(RUN, totals=None)
+    block = view(*(make(hits(500, of=500), {"depth": depth}, run=run) for depth in (1, 2)))
+    assert [each.heading for each in block.scores[0].recommendations] == ["best, recommended so far"]
+    assert [row.tags.get("hits_at_1") for row in rows(block)] == ["best, recommended so far", None]
 
 
 def test_a_configuration_that_was_stopped_early_is_shown_but_not_compared() -> None:

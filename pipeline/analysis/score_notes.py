@@ -1,0 +1,37 @@
+"""Notes about what the scores of a run rest on, for every command and page that shows some."""
+
+from __future__ import annotations
+
+from pipeline.llm.interface import replies_from_gold
+from pipeline.text import counted, kgqa
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import count_older_replies, count_questions
+
+
+def score_notes(folder: RunFolder) -> list[str]:
+    """Say that a run is not complete, and that a simulated model read other gold answers than those of the scores.
+
+    Raises UserError if the folder has no finished shard, or a file that cannot be read.
+    """
+    return [*_unfinished_notes(folder), *_older_replies_notes(folder)]
+
+
+def _unfinished_notes(folder: RunFolder) -> list[str]:
+    if folder.read_summary() is not None:
+        return []
+    return [
+        f"{folder.path} is not complete: only the {counted(count_questions(folder), 'question')} in its finished "
+        f"shards are counted. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
+    ]
+
+
+def _older_replies_notes(folder: RunFolder) -> list[str]:
+    """Say how many questions of a simulated run were answered from other gold answers than they are scored by."""
+    if not any(replies_from_gold(served["label"]) for served in folder.require_run()["served"]):
+        return []
+    if not (count := count_older_replies(folder)):
+        return []
+    return [
+        f"in {folder.path}, new gold answers score {counted(count, 'question')} that a simulated model answered from "
+        "older ones: run.restart=true answers them again"
+    ]
