@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 install: .venv/installed
 
 demo: .venv/installed
-	$(BIN)/kgqa sweep docs/bundled-model/demo.txt llm=embedded run.limit=200 run.dir=runs/demo run.restart=true
+	$(BIN)/kgqa sweep docs/bundled-model/demo.txt llm=embedded run.limit=200 run.dir=runs/demo
 	$(BIN)/kgqa report runs/demo
 	@echo 'Two methods, ArG and SRP, answered the same 200 questions with the same small Llama. The table above has their'
 	@echo 'scores, and the report shows them by the number of hops that a question needs.'

@@ -9,7 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.losses import STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
+from pipeline.analysis.losses import REASON_TEXTS, STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
 from pipeline.analysis.runs import Run, open_run
 from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.common import Arguments, Output
@@ -83,7 +83,8 @@ def _group_table(largest: pl.DataFrame) -> Table:
         where = f"configuration {row['configuration']}: " if several else ""
         call = f" ({row['role']})" if row["role"] else ""
         path = f"\n{row['departure']}" if row["departure"] else ""
-        lost = Text(f"{where}{STAGE_TEXTS[row['stage']].heading}, because of: {row['reason']}{call}{path}")
+        stage, reason = STAGE_TEXTS[row["stage"]].heading, REASON_TEXTS[row["reason"]]
+        lost = Text(f"{where}{stage}, because of: {reason}{call}{path}")
         table.add_row(f"{row['questions']:,}", lost, Text(row["example"]))
     return table
 

@@ -1,4 +1,7 @@
-"""`kgqa ls`: list runs with their scores and costs. It reads `run.yaml` and `summary.json`, and opens no trace."""
+"""`kgqa ls`: list runs with their scores and costs.
+
+It reads `run.yaml` and `summary.json`. It opens traces only of a run that is not complete, to count its questions.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import percent
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import count_questions
 from pipeline.traces.storage import StoragePath, names_in, storage_path
 
 _DEFAULT = "runs"
@@ -59,6 +63,7 @@ class ListedRun:
     finished_shards: int | None = None
     """The number of finished shards while there is no summary."""
     questions: int | None = None
+    """Questions of the run; of one that is not complete, those in its finished shards."""
     failed: int | None = None
     """Questions that failed, summed over configurations. They count as wrong."""
     retry_refusals: Sequence[str] = ()
@@ -145,7 +150,7 @@ def _read(folder: RunFolder) -> ListedRun:
         complete=bool(summary and summary["complete"]),
         tags=head.get("tags") or [],
         note=head.get("note"),
-        **(_figures(summary) if summary else {"finished_shards": len(folder.finished())}),
+        **(_figures(summary) if summary else _counts(folder)),
         retry_refusals=_refusals(folder, summary) if summary else [],
     )
     return _LISTED_RUN.validate_python(asdict(listed))
@@ -172,6 +177,12 @@ def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for point, served in zip(run["points"], run["served"], strict=True)
     ]
+
+
+def _counts(folder: RunFolder) -> dict[str, Any]:
+    """Return how much of a run without a summary is finished."""
+    shards = len(folder.finished())
+    return {"finished_shards": shards, "questions": count_questions(folder) if shards else 0}
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,9 +110,10 @@ class _Bar(Bar):
 
 
 class RunProgress:
-    """Shows rate, time left and the Hits@1 of the finished questions, and the leading configurations of a sweep.
+    """Shows rate, time left and the Hits@1 of the finished questions; of a sweep, that of the leading configurations.
 
-    The score is named `Hits@1 of 40 finished`: short questions finish first, so it is that of the run only at its end.
+    A mean over different configurations would be the score of none. The score is named `Hits@1 of 40 finished`: short
+    questions finish first, so it is that of the run only at its end.
     A bar on a terminal; otherwise, as in the log of a cluster's job, a plain line from time to time.
     """
 
@@ -212,8 +213,8 @@ class RunProgress:
 
     @property
     def _hits(self) -> str:
-        """The Hits@1 of what has finished, with its number; empty if nothing was scored."""
-        if not self.sum.scored:
+        """The Hits@1 of what has finished, with its number; empty for a sweep, or if nothing was scored."""
+        if self._names or not self.sum.scored:
             return ""
         new = " new" if self._done else ""
         return f"Hits@1 of {self.sum.scored:,}{new} finished {percent(self.sum.hits / self.sum.scored)}"

@@ -120,6 +120,8 @@ def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path,
     line = kgqa("ls", "runs/broken-off").out.splitlines()[1]
     assert "  –  " in line
     assert f"not complete, {first['finished_shards']} shard" in line
+    assert first["questions"] == 20, "those in its finished shards"
+    assert "  20  " in line
 
 
 def test_damaged_folders_are_named_and_the_others_listed(finished: Path, kgqa: Kgqa) -> None:

@@ -76,6 +76,17 @@ def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
     assert "Hits@1 of 3 new finished 33.3" in text.getvalue()
 
 
+def test_a_sweep_has_no_score_of_all_its_configurations_together() -> None:
+    text = io.StringIO()
+    with RunProgress(
+        Console(file=text, width=200), total=4, on_opened=lambda backends: None, confidence=0.95, names=["srp", "cot"]
+    ) as run_progress:
+        run_progress.on_opened(BACKENDS)
+        run_progress.on_progress(FinishedRows(questions=2, hits=1.0, scored=2))
+    assert "questions × configurations 2/4" in text.getvalue()
+    assert "Hits@1" not in text.getvalue()
+
+
 def test_a_run_without_gold() -> None:
     text = shown(8, FinishedRows(questions=3))
     assert "3/8" in text

@@ -207,7 +207,10 @@ def test_changed_labels_are_refused_for_a_method_of_the_users(
     assert "holds answers to other questions (changed or moved: 5" in project.run(*words, code=2)
 
 
-def test_gold_answers_that_change_back_are_those_of_the_replies(project: Project) -> None:
+def test_gold_answers_that_change_back_are_those_of_the_replies(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     words = ("method=tog", "llm=oracle", "llm.error_rate=1")
     project.run(*words)
     before, losses = project.rows(), open_run("runs/r").losses().collect()
@@ -215,6 +218,9 @@ def test_gold_answers_that_change_back_are_those_of_the_replies(project: Project
     project.write_questions(dict.fromkeys(CITIES, "Nowhere"))
     assert "older ones" in project.run(*words)
     assert set(open_run("runs/r").losses().collect()["reason"]) == {"old trace"}
+    assert main(["losses", "runs/r"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "because of: old trace, or its gold answers have changed since" in printed
     project.write_questions(CITIES)
     assert "older ones" not in project.run(*words)
     assert open_run("runs/r").losses().collect().equals(losses)

@@ -10,13 +10,23 @@ from pipeline.analysis.losses.frames import (
     scan_losses,
     selecting_configurations,
 )
-from pipeline.analysis.losses.stage_names import REASONS, STAGE_TEXTS, STAGES, Loss, Reason, Stage, StageText
+from pipeline.analysis.losses.stage_names import (
+    REASON_TEXTS,
+    REASONS,
+    STAGE_TEXTS,
+    STAGES,
+    Loss,
+    Reason,
+    Stage,
+    StageText,
+)
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.analysis.losses.waiting import critical_path
 
 __all__ = [
     "LOSS_COLUMNS",
     "REASONS",
+    "REASON_TEXTS",
     "ROW_COLUMNS",
     "STAGES",
     "STAGE_TEXTS",

@@ -124,3 +124,8 @@ _CAUSES = {
     "old trace": "trace, which does not say: an older version wrote it, or its gold answers have changed since",
 }
 _CAUSES |= {reason: reason for reason in REASONS if reason not in _CAUSES}
+REASON_TEXTS: Mapping[str, str] = {
+    **{reason: reason for reason in REASONS},
+    "old trace": "old trace, or its gold answers have changed since",
+}
+"""The reasons in a table of losses."""
