@@ -145,6 +145,8 @@ class RunProgress:
         self._confidence = confidence
         self._done = done
         self.sum = FinishedRows()
+        self.hopeless = ""
+        """Why the run was stopped, if all of its first rows failed alike."""
         self._bar = _Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -201,10 +203,11 @@ class RunProgress:
         if most is None or not most <= rows.failed == rows.questions or len(rows.errors) > 1:
             return
         (details,) = rows.errors.values()
-        raise UserError(
+        self.hopeless = (
             f"the first {counted(most, 'question')} all failed with the same error "
             f"(run.max_equal_failures=null goes on):\n{details}"
         )
+        raise UserError(self.hopeless)
 
     @property
     def _rows(self) -> int:

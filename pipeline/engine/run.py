@@ -281,9 +281,13 @@ async def _run_shards(
             raise UserError(f"the dataset has no question to answer: see what its keys select{unreadable}")
         if has_work:
             async with model_servers([each.config for each in configurations], console) as configs:
-                with progress:
-                    await _executor(engine["name"])(configs, folder.path, unfinished, progress)
-                    progress.on_complete()
+                try:
+                    with progress:
+                        await _executor(engine["name"])(configs, folder.path, unfinished, progress)
+                        progress.on_complete()
+                finally:
+                    if progress.hopeless:
+                        folder.write_error(progress.hopeless)
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
             if saved is not None:

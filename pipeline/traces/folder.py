@@ -55,7 +55,10 @@ class _Summary(BaseModel):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """`runs/NAME/`: `run.yaml`, `traces/`, `drafts/`, `prompts/`, `summary.json`, `rejected.jsonl`, `lock`."""
+    """`runs/NAME/`: `run.yaml`, `summary.json`, `rejected.jsonl`, `stopped.txt`, `lock`, and three folders.
+
+    They are `traces/`, `drafts/` and `prompts/`.
+    """
 
     path: StoragePath
 
@@ -78,7 +81,7 @@ class RunFolder:
     def clear(self) -> None:
         """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""
         for files in (
-            [self.path / "run.yaml", self.path / "summary.json", self.rejected],
+            [self.path / "run.yaml", self.path / "summary.json", self.rejected, self._stopped],
             matching(self.path / "drafts", "shard-*.jsonl"),
             matching(self.path / "traces", "shard-*.parquet"),
         ):
@@ -126,8 +129,27 @@ class RunFolder:
             if not self.has_run:
                 raise UserError(f"{self.path} holds no finished shard: no run has begun in it")
             goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} goes on"
+            if error := self._read_error():
+                raise UserError(f"{self.path} holds no answer: its run ended without one, because {error}")
             raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
+
+    @property
+    def _stopped(self) -> StoragePath:
+        """The file with the error that stopped the run; absent while it goes on."""
+        return self.path / "stopped.txt"
+
+    def write_error(self, error: str) -> None:
+        """Store the error that stopped the run, for the commands that read its folder. Raises StorageError."""
+        write_whole(self._stopped, error.encode())
+
+    def _read_error(self) -> str:
+        """Return the error that stopped the run, without the lines of a traceback; empty if none did."""
+        try:
+            lines = read_whole(self._stopped).decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
 
     def journal_calls(self) -> int:
         """Count the model calls in the journals of open shards."""
@@ -227,8 +249,8 @@ class RunFolder:
         )
 
     def remove_summary(self) -> None:
-        """Remove `summary.json`: the run is not complete until it is written again."""
-        remove_all([self.path / "summary.json"])
+        """Remove `summary.json` and `stopped.txt`: the run is not complete until a summary is written again."""
+        remove_all([self.path / "summary.json", self._stopped])
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write `summary.json` with the number of shards and a digest of its contents, atomically."""
