@@ -41,8 +41,6 @@ class AnswersByLine(Prompt[Answers], ABC):
         lines = [line for line in listed.splitlines() if not line.lstrip().startswith("```")]
         texts = [text.strip() for text in _literal("\n".join(lines))]
         if not texts:
-            if _OPENED_LIST.match("\n".join(lines)):
-                raise ParseError("the list in brackets cannot be read")
             names = self._shown_names()
             texts = [_without_marks(line.strip(), names) for line in lines]
         if not (answers := _distinct(texts)):
@@ -99,12 +97,17 @@ class AnswerAlone(AnswersByLine):
 
 
 def _literal(text: str) -> list[str]:
-    """Return the texts of a reply that is a list in brackets; none for any other reply."""
+    """Return the texts of a reply that is a list in brackets; none for any other reply.
+
+    Raises ParseError for a list of texts that cannot be read.
+    """
     if not text.lstrip().startswith("["):
         return []
     try:
         listed = parse_leniently(lambda plain: read_literal(plain, "["), text)
     except ParseError:
+        if _OPENED_LIST.match(text):
+            raise ParseError("the list in brackets cannot be read") from None
         return []
     assert isinstance(listed, list), "a literal that opens with a bracket is a list"
     return [str(each) for each in listed if isinstance(each, str | int | float) and not isinstance(each, bool)]
