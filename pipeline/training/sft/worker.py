@@ -131,7 +131,8 @@ def _trainer_class(*, blocks: bool) -> type[Trainer]:
 
         def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
             prepared = super()._prepare_inputs(inputs)
-            return {**prepared, "attention_mask": block_mask(prepared.pop("ends"))}
+            ends = prepared.pop("ends")
+            return {**prepared, "attention_mask": block_mask(ends)}
 
     return BlockTrainer if blocks else Trainer
 
