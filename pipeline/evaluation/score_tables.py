@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,15 +197,25 @@ def _largest(groups: Sequence[Group]) -> list[Group]:
 def key_columns(values: Sequence[Mapping[str, str]], *, most: int = _MOST_KEY_COLUMNS) -> dict[str, list[str]]:
     """Return the keys that vary as headings with columns of values: one column per key, or one for more than `most`.
 
-    `values` are the keys and values of each configuration.
+    `values` are the keys and values of each configuration. Of paths, only the names of the files are in the table.
     """
     keys = _varying_keys(values)
+    shown = {key: _short_texts({each[key] for each in values if key in each}) for key in keys}
     last_parts = [key.rpartition(".")[2] for key in keys]
     headings = {key: last if last_parts.count(last) == 1 else key for key, last in zip(keys, last_parts, strict=True)}
     if len(keys) <= most:
-        return {heading: [each.get(key, _ABSENT) for each in values] for key, heading in headings.items()}
-    assignments = ([f"{headings[key]}={each[key]}" for key in keys if key in each] for each in values)
+        return {
+            heading: [shown[key][each[key]] if key in each else _ABSENT for each in values]
+            for key, heading in headings.items()
+        }
+    assignments = ([f"{headings[key]}={shown[key][each[key]]}" for key in keys if key in each] for each in values)
     return {_SHARED_COLUMN: list(map(" ".join, assignments))}
+
+
+def _short_texts(values: Collection[str]) -> Mapping[str, str]:
+    """Return the values of a key without the folders of paths, if they still differ."""
+    short = {value: value if value.startswith(("[", "{")) else value.rpartition("/")[2] for value in values}
+    return short if len(set(short.values())) == len(short) else {value: value for value in values}
 
 
 def percent(share: float) -> str:

@@ -140,6 +140,15 @@ def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
     assert "method.depth=3 llm.depth=1 b=5 c=6" in many
 
 
+def test_of_paths_only_what_tells_them_apart_is_a_cell() -> None:
+    def cells(*paths: str) -> str:
+        points = [summary(number=n, overrides=(f"dataset.questions={path}",)) for n, path in enumerate(paths)]
+        return printed(sweep_table(points))
+
+    assert "/" not in cells("/long/folder/webqsp.jsonl", "/long/folder/cwq.jsonl")
+    assert "/two/test.jsonl" in cells("/one/test.jsonl", "/two/test.jsonl")
+
+
 def test_a_grbench_row_shows_rouge() -> None:
     scores = {"rouge_l": Estimate(0.369, 0.3, 0.4, 200), "grbench_em": HALF}
     text = printed(score_table([summary("r3", dataset="grbench", scores=scores)]))
