@@ -6,13 +6,17 @@ import asyncio
 import importlib.metadata
 import platform
 import secrets
+import signal
 import subprocess
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from rich.progress import track
@@ -68,6 +72,7 @@ _COMMON = (
     "evaluation",
 )
 """Keys and sections that have one value for all configurations of a run."""
+_STOPPING = "stopping: calls in flight are given up, and made again when the run goes on"
 _PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
 
 
@@ -282,7 +287,7 @@ async def _run_shards(
         if has_work:
             async with model_servers([each.config for each in configurations], console) as configs:
                 try:
-                    with progress:
+                    with progress, _stop_announced(progress.say):
                         await _executor(engine["name"])(configs, folder.path, unfinished, progress)
                         progress.on_complete()
                 finally:
@@ -306,6 +311,27 @@ async def _run_shards(
         times = {name: earlier[name] for name in TIMES}
     questions = tuple(unfinished.questions[number] for number in range(len(configurations)))
     return RunTotals(questions, rejections.count, run["max_failed"], **times)
+
+
+@contextmanager
+def _stop_announced(say: Callable[[str], None]) -> Iterator[None]:
+    """Say at once what Ctrl-C or SIGTERM does: to close models, servers and workers takes seconds."""
+    before = signal.getsignal(signal.SIGINT)  # the event loop's, which cancels the run; SIGTERM calls it, too
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stop, loop = before, asyncio.get_running_loop()
+
+    def announce(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, stop)  # which a second Ctrl-C reaches directly
+        loop.call_soon_threadsafe(say, _STOPPING)
+        stop(number, frame)
+
+    signal.signal(signal.SIGINT, announce)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, stop)
 
 
 async def _compare_dataset(

@@ -8,14 +8,19 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from pipeline.cli.commands import COMMANDS
 from pipeline.cli.main import guard
+from pipeline.llm.embedded.llama import Llama
+from pipeline.llm.embedded.reply import Reply
+from pipeline.traces.folder import RunFolder
+from tests.cli.support import Kgqa
 from tests.support import KGQA
 
 QUESTIONS, ANSWERED, CONCURRENCY = 24, 16, 4
@@ -64,6 +69,50 @@ def test_a_signal_ends_a_run_and_the_same_command_finishes_it(
     ids = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")["question_id"]
     assert len(ids) == ids.n_unique() == QUESTIONS
     assert model.requests <= QUESTIONS + CONCURRENCY, "only what was in flight is asked again"
+
+
+def test_ctrl_c_stops_the_model_in_this_process_between_tokens(
+    llama: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 300
+    run = ["method=cot", f"method.max_tokens={most}", "dataset.triples=2000", "run.limit=4", "engine.concurrency=1"]
+    words = ["evaluate", *run, "llm=embedded", f"llm.model={llama}", "run.max_failed=1"]
+    assert kgqa(*words, "run.dir=whole").code == 0
+    generate, add = Llama.generate, Reply.add
+    drafts: list[int] = []
+
+    def noting(model: Llama, *prompts: Any, stops: Callable[[int], bool], **options: Any) -> Any:
+        pressed: list[None] = []
+
+        def asked(index: int) -> bool:
+            if not pressed and RunFolder(Path("run")).journal_calls() >= 2:
+                pressed.append(os.kill(os.getpid(), signal.SIGINT))
+            return stops(index)
+
+        return generate(model, *prompts, stops=asked, **options)
+
+    def note(reply: Reply, draft: Sequence[int], logits: Any) -> None:
+        drafts.append(len(draft))
+        add(reply, draft, logits)
+
+    with monkeypatch.context() as pressing:
+        pressing.setattr(Llama, "generate", noting)
+        pressing.setattr(Reply, "add", note)
+        ended = kgqa(*words, "run.dir=run")
+    assert ended.code == 130
+    said = ended.err.splitlines()
+    assert "stopping: calls in flight are given up, and made again when the run goes on" in said
+    assert said[-1] == "kgqa: stopped; run the same command again to continue"
+    assert drafts[-1] < most, "the call in flight ended before its last token"
+    kept = RunFolder(Path("run")).journal_calls()
+    assert kept >= 2
+
+    again = kgqa(*words, "run.dir=run")
+    assert again.code == 0, again.err
+    assert f"{kept} model calls of unfinished shards kept from before" in again.err
+    columns = ["question_id", "raw_answer", "answers", "llm_calls", "completion_tokens"]
+    whole, resumed = (pl.read_parquet(f"{name}/traces/*.parquet", columns=columns) for name in ("whole", "run"))
+    assert resumed.sort("question_id").equals(whole.sort("question_id"))
 
 
 CONTINUES = "stopped; run the same command again to continue"

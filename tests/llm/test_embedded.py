@@ -9,9 +9,11 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +21,9 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from pipeline.config import default
 from pipeline.errors import ContextOverflow, ServiceError, UserError
+from pipeline.llm.embedded.llama import Llama
 from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.embedded.reply import Reply
 from pipeline.llm.prompt import Message, Sampling
 from pipeline.methods.arg.tokens import CLASSES, OPEN
 from tests.cli.conftest import evaluate, kgqa
@@ -201,6 +205,39 @@ def force(folder: Path, token: str) -> None:
         model.model.embed_tokens.weight.abs_()
         model.lm_head.weight[id] = 9 * model.lm_head.weight.max()
     model.save_pretrained(folder)
+
+
+class TestStopping:
+    async def test_a_cancelled_reply_stops_between_tokens_and_no_other_of_its_batch(
+        self, copied: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        force(copied, OPEN)  # its replies have no end of their own
+        begun, drafts = threading.Event(), list[int]()
+        generate, add = Llama.generate, Reply.add
+
+        def noting(llama: Llama, *prompts: Any, stops: Callable[[int], bool], **options: Any) -> Any:
+            def asked(index: int) -> bool:
+                begun.set()
+                return stops(index)
+
+            return generate(llama, *prompts, stops=asked, **options)
+
+        def note(reply: Reply, draft: Sequence[int], logits: Any) -> None:
+            drafts.append(len(draft))
+            add(reply, draft, logits)
+
+        monkeypatch.setattr(Llama, "generate", noting)
+        monkeypatch.setattr(Reply, "add", note)
+        long = Sampling(max_tokens=1500)
+        async with embedded(copied) as model:
+            shorter, longer = (call((Message("user", text),), long) for text in ("who?", "who wrote it, and when?"))
+            given_up, kept = (asyncio.create_task(model.complete(each)) for each in (shorter, longer))
+            assert await asyncio.to_thread(begun.wait, 60)
+            given_up.cancel()
+            assert (await kept).completion_tokens == 1500
+            assert len(drafts) == 2, "they were one batch"
+            assert min(drafts) < max(drafts) == 1500
+            assert (await model.complete(shorter)).completion_tokens == 1500, "it is made again as a whole"
 
 
 class TestDraws:

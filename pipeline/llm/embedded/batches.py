@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pipeline.llm.embedded.reply import Round
 
@@ -37,6 +37,9 @@ class Generated(Protocol):
 
 G = TypeVar("G", bound=Generated)
 
+Unwanted: TypeAlias = Callable[[int], bool]
+"""Whether nobody awaits the reply at an index of a batch any more, so that its generation may stop."""
+
 
 class _Waiting(NamedTuple, Generic[G]):
     reply: G
@@ -46,8 +49,8 @@ class _Waiting(NamedTuple, Generic[G]):
 class Batches(Generic[G]):
     """A queue of replies that generates them in batches in its own threads. Everything else runs on the event loop."""
 
-    def __init__(self, generate: Callable[[Sequence[G]], None], threads: int) -> None:
-        """`generate` runs one round for replies with the same `next_round`."""
+    def __init__(self, generate: Callable[[Sequence[G], Unwanted], None], threads: int) -> None:
+        """`generate` runs one round for replies with the same `next_round`, and asks at each token who is unwanted."""
         self._generate = generate
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="llama")
@@ -55,7 +58,7 @@ class Batches(Generic[G]):
         self._working: set[asyncio.Task[None]] = set()
 
     async def finish(self, reply: G) -> None:
-        """Return when the reply is complete. Cancelling this does not affect the other replies of the batch."""
+        """Return when the reply is complete. Cancelling this stops its generation, and no other of the batch."""
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(reply, done))
         if len(self._working) < self._threads:
@@ -63,7 +66,7 @@ class Batches(Generic[G]):
         await done
 
     async def close(self) -> None:
-        """Wait for the running batches and start no others."""
+        """Start no more batches, and wait for the running ones: a batch stops when all its replies are cancelled."""
         for working in self._working:
             working.cancel()
         await asyncio.to_thread(self._pool.shutdown)
@@ -73,8 +76,7 @@ class Batches(Generic[G]):
         await asyncio.sleep(0)  # lets concurrent calls arrive first
         while batch := self._next_batch():
             try:
-                replies = [waiting.reply for waiting in batch]
-                await asyncio.get_running_loop().run_in_executor(self._pool, self._generate, replies)
+                await asyncio.get_running_loop().run_in_executor(self._pool, self._run, batch)
             except Exception as error:  # noqa: BLE001 — raised in every waiting call
                 for waiting in batch:
                     if not waiting.done.done():
@@ -82,6 +84,10 @@ class Batches(Generic[G]):
             else:
                 self._complete_or_requeue(batch)
         self._working -= {asyncio.current_task()}  # now, so that the next call finds a free thread
+
+    def _run(self, batch: Sequence[_Waiting[G]]) -> None:
+        """Generate one batch, in a thread."""
+        self._generate([waiting.reply for waiting in batch], lambda index: batch[index].done.cancelled())
 
     def _complete_or_requeue(self, batch: Sequence[_Waiting[G]]) -> None:
         for waiting in batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,13 +47,22 @@ class Llama:
         """Tokens that end the model's turn according to its configuration."""
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], ends: Sequence[int], limit: int, *, logits: bool
+        self,
+        prompts: Sequence[Sequence[int]],
+        ends: Sequence[int],
+        limit: int,
+        *,
+        logits: bool,
+        stops: Callable[[int], bool],
     ) -> list[tuple[list[int], Array | None]]:
         """Continue each prompt with the most probable ids up to one of `ends`, at most `limit` ids.
 
+        `stops` says after each id, by the index of its prompt, whether to end there. A thread of CTranslate2 calls it.
         Return the ids per prompt and, if requested, their logits with shape (ids, vocabulary).
         """
-        results = self._continue(prompts, ends, limit, return_logits_vocab=logits)
+        results = self._continue(
+            prompts, ends, limit, return_logits_vocab=logits, callback=lambda step: stops(step.batch_id)
+        )
         generated = [result.sequences_ids[0] for result in results]
         if not logits:
             return [(ids, None) for ids in generated]
@@ -67,7 +76,7 @@ class Llama:
         """Continue each prompt with a beam search. Return the `width` best continuations and their scores, best first.
 
         A continuation ends with one of `ends`, or has `limit` ids. Its score is the sum of the log-probabilities of its
-        ids, divided by their number to the power of `length_penalty`.
+        ids, divided by their number to the power of `length_penalty`. CTranslate2 cannot stop a beam search.
         """
         beams = {"beam_size": width, "num_hypotheses": width, "length_penalty": length_penalty, "return_scores": True}
         results = self._continue(prompts, ends, limit, **beams)
