@@ -9,8 +9,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from pipeline.llm.prompt import Completion
+
+
+class _Flight(NamedTuple):
+    """A call that is being made."""
+
+    completion: asyncio.Future[Completion | None]
+    began_s: float
+    """On the clock of `time.perf_counter`."""
 
 
 class CallCache:
@@ -29,7 +38,7 @@ class CallCache:
         """
         self._made_in_this_run = dict(made_in_this_run)
         self._done: dict[str, Completion] = dict(from_earlier_runs)
-        self._flights: dict[str, asyncio.Future[Completion | None]] = {}
+        self._flights: dict[str, _Flight] = {}
         self._on_call = on_call
 
     async def get(self, key: str, call: Callable[[], Awaitable[Completion]]) -> tuple[Completion, bool]:
@@ -43,12 +52,17 @@ class CallCache:
         while key not in self._done:
             if (flight := self._flights.get(key)) is None:
                 return await self._make(key, call), False
-            await asyncio.shield(flight)  # None if the caller was cancelled: try again
+            await asyncio.shield(flight.completion)  # None if the caller was cancelled: try again
         return self._done[key], True
 
+    @property
+    def longest_s(self) -> float:
+        """The seconds that the longest of the calls in flight has taken so far; 0 if none is in flight."""
+        now = time.perf_counter()
+        return now - min((each.began_s for each in self._flights.values()), default=now)
+
     async def _make(self, key: str, call: Callable[[], Awaitable[Completion]]) -> Completion:
-        flight = self._flights[key] = asyncio.get_running_loop().create_future()
-        began = time.perf_counter()
+        flight, began = self._flights[key] = _Flight(asyncio.get_running_loop().create_future(), time.perf_counter())
         try:
             completion = await call()
             if completion.seconds is None:

@@ -14,6 +14,9 @@ from pipeline.engine.shard import Rounds
 from pipeline.engine.worker import Worker
 from pipeline.traces.storage import StoragePath
 
+_LOOK_S = 5.0
+"""Seconds between two looks at the calls in flight."""
+
 
 async def run_local(
     configs: Sequence[Mapping[str, Any]], folder: StoragePath, rounds: Rounds, progress: RunProgress
@@ -26,9 +29,13 @@ async def run_local(
             for line in await worker.missing_nodes():
                 progress.say(line)
             scheduler = Scheduler(rounds)
-            async with asyncio.TaskGroup() as group:
-                for _ in range(open_shards(engine)):
-                    group.create_task(_lane(worker, scheduler, progress))
+            watching = asyncio.create_task(_show_long_calls(worker, progress))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(open_shards(engine)):
+                        group.create_task(_lane(worker, scheduler, progress))
+            finally:
+                watching.cancel()
 
 
 async def _lane(worker: Worker, scheduler: Scheduler, progress: RunProgress) -> None:
@@ -36,6 +43,13 @@ async def _lane(worker: Worker, scheduler: Scheduler, progress: RunProgress) -> 
     while (lease := await scheduler.take()) is not None:
         await worker.run(lease.shard, progress.on_progress)
         await scheduler.complete(lease)
+
+
+async def _show_long_calls(worker: Worker, progress: RunProgress) -> None:
+    """Tell the progress bar again and again which questions wait long for a reply."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        progress.on_long_calls(worker.long_calls())
 
 
 def open_shards(engine: Mapping[str, Any]) -> int:

@@ -27,7 +27,7 @@ from rich.text import Text
 
 from pipeline.console import Console
 from pipeline.engine.components import Backends
-from pipeline.engine.shard import FinishedRows
+from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
@@ -99,12 +99,15 @@ def _left_s(task: Task) -> float | None:
 
 
 class _Bar(Bar):
-    """A progress bar with the leading configurations of a sweep below it."""
+    """A progress bar, and below it the questions that wait long, and the leading configurations of a sweep."""
 
+    waiting = ""
     standings: Table | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
+        if self.waiting:
+            yield Text(self.waiting)
         if self.standings is not None and not self.finished:
             yield self.standings
 
@@ -198,6 +201,12 @@ class RunProgress:
             self._ranked_at = time.monotonic()
             self._bar.standings = standings(self.sum, self._names, self._confidence)
 
+    def on_long_calls(self, calls: LongCalls | None) -> None:
+        """Show which questions wait long for a reply, until called with None: nothing else moves meanwhile."""
+        self._bar.waiting = "" if calls is None else _waiting_text(calls)
+        if calls is not None and not self._draws:
+            self._print_periodically()
+
     def _stop_hopeless_run(self) -> None:
         most, rows = self._max_equal_failures, self.sum
         if most is None or not most <= rows.failed == rows.questions or len(rows.errors) > 1:
@@ -236,7 +245,8 @@ class RunProgress:
         seconds = None if task.finished else _left_s(task)
         left = f"{seconds:,.0f} s left" if seconds else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
-        parts = (f"{self._unit} {self._rows:,}/{task.total:,.0f}", _rate_text(task), left, self._hits, failed)
+        done = f"{self._unit} {self._rows:,}/{task.total:,.0f}"
+        parts = (done, _rate_text(task), left, self._hits, failed, self._bar.waiting)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:
@@ -245,11 +255,16 @@ class RunProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.standings = None  # the final table follows
+        self._bar.standings, self._bar.waiting = None, ""  # the final table follows
         if self._bar.live.is_started:
             self._bar.stop()
         elif self._bar.tasks[0].started:
             self.say(self._line())
+
+
+def _waiting_text(calls: LongCalls) -> str:
+    waiting = f"waiting more than {LONG_CALL_S:g} s for a reply of the model: {counted(calls.questions, 'question')}"
+    return printable(f"{waiting}, {calls.question_id} for {calls.longest_s:,.0f} s")
 
 
 def standings(finished: FinishedRows, names: Sequence[str], confidence: float) -> Table:

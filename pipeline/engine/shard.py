@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from math import ceil
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
@@ -20,6 +20,9 @@ from pipeline.datasets.selection import Selection
 from pipeline.text import error_kind
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Example
+
+LONG_CALL_S = 30.0
+"""Seconds of a model call after which the progress bar shows that its question waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,17 @@ class FinishedRows:
             of_configurations,
             {**other.errors, **self.errors},
         )
+
+
+class LongCalls(NamedTuple):
+    """The questions of a worker that wait long for a reply of their model, which the progress bar shows."""
+
+    questions: int
+    """Their number."""
+    longest_s: float
+    """Seconds that the longest of their calls has taken so far."""
+    question_id: str
+    """The question that waits for it."""
 
 
 def _details(row: TraceRow) -> str:

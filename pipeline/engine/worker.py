@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Self
 
 from pipeline import config
@@ -21,7 +22,7 @@ from pipeline.engine.logs import shard_of
 from pipeline.engine.metrics import Emit, Recorder
 from pipeline.engine.missing_nodes import count_missing_nodes
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
-from pipeline.engine.shard import FinishedRows, Shard
+from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls, Shard
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
@@ -79,6 +80,8 @@ class Worker:
         """The task that stores each prompt's fixed text, by its digest."""
         self._stack = AsyncExitStack()
         self._dedupe_calls = configs[0]["engine"]["dedupe_calls"]
+        self._caches: dict[tuple[int, str], Sequence[CallCache]] = {}
+        """The caches of the questions in flight, by shard and question id."""
         self._slots = asyncio.Semaphore(configs[0]["engine"]["concurrency"])
         self._lag_s = 0.0
         self._storage_error: str | None = None
@@ -112,6 +115,15 @@ class Worker:
             number: Backends.of(runtime) for runtime in self._runtimes for number, _ in runtime.configurations
         }
         return [backends_by_number[number] for number in range(len(self._configs))]
+
+    def long_calls(self) -> LongCalls | None:
+        """Return the questions that have waited long for a reply of their model; None if there are none."""
+        waiting = {place: max(cache.longest_s for cache in caches) for place, caches in self._caches.items()}
+        long = {place: seconds for place, seconds in waiting.items() if seconds > LONG_CALL_S}
+        if not long:
+            return None
+        place, longest_s = max(long.items(), key=itemgetter(1))
+        return LongCalls(len(long), longest_s, place[1])
 
     async def missing_nodes(self) -> list[str]:
         """Return a sentence for each kind of nodes that questions name and their graph does not have.
@@ -187,6 +199,8 @@ class Worker:
                 shared if self._dedupe_calls else run.cache(question_id, each.configurations[0][0], reused)
                 for each in runtimes
             ]
+            place = run.shard.index, question_id
+            self._caches[place] = caches
             answering = (
                 self._answer(example, runtime, cache, run.on_row)
                 for runtime, cache in zip(runtimes, caches, strict=True)
@@ -196,6 +210,8 @@ class Worker:
             except StorageError as error:
                 self._storage_error = str(error)
                 raise
+            finally:
+                del self._caches[place]
             self._recorder.in_flight -= 1
             return sorted(chain.from_iterable(rows), key=lambda row: row.configuration)
 

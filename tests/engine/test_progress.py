@@ -26,7 +26,7 @@ from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import Pace, RunProgress, _Rate, _TimeLeft, standings
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import FinishedRows, Part, count_rows
+from pipeline.engine.shard import FinishedRows, LongCalls, Part, count_rows
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Rejected
@@ -140,6 +140,25 @@ def test_a_run_that_is_refused_shows_nothing() -> None:
     with pytest.raises(UserError, match="another model"), run_progress:
         run_progress.on_opened(BACKENDS)
     assert text.getvalue() == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_questions_that_wait_long_for_a_reply_are_shown(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    text = io.StringIO()
+    console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
+    waiting = "waiting more than 30 s for a reply of the model: "
+    with RunProgress(console, total=8, on_opened=lambda backends: None, confidence=0.95) as run_progress:
+        run_progress.on_opened(BACKENDS)
+        for calls in (LongCalls(3, 94.6, "q1"), LongCalls(1, 40.2, "q2\x1b[2J")):
+            run_progress.on_long_calls(calls)
+            run_progress._bar.refresh()
+        run_progress.on_long_calls(None)
+        run_progress.on_progress(FinishedRows(questions=8))
+    shown = text.getvalue()
+    assert f"{waiting}3 questions, q1 for 95 s" in shown
+    assert f"{waiting}1 question, q2\ufffd[2J for 40 s" in shown
+    assert waiting not in shown.splitlines()[-1]
 
 
 def test_progress_is_summed() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -61,6 +63,16 @@ def rows(folder: Path) -> pl.DataFrame:
 def steps(folder: Path) -> pl.DataFrame:
     frame = pl.scan_parquet(folder / "traces" / "*.parquet").select("point", "question_id", "steps", "texts")
     return frame.explode("steps", "texts").unnest("steps", "texts").collect()
+
+
+def test_a_run_says_which_questions_wait_long_for_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.engine.worker.LONG_CALL_S", 0.0)
+    monkeypatch.setattr("pipeline.engine.local._LOOK_S", 0.01)
+    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    text = io.StringIO()
+    slow = resolve(tmp_path / "run", "method=cot", "run.limit=2", "llm.latency_s=0.3")
+    execute([slow], Console(file=text, width=200))
+    assert re.search(r"for a reply of the model: 2 questions, sample-test-00000[01] for 0 s", text.getvalue())
 
 
 def test_every_question_is_a_row_and_the_summary_counts_calls(tmp_path: Path) -> None:
