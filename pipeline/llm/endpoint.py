@@ -21,7 +21,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ServiceError, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
-from pipeline.llm.interface import OneModel
+from pipeline.llm.interface import OneModel, capped_identity
 from pipeline.llm.openai_client import OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
 from pipeline.llm.server_reply import (
@@ -62,6 +62,7 @@ class CallConfig:
     """Parameters of calls to a served model. The fields are described in `conf/llm/endpoint.yaml`."""
 
     extra_body: dict[str, Any] | None
+    max_new_tokens: PositiveInt | None
     approximate_choices: bool
     connect_timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
     timeout_s: Annotated[PositiveFloat, RUNTIME_ONLY]
@@ -112,7 +113,8 @@ class EndpointModel(CallConfig, OneModel):
         )
         async with AsyncExitStack() as opening:
             self._client = await opening.enter_async_context(client)
-            self._name, self.identity = await self._find_model()
+            self._name, identity = await self._find_model()
+            self.identity = capped_identity(identity, self.max_new_tokens)
             self._opened = opening.pop_all()
         self._token_ids: dict[str, int] = {}
         self._tokenising = asyncio.Lock()
@@ -288,7 +290,7 @@ class EndpointModel(CallConfig, OneModel):
             "messages": [{"role": message.role, "content": message.content} for message in call.messages],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
+            "max_tokens": min(sampling.max_tokens, self.max_new_tokens or sampling.max_tokens),
             "seed": call.seed,
         }
         if sampling.stop:

@@ -19,6 +19,11 @@ def replies_from_gold(label: str | None) -> bool:
     return FROM_GOLD in (label or "").split(", ")
 
 
+def capped_identity(identity: str, cap: int | None) -> str:
+    """Return the identity of a model whose replies have at most `cap` tokens, which is a part of the key of a call."""
+    return identity if cap is None else f"{identity}-max{cap}"
+
+
 class Model(Protocol):
     """Answers the calls of one question. Retries transport errors, and raises ServiceError after the last retry."""
 

@@ -71,6 +71,15 @@ class TestConversation:
             }
         ]
 
+    @pytest.mark.parametrize(("cap", "sent"), [(None, 50), (20, 20), (80, 50)])
+    async def test_a_cap_on_tokens_holds_besides_the_limit_of_the_method(
+        self, server: Any, cap: int | None, sent: int
+    ) -> None:
+        async with model(server, max_new_tokens=cap) as llm:
+            await llm.complete(call(sampling=Sampling(max_tokens=50)))
+            assert llm.identity == ("llama" if cap is None else f"llama-max{cap}"), "it is part of the key of a call"
+        assert server.bodies[0]["max_tokens"] == sent
+
     async def test_reads_text_finish_reason_and_usage(self, server: Any) -> None:
         server.default = server.say("Ada", finish_reason="length")
         async with model(server) as llm:
@@ -404,6 +413,10 @@ class TestOpening:
         own.serve_from(own.base_urls, "the-token")
         async with model(server) as of_endpoint, own as of_job:
             assert of_endpoint.identity == of_job.identity == served.name
+
+    async def test_a_job_that_serves_the_model_caps_its_replies_alike(self) -> None:
+        section = default(ServedModel, model="org/llama", max_new_tokens=20).as_endpoint(["http://127.0.0.1:1/v1"])
+        assert section["max_new_tokens"] == 20
 
     @pytest.mark.parametrize("name", ["org/llama-Instruct", "org/llama2", "my-org/llama", "org/llama-Instruct+user/a"])
     async def test_the_identity_keeps_the_origin_of_a_model_with_a_similar_name(self, server: Any, name: str) -> None:

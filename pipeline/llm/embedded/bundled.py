@@ -37,11 +37,6 @@ def reply_cap(model: str | None, max_new_tokens: int | None, method: str, datase
     return training().max_new_tokens
 
 
-def capped_identity(identity: str, cap: int | None) -> str:
-    """Return the identity of a model whose replies have at most `cap` tokens, which is a part of the key of a call."""
-    return identity if cap is None else f"{identity}-max{cap}"
-
-
 @cache
 def training() -> Training:
     """Read what the bundled model was trained for."""

@@ -16,13 +16,13 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ContextOverflow, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.checkpoint import digest_of
-from pipeline.llm.embedded.batches import Batches
+from pipeline.llm.embedded.batches import Batches, Unwanted
 from pipeline.llm.embedded.beams import Beams
-from pipeline.llm.embedded.bundled import BUNDLED_MODEL, capped_identity, reply_cap, training
+from pipeline.llm.embedded.bundled import BUNDLED_MODEL, reply_cap, training
 from pipeline.llm.embedded.chat import Chat
 from pipeline.llm.embedded.llama import Llama
 from pipeline.llm.embedded.reply import Ends, Reply, Round
-from pipeline.llm.interface import Model, OneModel
+from pipeline.llm.interface import Model, OneModel, capped_identity
 from pipeline.llm.prompt import Call, Candidate, Completion, Sampling
 from pipeline.llm.roles import method_of
 from pipeline.types import RUNTIME_ONLY, Example
@@ -183,15 +183,15 @@ class EmbeddedModel(OneModel):
             )
         return tokens[0]
 
-    def _generate(self, replies: Sequence[Reply | Beams]) -> None:
+    def _generate(self, replies: Sequence[Reply | Beams], unwanted: Unwanted) -> None:
         """Run one round for replies with the same `next_round`."""
         began = time.perf_counter()
-        self._run(replies[0].next_round, replies)
+        self._run(replies[0].next_round, replies, unwanted)
         seconds = time.perf_counter() - began
         for reply in replies:
             reply.seconds += seconds
 
-    def _run(self, round: Round, replies: Sequence[Reply | Beams]) -> None:
+    def _run(self, round: Round, replies: Sequence[Reply | Beams], unwanted: Unwanted) -> None:
         contexts = [reply.context for reply in replies]
         if round.beams > 1:
             searched = self._llama.search(
@@ -201,7 +201,7 @@ class EmbeddedModel(OneModel):
                 assert isinstance(beams, Beams), "replies of a batch have equal requests"
                 beams.add(found)
             return
-        generated = self._llama.generate(contexts, round.ends, round.limit, logits=round.logits)
+        generated = self._llama.generate(contexts, round.ends, round.limit, logits=round.logits, stops=unwanted)
         for reply, (ids, scores) in zip(replies, generated, strict=True):
             assert isinstance(reply, Reply), "replies of a batch have equal requests"
             reply.add(ids, scores)
