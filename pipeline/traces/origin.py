@@ -16,8 +16,8 @@ from pipeline.types import Example
 
 KEY = b"kgqa_origin"
 """The key of the file's metadata."""
-_LABELS = ("type", "level", "hops")
-"""Fields of `Question.meta` that say what kind of question it is. No method of the project reads them."""
+READ_BY_METHODS = ("domain",)
+"""Fields of `Question.meta` that methods of the project read. All others are labels, which only group scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class QuestionDigest:
     replied: str | None = None
     """Digest of the gold answers when the model replied, if the rows were scored again for other ones; else None."""
     unlabelled: str | None = None
-    """Digest of the question without its labels (type, level, hops); None for a shard of an older version."""
+    """Digest of the question without its labels (type, hops, source, …); None for a shard of an older version."""
 
     @classmethod
     def of(cls, example: Example) -> QuestionDigest:
         """Return the digests of a row of a dataset."""
         question = example.question
-        meta = {name: value for name, value in question.meta.items() if name not in _LABELS}
+        meta = {name: value for name, value in question.meta.items() if name in READ_BY_METHODS}
         unlabelled = _digest(replace(question, meta=meta))
         return cls(question.id, _digest(question), _digest(example.gold), unlabelled=unlabelled)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,10 @@ from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
+from pipeline.traces.origin import READ_BY_METHODS
 from tests.engine.user_project import CITIES, Project
+
+PACKAGE = Path(__file__).parents[2] / "pipeline"
 
 
 def test_an_unchanged_command_prints_the_same_result(project: Project) -> None:
@@ -169,7 +173,7 @@ def test_changed_labels_are_read_again_without_a_call(project: Project, new_gold
     project.run("method=tog", "llm=oracle")
     before = project.rows()
     cities = {**CITIES, "Borland": "Nowhere"} if new_gold else CITIES
-    project.write_questions(cities, type="hard", hops=1)
+    project.write_questions(cities, type="hard", hops=1, source="s")
     file = project.folder / "questions.jsonl"
     file.write_text(file.read_text().replace('"hard"', '"other"', 1))
     said = project.run("method=tog", "llm=oracle")
@@ -189,11 +193,20 @@ def test_changed_labels_are_read_again_without_a_call(project: Project, new_gold
     assert "have changed" not in project.run("method=tog", "llm=oracle")
 
 
-def test_other_fields_of_a_question_that_change_are_refused(project: Project) -> None:
-    project.write_questions(CITIES, type="easy", source="a")
-    project.run()
-    project.write_questions(CITIES, type="hard", source="b")
-    assert "holds answers to other questions (changed or moved: 5" in project.run(code=2)
+def test_a_field_of_a_question_that_a_method_reads_is_no_label(project: Project) -> None:
+    fields = "dataset.meta=[type,domain]"
+    project.write_questions(CITIES, type="easy", domain="a")
+    project.run(fields)
+    project.write_questions(CITIES, type="hard", domain="b")
+    assert "holds answers to other questions (changed or moved: 5" in project.run(fields, code=2)
+
+
+def test_the_fields_of_a_question_that_methods_read_are_known() -> None:
+    """Every other field is a label, whose change needs no call."""
+    parts = ("methods", "simulation", "llm", "kg", "retrieval")
+    sources = [file.read_text("utf-8") for part in parts for file in (PACKAGE / part).rglob("*.py")]
+    read = [field for text in sources for field in re.findall(r"question\.meta(?:\.get\(\"(\w+)\")?", text)]
+    assert set(read) == set(READ_BY_METHODS)
 
 
 def test_changed_labels_are_refused_for_a_method_of_the_users(
