@@ -18,7 +18,7 @@ from pipeline.cli.common import Arguments, Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import percent
-from pipeline.text import counted
+from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_questions
 from pipeline.traces.storage import StoragePath, names_in, storage_path
@@ -119,16 +119,27 @@ def _look(path: StoragePath) -> tuple[ListedRun | str | None, list[StoragePath]]
     """Return the run in a folder, or a sentence about damage, and the subfolders that may hold other runs."""
     try:
         files, subfolders = names_in(path)
-        if not {"run.yaml", "summary.json", "traces"} & (files | subfolders):
-            return None, [path / name for name in sorted(subfolders) if not name.startswith(".")]
-        batches = [path / name for name in sorted(subfolders) if name.startswith("batch-")]
-        return _read(RunFolder(path)), batches
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}", []
+    if not {"run.yaml", "summary.json", "traces"} & (files | subfolders):
+        return None, [path / name for name in sorted(subfolders) if not name.startswith(".")]
+    return _run_or_damage(RunFolder(path)), [path / name for name in sorted(subfolders) if name.startswith("batch-")]
+
+
+def _run_or_damage(folder: RunFolder) -> ListedRun | str:
+    """Return the run in a folder, or a sentence about what is damaged in it and what to do."""
+    try:
+        return _read(folder)
+    except OSError as error:
+        return f"{folder.path} cannot be read: {error.strerror}"
     except UserError as error:
-        return str(error), []
+        return " ".join(str(error).split())
     except (LookupError, TypeError, ValueError, AttributeError):
-        return f"{path} cannot be listed: its run.yaml or summary.json is not that of a run", []
+        repair = f"remove summary.json, and {kgqa('evaluate', folder.path / 'run.yaml')} writes it again"
+        return (
+            f"{folder.path} cannot be listed: its run.yaml or its summary.json is not that of a run. Restore run.yaml "
+            f"from a copy, or {repair}"
+        )
 
 
 def _read(folder: RunFolder) -> ListedRun:
@@ -157,13 +168,13 @@ def _read(folder: RunFolder) -> ListedRun:
 
 
 def _refusals(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
-    """Return when the failed questions of a run cannot be asked again in its folder, which needs an answer in it."""
-    failed = [point["failed"] for point in summary["points"]]
-    if not any(failed) or all(point["failed"] == point["questions"] for point in summary["points"]):
+    """Return when the failed questions of a run cannot be asked again in its folder."""
+    counts = [(point["failed"], point["questions"] - point.get("not_run", 0)) for point in summary["points"]]
+    if not any(failed for failed, _ in counts):  # of most runs, run.yaml need not be read as a whole
         return []
     run = folder.require_run()
     methods = [str(point["config"]["method"].get("_target_")) for point in run["points"]]
-    return retry_refusals(folder.path, methods, run)
+    return retry_refusals(folder.path, methods, run, counts)
 
 
 def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -16,14 +16,22 @@ def with_new_folder(run: object) -> str:
     return f"{RESTART}; another run.dir with run.reuse=[{run}] keeps its calls"
 
 
-def retry_refusals(run: object, methods: Iterable[str], head: Mapping[str, Any]) -> list[str]:
-    """Return when `run.retry_failed=true` is refused for a run that has answers, and what to do then.
+def retry_refusals(
+    run: object, methods: Iterable[str], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]
+) -> list[str]:
+    """Return when `run.retry_failed=true` is refused, and what to do then; nothing if no or every question failed.
+
+    A run without an answer may be begun again in its folder, so nothing is refused there.
 
     Args:
         run: The run folder, or a word that stands for it.
         methods: The classes of the methods, as dotted names.
         head: `id` and `versions` of `run.yaml`; without `id`, no version is compared.
+        counts: The failed and the asked questions of each configuration.
     """
+    failed, asked = map(sum, zip(*counts, strict=True))
+    if not 0 < failed < asked:
+        return []
     begun_by = head.get("versions", {}).get("kgqa-pipeline")
     if "id" in head and begun_by != version("kgqa-pipeline"):
         return [f"kgqa-pipeline {begun_by} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]

@@ -108,6 +108,11 @@ class ConfigurationSummary:
         return self.scores[name].mean
 
     @property
+    def failed_of_asked(self) -> tuple[int, int]:
+        """The numbers of failed questions and of all that were asked."""
+        return self.failed, self.questions - self.not_run
+
+    @property
     def from_gold(self) -> bool:
         """Whether a simulated model replied from the gold answers, to all prompts or to those of some roles."""
         return replies_from_gold(self.label)

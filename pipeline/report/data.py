@@ -230,10 +230,9 @@ def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
     return [
         refusal
         for path, of_run in runs.items()
-        if any(each.summary.failed for each in of_run)
-        and any(each.summary.failed < each.summary.questions for each in of_run)
         for methods in [[str(each.resolved["method"].get("_target_")) for each in of_run]]
-        for refusal in retry_refusals(path, methods, of_run[0].run.facts)
+        for counts in [[each.summary.failed_of_asked for each in of_run]]
+        for refusal in retry_refusals(path, methods, of_run[0].run.facts, counts)
     ]
 
 

@@ -134,18 +134,21 @@ def test_damaged_folders_are_named_and_the_others_listed(finished: Path, kgqa: K
         ("e", "run.yaml", "started: never"),
     ):
         (copy(finished, name) / file).write_text(text)
+    copy(finished, "d/batch-001")
     Path("runs/f/traces").mkdir(parents=True)
     (copy(finished, "g") / "run.yaml").unlink()
     shown = kgqa("ls")
     assert shown.code == 0
-    assert [line.split()[2] for line in shown.out.splitlines() if line.startswith("20")] == ["runs/good"]
+    found = {line.split()[2] for line in shown.out.splitlines() if line.startswith("20")}
+    assert found == {"runs/d/batch-001", "runs/good"}
     said = [line for line in shown.out.splitlines() if line.startswith("runs/")]
     assert [line.partition(" (")[0] for line in said] == [
         "runs/a/run.yaml is not the run.yaml of a run",
         "runs/b/run.yaml is not the run.yaml of a run",
         "runs/c/summary.json is damaged",
         "runs/d/summary.json is damaged",
-        "runs/e cannot be listed: its run.yaml or summary.json is not that of a run",
+        "runs/e cannot be listed: its run.yaml or its summary.json is not that of a run. Restore run.yaml from a copy, "
+        "or remove summary.json, and kgqa evaluate runs/e/run.yaml writes it again",
         "runs/f has no run.yaml: its run has not begun, or the file is lost",
         "runs/g has no run.yaml: its run has not begun, or the file is lost",
     ]
