@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -128,11 +129,31 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
 
 def _refuse_wrong_line(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:
     """Raise UserError with the first configuration of a file that cannot be composed."""
+    _refuse_several(overrides, f"beside {file}")
     for words in lines:
+        _refuse_several(words, f"{file}, in '{shlex.join(words)}'")
         try:
             config.compose([*overrides, *words])
         except UserError as error:
             raise UserError(f"{file}, in '{shlex.join(words)}': {error}") from None
+
+
+def _refuse_several(words: Iterable[str], where: str) -> None:
+    """Raise UserError if one of the words gives a key several values: a line of a file is one configuration."""
+    for word in filter(_holds_several, words):
+        key = word.partition("=")[0]
+        raise UserError(
+            f"{where}: {word} gives several values, but each line of the file is one configuration: write a line for "
+            f"each value; a list is written {key}=[…]"
+        )
+
+
+def _holds_several(word: str) -> bool:
+    """Whether an override gives a key several values, as for a sweep on the command line."""
+    try:
+        return bool(OverridesParser.create().parse_override(word).is_sweep_override())
+    except OverrideParseException:
+        return False
 
 
 def _by_choices(

@@ -217,6 +217,22 @@ def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
     assert "highest Hits@1: configuration" in second.out
 
 
+@pytest.mark.parametrize(
+    ("line", "words", "where"),
+    [
+        ("method=cot 'run.seed=1,2,3'", (), "points.txt, in 'method=cot run.seed=1,2,3'"),
+        ("method=cot", ("run.seed=1,2,3",), "beside points.txt"),
+    ],
+    ids=["in the file", "beside it"],
+)
+def test_a_line_of_a_file_is_one_configuration(line: str, words: tuple[str, ...], where: str, kgqa: Kgqa) -> None:
+    Path("points.txt").write_text(f"method=srp\n{line}\n")
+    assert kgqa("sweep", "points.txt", *words).sentence == (
+        f"{where}: run.seed=1,2,3 gives several values, but each line of the file is one configuration: write a line "
+        "for each value; a list is written run.seed=[…]"
+    )
+
+
 @pytest.mark.parametrize("words", [("method.beam_width=1,2",), ("method=tog,srp",)])
 def test_the_best_configuration_is_named_with_its_method(words: tuple[str, ...], kgqa: Kgqa) -> None:
     """Its words can be given to a command, also if the method is the default one."""
