@@ -18,6 +18,8 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _COMMANDS if code >= 0x7F}
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where libyaml is installed
 
+_SINGULAR = {"are": "is", "have": "has", "were": "was", "they": "it"}
+
 VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|[0-9]+"
 """The parts of an error that differ from question to question: quoted text and numbers."""
 
@@ -32,6 +34,11 @@ def plural(noun: str, number: int) -> str:
     if number == 1:
         return noun
     return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+
+
+def agreeing(verb: str, number: int) -> str:
+    """Return a verb as it stands after a number with its noun, as in "1 question counts" and "2 questions count"."""
+    return verb if number != 1 else _SINGULAR.get(verb, f"{verb}s")
 
 
 def kgqa(*words: object) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from pipeline.text import counted, plural
+from pipeline.text import agreeing, counted, plural
 
 PACKAGE = Path(__file__).parents[1] / "pipeline"
-NOUNS = "questions|calls|configurations|runs|shards|combinations|predictions"
+NOUNS = "questions|calls|configurations|runs|shards|combinations|predictions|errors|plans|workers"
+PLURAL_VERB = re.compile(r"^[a-z ]{0,20}\b(?:are|were|have|do|count|stand|wait|need)\b")
 BY_HAND = re.compile(rf"^ (?:more |other |answered )?(?:{NOUNS})\b")
 
 
@@ -32,6 +33,14 @@ def test_a_number_stands_with_its_noun(number: int, noun: str, text: str) -> Non
     assert plural(noun, number) in text
 
 
+@pytest.mark.parametrize(
+    ("verb", "of_one"), [("count", "counts"), ("are", "is"), ("were", "was"), ("have", "has"), ("they", "it")]
+)
+def test_a_verb_agrees_with_its_number(verb: str, of_one: str) -> None:
+    assert agreeing(verb, 1) == of_one
+    assert agreeing(verb, 0) == agreeing(verb, 2000) == verb
+
+
 def joined_by_hand(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         parts = node.values if isinstance(node, ast.JoinedStr) else []
@@ -45,10 +54,21 @@ def joined_by_hand(source: str) -> Iterator[str]:
                     yield f"line {node.lineno}: {{{shown}}}{text}"
 
 
-def test_no_message_joins_a_number_with_a_plural_by_hand() -> None:
-    found = {
-        f"{file.relative_to(PACKAGE)} {each}"
-        for file in PACKAGE.rglob("*.py")
-        for each in joined_by_hand(file.read_text())
-    }
+def without_agreement(source: str) -> Iterator[str]:
+    """The verbs in the plural after a number with its noun, which is the subject unless it stands after `of`."""
+    for node in ast.walk(ast.parse(source)):
+        parts = [ast.Constant(""), *node.values] if isinstance(node, ast.JoinedStr) else []
+        for earlier, number, after in zip(parts, parts[1:], parts[2:], strict=False):
+            shown = ast.unparse(number)
+            is_subject = "counted(" in shown and not (
+                isinstance(earlier, ast.Constant) and earlier.value.endswith("of ")
+            )
+            if is_subject and isinstance(after, ast.Constant) and PLURAL_VERB.match(str(after.value)):
+                yield f"line {node.lineno}: {shown}{after.value}"
+
+
+@pytest.mark.parametrize("faults", [joined_by_hand, without_agreement])
+def test_every_number_in_a_message_agrees_with_its_noun_and_verb(faults: Callable[[str], Iterator[str]]) -> None:
+    files = [*PACKAGE.rglob("*.py")]
+    found = {f"{file.relative_to(PACKAGE)} {each}" for file in files for each in faults(file.read_text())}
     assert not found, "\n".join(sorted(found))

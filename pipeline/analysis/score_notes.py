@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.llm.interface import replies_from_gold
-from pipeline.text import counted, kgqa
+from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_older_replies, count_questions
 
@@ -19,9 +19,10 @@ def score_notes(folder: RunFolder) -> list[str]:
 def _unfinished_notes(folder: RunFolder) -> list[str]:
     if folder.read_summary() is not None:
         return []
+    count = count_questions(folder)
     return [
-        f"{folder.path} is not complete: only the {counted(count_questions(folder), 'question')} in its finished "
-        f"shards are counted. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
+        f"{folder.path} is not complete: only the {counted(count, 'question')} in its finished shards "
+        f"{agreeing('are', count)} counted. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
     ]
 
 

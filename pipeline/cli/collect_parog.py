@@ -6,7 +6,7 @@ from pipeline.cli.collect import Collected, collect
 from pipeline.cli.common import Arguments, Output
 from pipeline.engine.rejections import remarks
 from pipeline.errors import UserError
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.training.parog.samples import Report, tables, write_samples
 
 
@@ -24,9 +24,9 @@ def run(arguments: Arguments) -> Output:
 def _notes(report: Report, collected: Collected) -> list[str]:
     unchecked = report.kept.total() - report.executed
     notes = [
-        f"{counted(report.executed, 'plan')} kept were carried out and gave gold answers alone, "
-        f"{report.complete:,} of them all",
-        f"{counted(unchecked, 'plan')} kept were not carried out (collect.execute_where)",
+        f"{counted(report.executed, 'plan')} kept {agreeing('were', report.executed)} carried out and gave gold "
+        f"answers alone; {report.complete:,} gave all of them",
+        f"{counted(unchecked, 'plan')} kept {agreeing('were', unchecked)} not carried out (collect.execute_where)",
         f"{counted(report.kept.total(), 'pair')} in {collected.output}",
     ]
     if report.label:

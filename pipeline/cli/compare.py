@@ -29,7 +29,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.suggestions import did_you_mean
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import differing_code
 from pipeline.traces.storage import storage_path
@@ -206,8 +206,8 @@ def _notes(
         notes.append(f"{counted(count, 'configuration')} left out, not comparable with {base.name}: {reason}")
     if plan.by:
         notes += [
-            f"{counted(count, 'question')} of {each.name} have another {plan.by} there: they stand in the groups of "
-            f"{base.name}"
+            f"{counted(count, 'question')} of {each.name} {agreeing('have', count)} another {plan.by} there: "
+            f"{agreeing('they', count)} {agreeing('stand', count)} in the groups of {base.name}"
             for each, count in differing_labels(base, selection.others, plan.by).items()
             if count
         ]

@@ -19,7 +19,7 @@ from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build import build_page
 from pipeline.report.data import Configuration, read_blocks, retry_refusals_of
 from pipeline.report.page import render
-from pipeline.text import counted, kgqa
+from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
@@ -78,7 +78,8 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         command = kgqa("evaluate", path / "run.yaml", "run.retry_failed=true")
-        yield f"{counted(failed, 'question')} failed and count as wrong: {command} asks them again."
+        said = f"{counted(failed, 'question')} failed and {agreeing('count', failed)} as wrong"
+        yield f"{said}: {command} asks again."
         yield from (f"{refusal}." for refusal in retry_refusals_of(configurations))
     if much_unreadable(summaries):
         yield from unreadable_notes(RunFolder(path), summaries)

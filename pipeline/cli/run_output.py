@@ -20,7 +20,7 @@ from pipeline.engine.sources import is_own
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
-from pipeline.text import counted, kgqa
+from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
 
@@ -68,10 +68,9 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -
     No other folder is read.
     """
     summary = folder.read_summary() or {}
-    failed = sum(point.failed for point in summaries)
     return [
         *score_notes(folder),
-        *(_failure_notes(folder, failed) if failed else []),
+        *(_failure_notes(folder, summaries) if any(each.failed for each in summaries) else []),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
@@ -100,7 +99,8 @@ def _limit_notes(summaries: Sequence[ConfigurationSummary]) -> list[str]:
         if (limit := _last_limit(summary)).isdecimal() and int(limit) > summary.questions
     }
     return [
-        f"run.limit={limit} is more than {dataset} has: all {counted(questions, 'question')} were asked"
+        f"run.limit={limit} is more than {dataset} has: {counted(questions, 'question')} {agreeing('were', questions)} "
+        "asked"
         for dataset, questions, limit in sorted(limits)
     ]
 
@@ -111,19 +111,18 @@ def _last_limit(summary: ConfigurationSummary) -> str:
     return next((limit for key, _, limit in reversed(list(words)) if key == "run.limit"), "")
 
 
-def _failure_notes(folder: RunFolder, failed: int) -> list[str]:
+def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say how many questions failed, with the most frequent errors and one question of each."""
     errors = count_errors(folder)
     shown = [f"  {count:,} × {error} ({kgqa('show', folder.path, id)})" for error, count, id in errors[:_REASONS]]
-    more = [f"  and {len(errors) - _REASONS:,} other errors"] if len(errors) > _REASONS else []
+    more = [f"  and {counted(len(errors) - _REASONS, 'other error')}"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
-    from pipeline.engine.resume import has_answers  # slow to import, and few runs have failures
-
     methods = [str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"]]
     own = dict.fromkeys(name for name in methods if not is_own(name))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
-    edited = retry_refusals(folder.path, own, {}) if has_answers(folder) else free
+    edited = retry_refusals(folder.path, own, {}, [each.failed_of_asked for each in summaries]) or free
+    failed = sum(each.failed for each in summaries)
     said = f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:"
     return [said, *shown, *more, *edited, *much]
 

@@ -11,6 +11,7 @@ from pipeline import config
 from pipeline.cli.common import Arguments, Output
 from pipeline.console import Console
 from pipeline.errors import UserError
+from pipeline.text import counted
 
 if TYPE_CHECKING:
     from pipeline.training.sft.job import Record
@@ -70,4 +71,4 @@ class Curve:
 def _text_counts(record: Record) -> str:
     """Return how many texts there are and how many are left out."""
     too_long = f", {record['left_out']:,.0f} left out as longer than recipe.max_tokens" if record["left_out"] else ""
-    return f"{record['texts']:,.0f} texts{too_long}"
+    return f"{counted(int(record['texts']), 'text')}{too_long}"

@@ -19,7 +19,7 @@ import polars as pl
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.shard import Part, Shard
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -75,8 +75,8 @@ class EarlyStopping:
 
     def _report(self, before: int, after: int, *, asked: int, questions: int) -> None:
         if dropped := before - after:
-            line = f"after {counted(asked, 'question')} {dropped} of {counted(before, 'configuration')} are dropped"
-            self.on_drop(line, dropped * (questions - asked))
+            line = f"after {counted(asked, 'question')} {dropped} of {counted(before, 'configuration')}"
+            self.on_drop(f"{line} {agreeing('are', dropped)} dropped", dropped * (questions - asked))
 
 
 def survivors(hits: Mapping[int, npt.NDArray[np.bool_]], *, level: float) -> list[int]:

@@ -80,7 +80,7 @@ async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunPr
     """Wait a limited time for all workers, then for at least one, and report how many are missing."""
     _, waiting = await asyncio.wait(fills, timeout=_START_WAIT_S)
     if waiting:
-        progress.say(f"{len(waiting)} of {counted(len(fills), 'worker')} still wait for room in the Ray cluster")
+        progress.say(f"{len(waiting)} of {counted(len(fills), 'worker')} still without room in the Ray cluster")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 

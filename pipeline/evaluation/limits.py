@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.evaluation.unreadable import share_text
+from pipeline.evaluation.unreadable import at_most_text, share_text
 
 _MUCH = 0.01
 """A share above which a difference between configurations may come from the limit."""
@@ -17,11 +17,13 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
     shares = [share for each in summaries if (share := limited_share(each)) is not None]
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
+    if not any(shares):
+        return f"no question{' of any configuration' if len(summaries) > 1 else ''} met a limit of budget"
     high = much_limited(summaries)
     if len(summaries) == 1:
         return f"{share_text(shares[0])} of the questions met a limit of budget"
     if not high:
-        return f"at most {share_text(max(shares))} of the questions of each configuration met a limit of budget"
+        return f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget"
     named = ", ".join(f"{share_text(share)} in {each.number}" for share, each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"configurations whose questions met a limit of budget, which may decide their scores: {named}{more}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
@@ -26,7 +27,7 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
         decides = ", which may decide the score" if high else ""
         return f"{share_text(shares[0])} of the model's replies could not be used{decides}"
     if not high:
-        return f"at most {share_text(max(shares))} of the model's replies of a configuration could not be used"
+        return f"{at_most_text(max(shares))} of the model's replies of a configuration could not be used"
     named = ", ".join(f"{share_text(each.unreadable_share or 0)} in {each.number}" for each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"replies that could not be used, which may decide the score of the configuration: {named}{more}"
@@ -39,5 +40,14 @@ def much_unreadable(summaries: Sequence[ConfigurationSummary]) -> list[Configura
 
 
 def share_text(share: float) -> str:
-    """Format a share as a percentage."""
+    """Format a share as a percentage. A share that is not zero is never shown as zero, nor one below 1 as 100."""
+    if 0 < share < 0.0005:
+        return "less than 0.1 %"
+    if 0.9995 <= share < 1:
+        return "more than 99.9 %"
     return f"{100 * share:.1f} %"
+
+
+def at_most_text(share: float) -> str:
+    """Format an upper limit of shares as a percentage, which is not rounded down."""
+    return f"at most {math.ceil(round(1000 * share, 6)) / 10:.1f} %"

@@ -26,7 +26,7 @@ from pipeline.report.pareto import front_view, recommendation_view, recommendati
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
 from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.traces.run_file import differing_code
 
 _COPIED = "kg.dataset."
@@ -215,8 +215,8 @@ def _warnings(block: Block) -> list[str]:
     warnings = {
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
-        f"{counted(failed, 'question')} failed and count as wrong. Run again with run.retry_failed=true to retry "
-        "them.": failed,
+        f"{counted(failed, 'question')} failed and {agreeing('count', failed)} as wrong. Run again with "
+        "run.retry_failed=true to retry.": failed,
         f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
         "decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,

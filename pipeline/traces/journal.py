@@ -160,5 +160,5 @@ def _replay(paths: Sequence[StoragePath]) -> dict[tuple[str, int | None], dict[s
             except (ValidationError, TypeError, ValueError):
                 unusable += 1
     if unusable:
-        _log.warning("%d calls in journals have replies that cannot be used: they are made again", unusable)
+        _log.warning("calls in journals with replies that cannot be used, which are made again: %d", unusable)
     return known

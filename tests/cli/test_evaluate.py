@@ -126,7 +126,7 @@ def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
     questions = evaluate("run.dir=all").out
     assert "run.limit" not in questions
     notes = evaluate("run.dir=more", "run.limit=100000").out.splitlines()
-    assert any(note.startswith("run.limit=100000 is more than synthetic has: all ") for note in notes)
+    assert any(note.startswith("run.limit=100000 is more than synthetic has: ") for note in notes)
 
 
 def test_a_run_says_how_many_calls_it_reused_and_why_it_made_others(evaluate: Kgqa) -> None:
@@ -181,6 +181,16 @@ def test_an_api_key_stays_in_the_environment(
     files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
     assert len(files) > 3
     assert not [file for file in files if key.encode() in file.read_bytes()]
+
+
+def test_a_replay_finds_the_calls_of_a_server_with_a_limit_for_its_replies(
+    model_server: Callable[..., tuple], evaluate: Kgqa
+) -> None:
+    _, words = model_server()
+    assert evaluate(*words, "method=cot", "llm.max_new_tokens=9").code == 0
+    replayed = evaluate("method=cot", "llm=replay", "llm.run=run", "run.dir=again")
+    assert replayed.code == 0, replayed.err
+    assert json.loads(Path("again/summary.json").read_text())["points"][0]["failed"] == 0
 
 
 def test_a_server_that_refuses_every_call_stops_the_run_with_a_sentence_that_names_it(
