@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from transformers import PreTrainedTokenizerFast
 from pipeline.config import default
 from pipeline.training.llama import LlamaShape, new_llama, train_tokenizer
 from pipeline.training.sft.batches import Collator, block_mask
+from pipeline.training.sft.config import SFTConfig
 from pipeline.training.sft.prefix_packing import IGNORED, attention_mask, join_sequences, pack_prefixes
 from pipeline.training.sft.texts import Encoded, TrainingText, encode
+from pipeline.training.sft.worker import Task, _arguments
 
 STARRED = "[Retrieve Relation]starred_actors[Fully Relevant][Retrieve Entity]"
 OFFERED = "[Retrieve Relation]<paragraph>starred_actors;has_genre</paragraph>"
@@ -137,6 +140,30 @@ def test_no_token_attends_to_padding(texts: list[TrainingText], tokenizer: PreTr
         assert mask[0].any(-1).all()
         assert (labels[tokens:] == IGNORED).all()
         assert np.array_equal(labels[:tokens], item[1])
+
+
+def test_an_incomplete_batch_is_filled_with_texts_without_loss(
+    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """Every batch of a compiled model has one shape, so fewer texts than a batch are trained on, too."""
+    llama = new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=2), seed=0)
+    joined = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True, row_tokens=1000)
+    rows = [joined[place] for place in range(len(joined))]
+    filled = Collator(0, branching=True, row_tokens=1024, texts=len(rows) + 3)(rows)
+    assert {len(each) for each in filled.values()} == {len(rows) + 3}
+    assert (filled["labels"][len(rows) :] == IGNORED).all()
+    with torch.no_grad():
+        loss = llama(**Collator(0, branching=True)(rows)).loss
+        llama.set_attn_implementation("flex_attention")
+        blocked = llama(attention_mask=block_mask(filled.pop("ends")), **filled).loss
+    assert blocked.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_no_text_is_dropped_from_a_batch_on_a_gpu(tmp_path: Path) -> None:
+    config = default(SFTConfig, row_tokens=1024, max_tokens=1000, precision="float32")
+    task = Task("model", (), config, texts_per_device=8, gpus=True, sharded=False)
+    assert task.blocks
+    assert not _arguments(task, str(tmp_path), evaluate=True).dataloader_drop_last
 
 
 def test_a_block_mask_gives_the_same_loss(texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast) -> None:

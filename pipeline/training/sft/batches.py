@@ -26,6 +26,9 @@ class Collator:
     row_tokens: int | None = None
     """The length of every text, in tokens. The batch then has `ends` in place of the mask, for `block_mask`. None pads
     to the longest text."""
+    texts: int | None = None
+    """The number of texts of every batch: an incomplete one is filled with empty texts, which have no loss. None leaves
+    it incomplete."""
 
     def __call__(self, items: Sequence[dict[str, np.ndarray]]) -> dict[str, Tensor]:
         """Return the arguments of a model that computes a loss.
@@ -35,6 +38,9 @@ class Collator:
         import torch
 
         length = self.row_tokens or max(len(item["input_ids"]) for item in items)
+        if self.texts is not None:
+            empty = {name: column[:0] for name, column in items[0].items()}
+            items = [*items, *[empty] * (self.texts - len(items))]
         labels = _padded(items, "labels", length, IGNORED)
         arrays = {
             "input_ids": _padded(items, "input_ids", length, self.padding),

@@ -116,7 +116,9 @@ def _trainer(task: Task, checkpoint: Checkpoint, texts: EncodedTexts, folder: st
         data_collator=Collator(
             checkpoint.tokenizer.pad_token_id,
             branching=config.branching,
+            # other shapes would compile the model again
             row_tokens=config.row_tokens if task.blocks else None,
+            texts=task.texts_per_device if task.blocks else None,
         ),
         preprocess_logits_for_metrics=lambda logits, _: logits.argmax(-1),
         compute_metrics=_accuracy(),
@@ -170,7 +172,6 @@ def _arguments(task: Task, folder: str, *, evaluate: bool) -> Any:
         use_cpu=not task.gpus,
         fsdp=task.sharded,
         dataloader_pin_memory=task.gpus,
-        dataloader_drop_last=task.blocks,  # another shape would compile the model again
         remove_unused_columns=False,
         seed=config.seed,
     )
