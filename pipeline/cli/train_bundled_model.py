@@ -64,7 +64,9 @@ def run(arguments: Arguments) -> Output:
             prepare(settings, name)
             _show_tokens(part)
             train_model(part)
-    model, scores = improve(improvement(settings, list(parts.values())[-1]))
+    rounds = improvement(settings, list(parts.values())[-1])
+    _write_own_runs(settings, Path(rounds["configurations"]))
+    model, scores = improve(rounds)
     shutil.copytree(model, output)
     return Output({"output": str(output), "curve": scores}, [score_table(scores)], notes=[f"model: {output}"])
 
@@ -97,17 +99,21 @@ def prepare(settings: Mapping[str, Any], name: str) -> None:
 
 
 def improvement(settings: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of the rounds that improve the model of the last part, and write the runs of a round."""
+    """Return the configuration of the rounds that improve the model of the last part."""
     folder = Path(settings["checkpoints"], "rounds")
     own, limit = settings["improvement"], settings["limit"]
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "runs.txt"
-    file.write_text("\n".join(shlex.join(words) for words in _own_runs(settings)) + "\n", encoding="utf-8")
     few = {name: own[name] if limit is None else min(own[name], limit) for name in ("questions", "check")}
-    paths = {"configurations": str(file), "model": part["output"], "texts": part["texts"], "output": str(folder)}
+    paths = {"configurations": str(folder / "runs.txt"), "output": str(folder)}
+    paths |= {"model": part["output"], "texts": part["texts"]}
     held_out = _test_questions(Path(settings["metaqa"]), settings["freebase"])
     recipe = settings["recipe"] | own["recipe"]
     return {**settings, **own, **few, **paths, "held_out": held_out, "recipe": recipe}
+
+
+def _write_own_runs(settings: Mapping[str, Any], file: Path) -> None:
+    """Write the configurations in which the model is run in each round."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(shlex.join(words) for words in _own_runs(settings)) + "\n", encoding="utf-8")
 
 
 def _own_runs(settings: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from pipeline import config
 from pipeline.cli.main import main
-from pipeline.cli.train_bundled_model import prepare, stages
+from pipeline.cli.train_bundled_model import improvement, prepare, stages
 from pipeline.errors import UserError
 from pipeline.training.bundled_sources import SOURCES
 
@@ -132,6 +132,17 @@ def test_a_finished_part_needs_no_texts_and_no_untrained_llama(metaqa: Path, tmp
     assert last["model"] == str(tmp_path / "kept" / "walks")
     assert not Path(settings["model"]).exists()
     assert not Path(*first["texts"]).exists()
+
+
+def test_describing_the_rounds_writes_nothing(metaqa: Path, tmp_path: Path) -> None:
+    words = [f"metaqa={metaqa}", f"output={tmp_path / 'bundled'}", f"checkpoints={tmp_path / 'kept'}"]
+    settings = config.compose(words, name="train_bundled_model")
+    before = sorted(tmp_path.rglob("*"))
+    rounds = improvement(settings, list(stages(settings).values())[-1])
+    assert sorted(tmp_path.rglob("*")) == before
+    assert rounds["output"] == str(tmp_path / "kept" / "rounds")
+    assert rounds["configurations"] == str(tmp_path / "kept" / "rounds" / "runs.txt")
+    assert rounds["recipe"] == settings["recipe"] | settings["improvement"]["recipe"]
 
 
 def test_missing_test_questions_are_a_user_error(metaqa: Path, tmp_path: Path) -> None:
