@@ -1,4 +1,4 @@
-"""The journal of an open shard: each finished model call, stored as soon as it returns.
+"""The journal of an open shard: each finished model call, stored in the turn of the event loop in which it returns.
 
 A worker that takes over a shard reads its journals and repeats only the calls that are not in them. Every worker writes
 a journal of its own, so no two processes write to one file. A line that was only partly written is ignored, and so is
@@ -41,12 +41,16 @@ PERIOD_S = 5.0
 class Journal:
     """Stores the calls of one open shard. It is an asynchronous context manager.
 
-    When `append` returns, the call survives the death of this process; in an object store, `PERIOD_S` seconds later.
+    A call survives the death of this process from the next turn of the event loop on; in an object store, `PERIOD_S`
+    seconds later. The calls of one turn are stored at once: to write each by itself costs more than to ask for it.
     """
 
     def __init__(self, folder: RunFolder, shard: int) -> None:
         self._folder = folder
         self._shard = shard
+        self._lines: list[bytes] = []
+        """The calls of this turn."""
+        self._error: StorageError | None = None
 
     async def __aenter__(self) -> Self:
         """Read the journals that other workers left, and open a new one."""
@@ -54,6 +58,7 @@ class Journal:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self._store()
         await asyncio.to_thread(self._own.close, keep=True)
 
     def _open(self) -> None:
@@ -70,11 +75,24 @@ class Journal:
         return self._known.get((question_id, configuration), {})
 
     def append(self, question_id: str, key: str, completion: Completion, *, configuration: int | None = None) -> None:
-        """Store one finished call. Raises StorageError."""
-        self._own.append(orjson.dumps((question_id, configuration, key, completion)) + b"\n")
+        """Store one finished call. Raises StorageError if an earlier one could not be stored."""
+        if self._error is not None:
+            raise self._error
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._store)
+        self._lines.append(orjson.dumps((question_id, configuration, key, completion), option=orjson.OPT_APPEND_NEWLINE))
+
+    def _store(self) -> None:
+        lines, self._lines = self._lines, []
+        try:
+            if lines:
+                self._own.append(b"".join(lines))
+        except StorageError as error:
+            self._error = error
 
     async def discard(self) -> None:
         """Remove every journal of the shard. Call it after the shard is committed."""
+        self._lines.clear()
         await asyncio.to_thread(self._discard)
 
     def _discard(self) -> None:
@@ -85,7 +103,7 @@ class Journal:
 class _Lines(Protocol):
     """Stores the lines of a journal."""
 
-    def append(self, line: bytes) -> None: ...
+    def append(self, lines: bytes) -> None: ...
 
     def close(self, *, keep: bool) -> None: ...
 
@@ -93,12 +111,12 @@ class _Lines(Protocol):
 class _File:
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Unbuffered: one append-only write per line, which the kernel keeps when this process is killed.
+        # Unbuffered: one append-only write, which the kernel keeps when this process is killed.
         self._file = path.open("ab", buffering=0)
 
-    def append(self, line: bytes) -> None:
+    def append(self, lines: bytes) -> None:
         with storing(self._path):
-            if self._file.write(line) < len(line):  # a full disk takes a part without an error
+            if self._file.write(lines) < len(lines):  # a full disk takes a part without an error
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self, *, keep: bool) -> None:
@@ -116,10 +134,10 @@ class _Objects:
         self._thread = Thread(target=self._store_periodically, daemon=True)
         self._thread.start()
 
-    def append(self, line: bytes) -> None:
+    def append(self, lines: bytes) -> None:
         if self._error:
             raise self._error
-        self._lines.put(line)
+        self._lines.put(lines)
 
     def _store_periodically(self) -> None:
         while not self._closing.wait(PERIOD_S):

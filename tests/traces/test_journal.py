@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,16 @@ async def test_the_next_worker_replays_the_finished_calls(run: RunFolder) -> Non
         assert (replayed.text, replayed.probabilities) == (REPLY.text, REPLY.probabilities)
         assert taken_over.calls("q2") == {"k2": Completion("other")}
         assert taken_over.calls("q3") == {}
+
+
+async def test_the_calls_of_a_turn_of_the_loop_are_on_disk_in_the_next(tmp_path: Path) -> None:
+    run = folder(tmp_path / "run")
+    async with Journal(run, 3) as journal:
+        journal.append("q1", "k1", REPLY)
+        journal.append("q2", "k2", REPLY)
+        await asyncio.sleep(0)
+        (path,) = run.journals(3)
+        assert [orjson.loads(line)[0] for line in path.read_bytes().splitlines()] == ["q1", "q2"]
 
 
 async def test_calls_of_one_configuration_are_apart_from_shared_calls(run: RunFolder) -> None:
