@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 _LAG_PERIOD_S = 0.05
 _EMIT_PERIOD_S = 1.0
+_YOUNG_OBJECTS = 50_000
+"""New objects after which the garbage collector runs. A question makes hundreds, and leaves hardly any cycle."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class Worker:
         for background in (self._measure_lag(), self._emit_periodically()):
             self._stack.callback(asyncio.create_task(background).cancel)
         gc.freeze()  # what is open stays open: walking it in every full collection would block the loop for 0.1 s
+        self._stack.callback(gc.set_threshold, *gc.get_threshold())
+        gc.set_threshold(_YOUNG_OBJECTS)
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -124,11 +124,12 @@ class Sampling:
 
         Those of several candidates are left out for one, so that calls keep the keys that older runs recorded.
         """
-        names = (each.name for each in fields(self))
-        return {name: getattr(self, name) for name in names if self.candidates > 1 or name not in _OF_CANDIDATES}
+        names = _ALL if self.candidates > 1 else _OF_ONE
+        return {name: getattr(self, name) for name in names}
 
 
-_OF_CANDIDATES = frozenset({"candidates", "search", "length_penalty"})
+_ALL = tuple(each.name for each in fields(Sampling))
+_OF_ONE = tuple(name for name in _ALL if name not in ("candidates", "search", "length_penalty"))
 
 TokenCount: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 """A number of tokens. A trace stores it in 32 bits."""

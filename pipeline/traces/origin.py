@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -73,7 +73,7 @@ class ShardOrigin:
 
     def metadata(self) -> dict[bytes, bytes]:
         """Return the metadata that `parse_origin` reads."""
-        return {KEY: orjson.dumps(asdict(self))}
+        return {KEY: orjson.dumps(self)}
 
 
 def parse_origin(stored: bytes) -> ShardOrigin:
