@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
 import aiohttp
+from yarl import URL
 
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
-from pipeline.net.server_pool import AttemptFailed, ReplyTooLarge, Response, RetryPolicy, Server, ServerPool
+from pipeline.net.http_connections import ReplyTooLarge, Response
+from pipeline.net.server_pool import AttemptFailed, RetryPolicy, Server, ServerPool
 from pipeline.net.urls import check_url
 from pipeline.text import printable
 
@@ -163,7 +165,7 @@ class SparqlClient(ServerPool[Select, Reply]):
     async def attempt(self, request: Select, server: Server) -> Reply:
         """Send a query to one server once."""
         try:
-            response = await self.exchange(server, server.url, {"query": request.text})
+            response = await self.exchange(server, URL(server.url), {"query": request.text})
         except (TimeoutError, ReplyTooLarge) as error:
             # Either the query asks for too much, so it is tried only once more, or the server is broken.
             if broken := await self.probe(server):

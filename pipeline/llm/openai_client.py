@@ -22,6 +22,7 @@ from yarl import URL
 
 from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
+from pipeline.net.http_connections import HttpConnections, Response
 from pipeline.net.server_pool import TRANSPORT_ERRORS, AttemptFailed, RetryPolicy, Server, ServerPool
 from pipeline.text import printable
 
@@ -86,16 +87,25 @@ class OpenAIClient(ServerPool[Request[Any], Any]):
         super().__init__("model", urls, policy, max_reply_mb=max_reply_mb)
         self._api_key = api_key
         self._connect_timeout_s = connect_timeout_s
-        self._timeout_s = timeout_s
+        self.exchange_timeout_s = timeout_s
+        authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = {"Content-Type": "application/json", **authorization}
+        self._connections = HttpConnections(
+            self._headers, connect_timeout_s=connect_timeout_s, max_reply_mb=max_reply_mb
+        )
         self._refused: defaultdict[Server, set[str]] = defaultdict(lambda: set(REFUSED_FROM_THE_START[dialect]))
 
     def session_options(self) -> Mapping[str, Any]:
         """Send JSON, with the key if there is one."""
-        authorization = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        return {
-            "headers": {"Content-Type": "application/json", **authorization},
-            "timeout": aiohttp.ClientTimeout(self._timeout_s, sock_connect=self._connect_timeout_s),
-        }
+        return {"headers": self._headers}
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._connections.close()
+        await super().__aexit__(*exc)
+
+    async def post(self, url: URL, data: bytes) -> Response:
+        """Send one request. Model servers get so many that they have connections of their own."""
+        return await self._connections.post(url, data)
 
     async def ask(self, request: Request[T], *, affinity: int | None = None) -> T:
         """Return the validated reply to a request.

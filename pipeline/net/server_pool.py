@@ -26,12 +26,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from pipeline.errors import ServiceError
+from pipeline.net.http_connections import KEEP_ALIVE_S, ReplyTooLarge, Response
 from pipeline.net.server_stats import ServerKind, ServerStats
 
 _log = logging.getLogger(__name__)
@@ -41,8 +42,6 @@ ReplyT = TypeVar("ReplyT")
 
 TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
-_KEEP_ALIVE_S = 4.0
-"""Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
 _LATENCY_WINDOW = 200
 """Latest latencies from which the hedging delay is computed."""
 _FIRST_HEDGE_S = 1.0
@@ -120,18 +119,6 @@ class RetryPolicy:
     """Seconds between two probes or trials of an unhealthy server."""
 
 
-class Response(NamedTuple):
-    """An HTTP response that was read completely."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class ReplyTooLarge(aiohttp.ClientPayloadError):
-    """The body of a response is larger than the limit. The rest of it was not read."""
-
-
 class AttemptFailed(Exception):
     """One attempt failed, and another one may succeed."""
 
@@ -153,6 +140,8 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
 
     has_probes: ClassVar[bool] = False
     """Whether unhealthy servers recover by `probe`, and not by trials."""
+    exchange_timeout_s: float | None = None
+    """Seconds that an exchange may take, where `post` does not limit them itself."""
 
     def __init__(
         self,
@@ -206,7 +195,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         return {}
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **self.session_options()
         )
@@ -265,7 +254,8 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             while slow_attempts < 2 and (server := self._pick(tried, only, affinity)):
                 tried.add(server)
                 try:
-                    return await (self._attempt_hedged if only is None else self.attempt)(request, server)
+                    is_hedged = self._hedge_quantile is not None and only is None and len(self.healthy_servers) > 1
+                    return await (self._attempt_hedged if is_hedged else self.attempt)(request, server)
                 except AttemptFailed as failure:
                     problem = str(failure)
                     slow_attempts += failure.too_slow
@@ -314,17 +304,17 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         if not self.has_probes:
             server.next_trial = time.monotonic() + self._policy.recovery_s
 
-    async def exchange(self, server: Server, url: str | URL, data: object) -> Response:
+    async def exchange(self, server: Server, url: URL, data: Any) -> Response:
         """Send one request to a server and count it in the server's statistics. Raises TRANSPORT_ERRORS."""
         server.outstanding += 1
         if not server.healthy:
             server.next_trial = math.inf  # One trial at a time.
         try:
-            async with server.slots, asyncio.timeout(None) as sent:
+            async with server.slots, asyncio.timeout(self.exchange_timeout_s) as sent:
                 server.requests.add(sent)
                 started = time.monotonic()
                 try:
-                    response = await self.request("POST", url, data=data)
+                    response = await self.post(url, data)
                 finally:
                     server.requests.discard(sent)
         except TRANSPORT_ERRORS:
@@ -345,6 +335,10 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             server.stats.latencies.append(latency_s)
         return response
 
+    async def post(self, url: URL, data: Any) -> Response:
+        """Send one `POST`, outside of all statistics. Raises TRANSPORT_ERRORS."""
+        return await self.request("POST", url, data=data)
+
     async def request(self, method: Literal["GET", "POST"], url: str | URL, **options: Any) -> Response:
         """Send one HTTP request, outside of all statistics. Raises TRANSPORT_ERRORS."""
         # Redirects are not followed: they could lead the credentials to another server.
@@ -358,13 +352,13 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
             left -= len(part)
             if left < 0:
                 response.close()
-                raise ReplyTooLarge(f"its reply is larger than {self._max_reply_mb:g} MB")
+                raise ReplyTooLarge(self._max_reply_mb)
             parts.append(part)
         return b"".join(parts)
 
     def _heed(self, server: Server, response: Response) -> None:
         """Note for how long a server asks for no requests."""
-        asked_s = _retry_after_s(response.headers.get("Retry-After", "")) if response.status >= 400 else 0.0
+        asked_s = _retry_after_s(response.headers.get("retry-after", "")) if response.status >= 400 else 0.0
         if not asked_s:
             return
         rest_s = min(asked_s, self._policy.max_backoff_s)
@@ -414,8 +408,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
 
     async def _attempt_hedged(self, request: RequestT, first: Server) -> ReplyT:
         """Make one attempt. If it is slow, send the request to a second server as well and take the first reply."""
-        if self._hedge_quantile is None or len(self.healthy_servers) < 2:
-            return await self.attempt(request, first)
+        assert self._hedge_quantile is not None
         attempts = {asyncio.create_task(self.attempt(request, first)): first}
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._hedge_delay(self._hedge_quantile))

@@ -80,7 +80,7 @@ class Journal:
             raise self._error
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._store)
-        self._lines.append(orjson.dumps((question_id, configuration, key, completion), option=orjson.OPT_APPEND_NEWLINE))
+        self._lines.append(orjson.dumps((question_id, configuration, key, completion)) + b"\n")
 
     def _store(self) -> None:
         lines, self._lines = self._lines, []

@@ -153,7 +153,7 @@ UNUSABLE: dict[str, tuple[Mode, str]] = {
     "a slow drip": (drip, "no answer in time"),
     "half of the body": (half, "ClientPayloadError|ServerDisconnected|ClientOSError"),
     "a lost connection": (hang_up, "ServerDisconnected|ClientOSError"),
-    "another protocol": (not_http, "ClientResponseError|ServerDisconnected|ClientOSError|BadStatusLine"),
+    "another protocol": (not_http, "ClientPayloadError: no HTTP response"),
     "a redirection": (body("", status=302, Location="http://127.0.0.1:1/v1"), "answered 302"),
     "status 400": (body('{"error": "confused"}', status=400), "answered 400: confused"),
     "status 401": (body('{"error": "who are you?"}', status=401), "answered 401"),

@@ -1,0 +1,226 @@
+"""HTTP/1.1 connections for small requests at a high rate, which stay open between requests.
+
+aiohttp's client takes five times the CPU time for such a request (`docs/decisions/3-own-model-client.md`). Only what a
+model server needs is here: `POST` with a body, no redirects, no cookies, no proxies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import aiohttp
+import httptools
+from yarl import URL
+
+KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
+_HAPPY_EYEBALLS_S = 0.25
+"""After this time, the next address of a host is tried as well (RFC 8305)."""
+_COMPRESSED = ("gzip", "deflate")
+
+
+class Response(NamedTuple):
+    """An HTTP response that was read completely."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    body: bytes
+
+
+class ReplyTooLarge(aiohttp.ClientPayloadError):
+    """The body of a response is larger than the limit. The rest of it was not read."""
+
+    def __init__(self, max_reply_mb: float) -> None:
+        """Name the limit, in millions of bytes."""
+        super().__init__(f"its reply is larger than {max_reply_mb:g} MB")
+
+
+class HttpConnections:
+    """Connections to any number of servers. The errors are those of aiohttp, and OSError."""
+
+    def __init__(self, headers: Mapping[str, str], *, connect_timeout_s: float, max_reply_mb: float) -> None:
+        """Take the headers of every request. No more than `max_reply_mb` million bytes of a reply are read."""
+        self._headers = {"Accept": "*/*", "Accept-Encoding": ", ".join(_COMPRESSED), **headers}
+        self._connect_timeout_s = connect_timeout_s
+        self._max_reply_mb = max_reply_mb
+        self._heads: dict[URL, bytes] = {}
+        self._idle: defaultdict[URL, deque[_Connection]] = defaultdict(deque)
+        """Least recently used first."""
+
+    async def post(self, url: URL, body: bytes) -> Response:
+        """Send one request, and read the response of any status."""
+        connection = self._take(url) or await self._connect(url)
+        try:
+            response = await connection.exchange(b"%b%d\r\n\r\n" % (self._head(url), len(body)), body)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.stays_open:
+            self._put_back(url, connection)
+        else:
+            connection.close()
+        return response
+
+    def close(self) -> None:
+        """Close the connections that wait for a request."""
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+
+    def _head(self, url: URL) -> bytes:
+        """Return all of a request that does not depend on its body."""
+        if url not in self._heads:
+            headers = {"Host": url.host_port_subcomponent, **self._headers}
+            named = [f"{name}: {value}" for name, value in headers.items()]
+            lines = [f"POST {url.raw_path_qs} HTTP/1.1", *named, "Content-Length: "]
+            self._heads[url] = "\r\n".join(lines).encode()
+        return self._heads[url]
+
+    def _take(self, url: URL) -> _Connection | None:
+        idle = self._idle[url]
+        while idle:
+            connection = idle.pop()
+            if connection.stays_open and time.monotonic() < connection.idle_since + KEEP_ALIVE_S:
+                return connection
+            connection.close()
+        return None
+
+    def _put_back(self, url: URL, connection: _Connection) -> None:
+        connection.idle_since = now = time.monotonic()
+        idle = self._idle[url]
+        idle.append(connection)
+        while idle[0].idle_since + KEEP_ALIVE_S < now:
+            idle.popleft().close()
+
+    async def _connect(self, url: URL) -> _Connection:
+        connecting = asyncio.get_running_loop().create_connection(
+            partial(_Connection, self._max_reply_mb),
+            url.host or "",
+            url.port or 0,
+            ssl=self._tls if url.scheme == "https" else None,
+            happy_eyeballs_delay=_HAPPY_EYEBALLS_S,
+        )
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                transport, connection = await connecting
+        except TimeoutError:
+            raise aiohttp.ConnectionTimeoutError from None
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, and the response that is being read from it."""
+
+    idle_since: float = 0.0
+
+    def __init__(self, max_reply_mb: float) -> None:
+        self._max_reply_mb = max_reply_mb
+        self._max_bytes = int(max_reply_mb * 1e6)
+        self._parser = httptools.HttpResponseParser(self)
+        self._response: asyncio.Future[Response] | None = None
+
+    @property
+    def stays_open(self) -> bool:
+        """Whether another request may be sent."""
+        return not self._transport.is_closing()
+
+    async def exchange(self, *request: bytes) -> Response:
+        """Send a request and wait for its response."""
+        self._response = asyncio.get_running_loop().create_future()
+        self._read = 0
+        self._transport.writelines(request)
+        return await self._response
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._response = None
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._response is None:  # nobody has asked
+            self.close()
+            return
+        self._read += len(data)
+        if self._read > self._max_bytes:
+            self._fail(ReplyTooLarge(self._max_reply_mb))
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(aiohttp.ClientPayloadError(f"no HTTP response: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._response is not None and self._ends_with_connection:
+            self.on_message_complete()
+        self._fail(aiohttp.ServerDisconnectedError())
+
+    # Called by the parser
+
+    _ends_with_connection = False
+
+    def on_message_begin(self) -> None:
+        if self._response is None:  # two responses to one request
+            self.close()
+        self._headers: dict[str, str] = {}
+        self._parts: list[bytes] = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._ends_with_connection = not {"content-length", "transfer-encoding"} & self._headers.keys()
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._response is None:  # announces another response
+            return
+        try:
+            body = self._decoded(b"".join(self._parts))
+        except aiohttp.ClientPayloadError as error:
+            self._fail(error)
+            return
+        if not self._parser.should_keep_alive():
+            self._transport.close()
+        if not self._response.done():
+            self._response.set_result(Response(status, self._headers, body))
+        self._response = None
+
+    def _decoded(self, body: bytes) -> bytes:
+        if self._headers.get("content-encoding", "").lower() not in _COMPRESSED:
+            return body
+        decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # with the header of either format
+        try:
+            decoded = decoder.decompress(body, self._max_bytes)
+        except zlib.error as error:
+            raise aiohttp.ClientPayloadError(f"its reply cannot be decompressed: {error}") from None
+        if decoder.unconsumed_tail:
+            raise ReplyTooLarge(self._max_reply_mb)
+        if not decoder.eof:
+            raise aiohttp.ClientPayloadError("its compressed reply is not complete")
+        return decoded
+
+    def _fail(self, error: aiohttp.ClientError) -> None:
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(error)
+        self.close()
