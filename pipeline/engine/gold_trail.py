@@ -217,8 +217,8 @@ class GoldTrail:
             if any(_stands_in(name, text) for name in self._names_of(edge)):
                 about = self._only_node_in(text, edge) if event == "shown" else None
                 self._marks.append(_Mark(step.index, event, edge, about=about))
-        passed = self._passed_names - self._met_names
-        if count := sum(name not in passed and _stands_in(name, text) for name in self._named_gold):
+        named = [name for name in self._named_gold if name in text and _stands_in(name, text)]
+        if count := len(set(named) - (self._passed_names - self._met_names)):
             self._marks.append(_Mark(step.index, event, number=count))
 
     def _only_node_in(self, text: str, edge: int) -> Node | None:

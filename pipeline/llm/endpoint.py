@@ -149,7 +149,7 @@ class EndpointModel(CallConfig, OneModel):
         reply = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
         choices = reply["choices"] if several else reply["choices"][:1]
         found = [_candidate(choice) for choice in choices]
-        order = range(len(found)) if call.sampling.is_beam_search else _best_first(found)
+        order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
         if not best.text and best.finish_reason == "length":
             self._explain_empty_reply()
