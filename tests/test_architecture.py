@@ -44,7 +44,7 @@ ONLY_IN = {
 }
 """Libraries and the only modules that import them."""
 
-NOT_IN_METHODS = {"ray", "aiohttp", "pyarrow", "polars", "pyoxigraph", "socket", "urllib"}
+NOT_IN_METHODS = {"ray", "aiohttp", "httptools", "pyarrow", "polars", "pyoxigraph", "socket", "urllib"}
 """Libraries that a method must not import: it asks the graph and the model through its tools."""
 
 
