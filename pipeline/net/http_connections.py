@@ -24,6 +24,8 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
 _HAPPY_EYEBALLS_S = 0.25
 """After this time, the next address of a host is tried as well (RFC 8305)."""
+_BETWEEN_OPENINGS_S = 0.001
+"""Connections open one after the other: a server that gets thousands at once would refuse some."""
 _COMPRESSED = ("gzip", "deflate")
 
 
@@ -55,10 +57,12 @@ class HttpConnections:
         self._heads: dict[URL, bytes] = {}
         self._idle: defaultdict[URL, deque[_Connection]] = defaultdict(deque)
         """Least recently used first."""
+        self._next_opening = 0.0
+        """Before this time of the loop, no connection is opened."""
 
     async def post(self, url: URL, body: bytes) -> Response:
         """Send one request, and read the response of any status."""
-        connection = self._take(url) or await self._connect(url)
+        connection = self._take(url) or await self._open(url)
         try:
             response = await connection.exchange(b"%b%d\r\n\r\n" % (self._head(url), len(body)), body)
         except BaseException:
@@ -100,6 +104,15 @@ class HttpConnections:
         idle.append(connection)
         while idle[0].idle_since + KEEP_ALIVE_S < now:
             idle.popleft().close()
+
+    async def _open(self, url: URL) -> _Connection:
+        """Open a connection when it is due, unless another request has left one by then."""
+        now = asyncio.get_running_loop().time()
+        due = max(now, self._next_opening)
+        self._next_opening = due + _BETWEEN_OPENINGS_S
+        if due > now:
+            await asyncio.sleep(due - now)
+        return self._take(url) or await self._connect(url)
 
     async def _connect(self, url: URL) -> _Connection:
         connecting = asyncio.get_running_loop().create_connection(

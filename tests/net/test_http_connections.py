@@ -79,12 +79,22 @@ async def test_a_request_is_written_as_http_and_its_response_is_read() -> None:
     assert lines[1].startswith("Host: 127.0.0.1:")
 
 
-async def test_a_connection_is_used_again_and_several_serve_requests_at_the_same_time() -> None:
+async def test_a_connection_is_used_again_and_several_serve_requests_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_connections, "_BETWEEN_OPENINGS_S", 0.0)
     async with serving(*[OK] * 8) as (server, ask):
         assert [(await ask()).body for _ in range(4)] == [b"ok"] * 4
         assert server.connections == 1
         await asyncio.gather(ask(), ask(), ask())
         assert server.connections == 3
+
+
+async def test_a_request_takes_a_connection_that_is_free_before_its_own_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connections, "_BETWEEN_OPENINGS_S", 1.0)
+    async with serving(OK, OK) as (server, ask):
+        await asyncio.gather(ask(), ask())
+        assert server.connections == 1
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
