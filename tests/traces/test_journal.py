@@ -139,4 +139,4 @@ async def test_a_reply_of_wrong_types_is_read_past_and_counted(run: RunFolder, r
     write_whole(run.path / "drafts" / "shard-00003.old.jsonl", b"\n".join(map(orjson.dumps, lines)))
     async with Journal(run, 3) as journal:
         assert journal.calls("q") == {"good": REPLY}
-    assert "1 calls in journals have replies that cannot be used: they are made again" in caplog.text
+    assert "calls in journals with replies that cannot be used, which are made again: 1" in caplog.text
