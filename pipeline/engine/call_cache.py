@@ -30,11 +30,11 @@ class CallCache:
         *,
         made_in_this_run: Mapping[str, Completion],
         from_earlier_runs: Mapping[str, Completion],
-        on_call: Callable[[str, Completion], None],
+        on_call: Callable[[str, Completion], Awaitable[None]] | None = None,
     ) -> None:
         """Start from the calls that are known already. Those of earlier runs count as shared.
 
-        `on_call` is called with each new completion before any waiter gets it.
+        `on_call` is awaited with each new completion before anybody gets it.
         """
         self._made_in_this_run = dict(made_in_this_run)
         self._done: dict[str, Completion] = dict(from_earlier_runs)
@@ -67,7 +67,8 @@ class CallCache:
             completion = await call()
             if completion.seconds is None:
                 completion = replace(completion, seconds=time.perf_counter() - began)
-            self._on_call(key, completion)
+            if self._on_call is not None:
+                await self._on_call(key, completion)
             self._done[key] = completion
             flight.set_result(completion)
         except Exception as error:

@@ -14,7 +14,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import aiohttp
 import httptools
@@ -22,8 +22,6 @@ from yarl import URL
 
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
-_HAPPY_EYEBALLS_S = 0.25
-"""After this time, the next address of a host is tried as well (RFC 8305)."""
 _BETWEEN_OPENINGS_S = 0.001
 """Connections open one after the other: a server that gets thousands at once would refuse some."""
 _COMPRESSED = ("gzip", "deflate")
@@ -120,7 +118,6 @@ class HttpConnections:
             url.host or "",
             url.port or 0,
             ssl=self._tls if url.scheme == "https" else None,
-            happy_eyeballs_delay=_HAPPY_EYEBALLS_S,
         )
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -164,8 +161,7 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # that of uvloop, which Ray uses, is no subclass
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:  # nobody has asked

@@ -1,4 +1,4 @@
-"""The journal of an open shard: each finished model call, stored in the turn of the event loop in which it returns.
+"""The journal of an open shard: each finished model call, stored before its question goes on.
 
 A worker that takes over a shard reads its journals and repeats only the calls that are not in them. Every worker writes
 a journal of its own, so no two processes write to one file. A line that was only partly written is ignored, and so is
@@ -41,16 +41,15 @@ PERIOD_S = 5.0
 class Journal:
     """Stores the calls of one open shard. It is an asynchronous context manager.
 
-    A call survives the death of this process from the next turn of the event loop on; in an object store, `PERIOD_S`
-    seconds later. The calls of one turn are stored at once: to write each by itself costs more than to ask for it.
+    When `append` returns, the call survives the death of this process; in an object store, `PERIOD_S` seconds later.
+    The calls of one turn of the event loop are written at once: to write each by itself costs more than to ask for it.
     """
 
     def __init__(self, folder: RunFolder, shard: int) -> None:
         self._folder = folder
         self._shard = shard
-        self._lines: list[bytes] = []
-        """The calls of this turn."""
-        self._error: StorageError | None = None
+        self._turn: list[tuple[bytes, asyncio.Future[None]]] = []
+        """The lines of this turn, and who waits until they are written."""
 
     async def __aenter__(self) -> Self:
         """Read the journals that other workers left, and open a new one."""
@@ -58,7 +57,7 @@ class Journal:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._store()
+        await asyncio.sleep(0)  # what was given up in this turn is written still
         await asyncio.to_thread(self._own.close, keep=True)
 
     def _open(self) -> None:
@@ -74,25 +73,35 @@ class Journal:
         """
         return self._known.get((question_id, configuration), {})
 
-    def append(self, question_id: str, key: str, completion: Completion, *, configuration: int | None = None) -> None:
-        """Store one finished call. Raises StorageError if an earlier one could not be stored."""
-        if self._error is not None:
-            raise self._error
-        if not self._lines:
-            asyncio.get_running_loop().call_soon(self._store)
-        self._lines.append(orjson.dumps((question_id, configuration, key, completion)) + b"\n")
+    async def append(
+        self, question_id: str, key: str, completion: Completion, *, configuration: int | None = None
+    ) -> None:
+        """Store one finished call. Raises StorageError."""
+        loop = asyncio.get_running_loop()
+        if not self._turn:
+            loop.call_soon(self._store)
+        stored = loop.create_future()
+        self._turn.append((orjson.dumps((question_id, configuration, key, completion)) + b"\n", stored))
+        await stored
 
     def _store(self) -> None:
-        lines, self._lines = self._lines, []
+        """Write the lines of this turn, and let their questions go on."""
+        turn, self._turn = self._turn, []
+        error: StorageError | None = None
         try:
-            if lines:
-                self._own.append(b"".join(lines))
-        except StorageError as error:
-            self._error = error
+            self._own.append(b"".join(line for line, _ in turn))
+        except StorageError as raised:
+            error = raised
+        for _, stored in turn:
+            if stored.done():  # its question was given up
+                continue
+            if error is None:
+                stored.set_result(None)
+            else:
+                stored.set_exception(error)
 
     async def discard(self) -> None:
         """Remove every journal of the shard. Call it after the shard is committed."""
-        self._lines.clear()
         await asyncio.to_thread(self._discard)
 
     def _discard(self) -> None:

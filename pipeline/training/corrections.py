@@ -208,7 +208,7 @@ def _ignore(*_: object) -> None:
 
 
 def _no_cache() -> CallCache:
-    return CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=_ignore)
+    return CallCache(made_in_this_run={}, from_earlier_runs={})
 
 
 def _rows(

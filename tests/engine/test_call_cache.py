@@ -28,11 +28,11 @@ class Source:
 
 
 def new_cache(made=None, reused=None, log=None) -> CallCache:
-    return CallCache(
-        made_in_this_run=made or {},
-        from_earlier_runs=reused or {},
-        on_call=lambda key, _: log.append(key) if log is not None else None,
-    )
+    async def note(key: str, _: Completion) -> None:
+        if log is not None:
+            log.append(key)
+
+    return CallCache(made_in_this_run=made or {}, from_earlier_runs=reused or {}, on_call=note)
 
 
 async def test_identical_calls_in_flight_happen_once() -> None:

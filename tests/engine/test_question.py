@@ -79,7 +79,7 @@ async def run(method: Any, gold: str, **budget: float) -> TraceRow:
         return await run_question(
             example,
             runtime,
-            CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=lambda *_: None),
+            CallCache(made_in_this_run={}, from_earlier_runs={}),
             lambda *_: None,
         )
 

@@ -74,7 +74,7 @@ def model_of_question(
     model: ScriptedModel, *, seed: int = 0, made: Mapping[str, Completion] | None = None
 ) -> tuple[QuestionModel, QuestionRecord]:
     record = QuestionRecord(default(Budget), inf)
-    cache = CallCache(made_in_this_run=made or {}, from_earlier_runs={}, on_call=lambda *_: None)
+    cache = CallCache(made_in_this_run=made or {}, from_earlier_runs={})
     return QuestionModel(model, cache, record, seed=seed, on_template=lambda *_: None), record
 
 

@@ -231,7 +231,7 @@ async def answer_all(
                 [(0, method.name)], method, recording, graph, retrieval, default(ScoringConfig), budget, seed=0
             )
             for example in examples:
-                cache = CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=lambda key, completion: None)
+                cache = CallCache(made_in_this_run={}, from_earlier_runs={})
                 rows.append(await run_question(example, configuration, cache, lambda role, template: None))
     return recording, rows
 

@@ -53,7 +53,7 @@ async def run(
     )
 
     async def one(example: Example) -> TraceRow:
-        cache = CallCache(made_in_this_run={}, from_earlier_runs={}, on_call=lambda *_: None)
+        cache = CallCache(made_in_this_run={}, from_earlier_runs={})
         return await run_question(example, runtime, cache, lambda *_: None)
 
     return await asyncio.gather(*map(one, examples))

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from yarl import URL
 
 from pipeline.net import http_connections
@@ -77,6 +78,15 @@ async def test_a_request_is_written_as_http_and_its_response_is_read() -> None:
     assert (lines[0], body) == ("POST /v1/chat?a=b+c HTTP/1.1", b"{}")
     assert {"Authorization: Bearer x", "Content-Length: 2", "Accept-Encoding: gzip, deflate"} < set(lines[1:])
     assert lines[1].startswith("Host: 127.0.0.1:")
+
+
+def test_requests_are_sent_on_the_event_loop_of_ray_workers() -> None:
+    async def exchange() -> bytes:
+        async with serving(OK) as (_, ask):
+            body: bytes = (await ask()).body
+            return body
+
+    assert uvloop.run(exchange()) == b"ok"
 
 
 async def test_a_connection_is_used_again_and_several_serve_requests_at_the_same_time(

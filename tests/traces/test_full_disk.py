@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,14 +46,10 @@ async def test_a_call_is_stored_completely_or_the_run_ends(run: RunFolder) -> No
     kept = 0
     async with Journal(run, 0) as journal:
         while run.journals(0)[0].stat().st_size < ROOM - 200:
-            journal.append("q", f"k{kept}", Completion("an answer of some length"))
-            await asyncio.sleep(0)
+            await journal.append("q", f"k{kept}", Completion("an answer of some length"))
             kept += 1
-        with full():
-            journal.append("q", "too much", Completion("x" * ROOM))
-            await asyncio.sleep(0)
-        with pytest.raises(StorageError, match=r"shard-00000\.\w+\.jsonl cannot be written: \w"):
-            journal.append("q", "one more", Completion("y"))
+        with full(), pytest.raises(StorageError, match=r"shard-00000\.\w+\.jsonl cannot be written: \w"):
+            await journal.append("q", "too much", Completion("x" * ROOM))
     assert run.journals(0)[0].stat().st_size == ROOM, "the last line is torn"
     async with Journal(run, 0) as taken_over:
         assert set(taken_over.calls("q")) == {f"k{index}" for index in range(kept)}

@@ -33,8 +33,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
 
 async def test_the_next_worker_replays_the_finished_calls(run: RunFolder) -> None:
     async with Journal(run, 3) as journal:
-        journal.append("q1", "k1", REPLY)
-        journal.append("q2", "k2", Completion("other"))
+        await journal.append("q1", "k1", REPLY)
+        await journal.append("q2", "k2", Completion("other"))
     async with Journal(run, 3) as taken_over:
         replayed = taken_over.calls("q1")["k1"]
         assert (replayed.text, replayed.probabilities) == (REPLY.text, REPLY.probabilities)
@@ -42,20 +42,24 @@ async def test_the_next_worker_replays_the_finished_calls(run: RunFolder) -> Non
         assert taken_over.calls("q3") == {}
 
 
-async def test_the_calls_of_a_turn_of_the_loop_are_on_disk_in_the_next(tmp_path: Path) -> None:
+async def test_calls_that_return_together_are_written_at_once_before_any_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = folder(tmp_path / "run")
     async with Journal(run, 3) as journal:
-        journal.append("q1", "k1", REPLY)
-        journal.append("q2", "k2", REPLY)
-        await asyncio.sleep(0)
+        writes = []
+        append = journal._own.append
+        monkeypatch.setattr(journal._own, "append", lambda lines: (writes.append(lines), append(lines)))
+        await asyncio.gather(*(journal.append(f"q{n}", "k", REPLY) for n in range(3)))
         (path,) = run.journals(3)
-        assert [orjson.loads(line)[0] for line in path.read_bytes().splitlines()] == ["q1", "q2"]
+        assert [path.read_bytes()] == writes
+        assert [orjson.loads(line)[0] for line in path.read_bytes().splitlines()] == ["q0", "q1", "q2"]
 
 
 async def test_calls_of_one_configuration_are_apart_from_shared_calls(run: RunFolder) -> None:
     async with Journal(run, 3) as journal:
-        journal.append("q", "k", REPLY)
-        journal.append("q", "k", Completion("of the second configuration"), configuration=1)
+        await journal.append("q", "k", REPLY)
+        await journal.append("q", "k", Completion("of the second configuration"), configuration=1)
     async with Journal(run, 3) as taken_over:
         assert taken_over.calls("q")["k"].text == REPLY.text
         assert taken_over.calls("q", 1)["k"].text == "of the second configuration"
@@ -71,7 +75,7 @@ async def test_a_journal_of_the_first_edition_is_replayed(run: RunFolder) -> Non
 async def test_candidates_are_replayed(run: RunFolder) -> None:
     reply = Completion("a", completion_tokens=7, candidates=(Candidate("a", score=-0.5), Candidate("b", "length")))
     async with Journal(run, 3) as journal:
-        journal.append("q", "k", reply)
+        await journal.append("q", "k", reply)
     async with Journal(run, 3) as taken_over:
         assert taken_over.calls("q") == {"k": reply}
 
@@ -94,17 +98,17 @@ async def test_candidates_of_wrong_types_are_read_past(run: RunFolder, wrong: ob
 
 async def test_a_shard_does_not_read_journals_of_other_shards(run: RunFolder) -> None:
     async with Journal(run, 1) as journal:
-        journal.append("q", "k", REPLY)
+        await journal.append("q", "k", REPLY)
     async with Journal(run, 11) as other:
         assert other.calls("q") == {}
 
 
 async def test_discard_removes_every_journal_of_the_shard(run: RunFolder) -> None:
     async with Journal(run, 1) as lost:
-        lost.append("q", "k", REPLY)
+        await lost.append("q", "k", REPLY)
     async with Journal(run, 1) as journal, Journal(run, 2) as other:
-        journal.append("q", "k", REPLY)
-        other.append("q", "k", REPLY)
+        await journal.append("q", "k", REPLY)
+        await other.append("q", "k", REPLY)
         await journal.discard()
     assert [path.name[:11] for path in (run.path / "drafts").iterdir()] == ["shard-00002"]
 
@@ -115,7 +119,7 @@ async def test_a_torn_line_loses_one_call_and_no_other(tmp_path_factory, cut: in
     run = folder(tmp_path_factory.mktemp("torn"))
     async with Journal(run, 0) as journal:
         for index, text in enumerate(texts):
-            journal.append("q", f"k{index}", Completion(text))
+            await journal.append("q", f"k{index}", Completion(text))
     (path,) = run.journals(0)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) - cut] if cut else whole)
