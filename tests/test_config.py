@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from omegaconf import OmegaConf
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline import config
+from pipeline.config import composition
 from pipeline.errors import UserError
 from pipeline.types import RUNTIME_ONLY
 
@@ -335,3 +339,42 @@ def test_a_user_can_add_groups(tmp_path: Path) -> None:
     assert config.compose([search, "experiment=short"])["method"]["max_path_len"] == 2
     with pytest.raises(UserError, match="Did you mean 'short'"):
         config.compose([search, "experiment=shrt"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "method=arg llm=oracle method.depth=2 run.dir='a folder'",
+        "method.depth=2 method=srp +llm.new=3 ~method.retries",
+        "experiment=arg_wide run.limit=3 run={limit: 5}",
+        "kg=sparql kg/vocabulary=wikidata kg.endpoints=[http://a:1/x] llm.roles={srp.plan: {a: 1.0}}",
+        "method.depth=1,2",
+        "method.dpth=1",
+        "method=none method.depth=1",
+        "run.limit",
+    ],
+)
+def test_choices_that_are_composed_once_give_what_hydra_gives(words: str) -> None:
+    overrides = re.split(r" (?=[\w+~/.]+=)", words)
+
+    def outcome(compose: Callable[..., Any]) -> Any:
+        try:
+            composed, choices = compose(overrides, "config")
+        except composition.HYDRA_ERRORS as error:
+            return type(error), str(error)
+        return OmegaConf.to_yaml(composed), OmegaConf.is_struct(composed), choices
+
+    with composition.running_hydra():
+        expected = outcome(composition._compose_anew)
+        assert outcome(composition._compose_by_hydra) == expected
+        assert outcome(composition._compose_by_hydra) == expected, "the first one changed nothing that is kept"
+
+
+def test_choices_of_the_user_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "conf" / "method" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    for folder, words in ((tmp_path, []), (Path.cwd(), [f"hydra.searchpath=[file://{tmp_path}/conf]"])):
+        monkeypatch.chdir(folder)
+        for depth in (1, 2):
+            file.write_text(f"_target_: pipeline.methods.cot.CoT\nname: mine\ndepth: {depth}\n")
+            assert config.compose([*words, "method=mine"])["method"]["depth"] == depth

@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
 import hydra
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import (
     ConfigCompositionException,
     HydraException,
     MissingConfigException,
     OverrideParseException,
 )
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
@@ -34,6 +38,8 @@ from pipeline.types import DatasetKind
 HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
 """What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
 
+_VALUE = re.compile(r"\+{0,2}(?!hydra)[a-z_]+\.[^/@=]+=")
+"""The key of an override that sets a value: the name of a group has no dot."""
 _TARGET = re.compile(r"^\s*_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _RUN = "config"
 """The configuration of a run."""
@@ -166,22 +172,53 @@ def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str
 
 
 def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
-    """Compose as `_composed` does. Raises `HYDRA_ERRORS`."""
-    with _initialized_hydra():
-        composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
+    """Compose as `_composed` does. Raises `HYDRA_ERRORS`.
+
+    Choosing groups takes Hydra ten times as long as setting values, and the configurations of a sweep often differ only
+    in values. So choices among the project's own files are composed once.
+    """
+    values = [word for word in overrides if _VALUE.match(word)]
+    choices = [word for word in overrides if not _VALUE.match(word)]
+    with _initialized_hydra() as loader:
+        files = tuple((each.provider, each.path) for each in loader.get_search_path().get_path())
+        has_user_files = any(provider == "user" for provider, _ in files)  # which may change while we run
+        if has_user_files or any("hydra" in word or "={" in word for word in choices):
+            return _compose_anew(overrides, name)
+        try:
+            composed, chosen = _composed_choices(tuple(choices), name, files)
+            composed = deepcopy(composed)
+            parsed = OverridesParser.create().parse_overrides(values)
+            loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
+            loader._apply_overrides_to_config(parsed, composed)
+        except HYDRA_ERRORS:
+            return _compose_anew(overrides, name)  # which raises the error of all overrides in their order
+        return composed, dict(chosen)
+
+
+@lru_cache(maxsize=256)
+def _composed_choices(
+    choices: tuple[str, ...], name: str, files: tuple[tuple[str, str], ...]
+) -> tuple[DictConfig, dict[str, str]]:
+    """Compose choices of groups out of these files."""
+    return _compose_anew(choices, name)
+
+
+def _compose_anew(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
+    """Compose from the files, with the initialized Hydra. Raises `HYDRA_ERRORS`."""
+    composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed):
         choices = composed.pop("hydra").runtime.choices.items()
     return composed, {str(group): str(choice) for group, choice in choices if not str(group).startswith("hydra/")}
 
 
 @contextmanager
-def _initialized_hydra() -> Iterator[None]:
-    """Initialize Hydra with our configuration files, unless a sweeper that calls us has done so."""
-    if GlobalHydra.instance().is_initialized():
-        yield
-        return
-    with running_hydra():
-        yield
+def _initialized_hydra() -> Iterator[ConfigLoaderImpl]:
+    """Initialize Hydra with our configuration files, unless a sweeper that calls us has done so. Yields its loader."""
+    initialized = nullcontext() if GlobalHydra.instance().is_initialized() else running_hydra()
+    with initialized:
+        loader = GlobalHydra.instance().config_loader()
+        assert isinstance(loader, ConfigLoaderImpl)
+        yield loader
 
 
 def _of_sections(choices: Mapping[str, str]) -> dict[str, str]:

@@ -119,5 +119,10 @@ def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, 
 
 
 def _load(file: Path) -> dict[str, Any]:
+    return _load_version(file, file.stat().st_mtime_ns)
+
+
+@cache
+def _load_version(file: Path, modified: int) -> dict[str, Any]:
     content = OmegaConf.to_container(OmegaConf.load(file))
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -14,6 +16,7 @@ from pipeline import evaluate
 from pipeline.analysis.losses import clusters, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
+from tests.support import LARGE
 
 OFFERED, CHOSEN, KEPT, SHOWN, ANSWERED = "relation offered", "relation chosen", "node kept", "shown", "answered"
 STAGES_OF: dict[str, tuple[str, ...]] = {
@@ -106,17 +109,33 @@ TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 """Types whose gold paths say everything: the others also compare values, which no gold path holds."""
 
 
-def run(folder: Path, role: str, error_rate: float, questions: int) -> Run:
-    words = {"method": role.partition(".")[0], "llm": "oracle", "dataset.types": TYPES, "run.limit": questions}
-    rates = {**OTHERS.get(role, {}), role: error_rate}
-    roles = ", ".join(f"{name}: {{error_rate: {rate}}}" for name, rate in rates.items())
-    overrides = [f"{key}={value}" for key, value in {**words, "run.dir": folder}.items()]
-    return evaluate([*overrides, *WORDS.get(role, "").split(), f"llm.roles={{{roles}}}"])
+SIZES = [pytest.param(40, marks=pytest.mark.exhaustive), pytest.param(80, marks=LARGE)]
+"""Numbers of questions."""
+
+RunWith = Callable[[str, int, Mapping[str, float]], Run]
 
 
-def lost_by(role: str, folder: Path, questions: int) -> pl.DataFrame:
+@pytest.fixture(scope="module")
+def run_with(tmp_path_factory: pytest.TempPathFactory) -> RunWith:
+    """`run_with(role, questions, rates)` runs the method of a role with these error rates. It makes equal runs once."""
+
+    @cache
+    def made(method: str, questions: int, more: str, rates: tuple[tuple[str, float], ...]) -> Run:
+        roles = ", ".join(f"{name}: {{error_rate: {rate}}}" for name, rate in rates)
+        words = {"method": method, "llm": "oracle", "dataset.types": TYPES, "run.limit": questions}
+        folder = tmp_path_factory.mktemp("erring") / "run"
+        overrides = [f"{key}={value}" for key, value in {**words, "run.dir": folder}.items()]
+        return evaluate([*overrides, *more.split(), f"llm.roles={{{roles}}}"])
+
+    return lambda role, questions, rates: made(
+        role.partition(".")[0], questions, WORDS.get(role, ""), tuple(rates.items())
+    )
+
+
+def lost_by(role: str, run_with: RunWith, questions: int) -> pl.DataFrame:
     """Return the questions that are answered right while the role does not err, and wrong while it always errs."""
-    perfect, erring = (run(folder / str(rate), role, rate, questions) for rate in (0.0, 1.0))
+    others = OTHERS.get(role, {})
+    perfect, erring = run_with(role, questions, others), run_with(role, questions, {**others, role: 1.0})
     for each in (perfect, erring):
         assert each.calls.filter(pl.col("role") == role).head(1).collect().height, f"{role} is not asked"
     right = perfect.losses().filter(pl.col("right")).select("question_id")
@@ -125,10 +144,16 @@ def lost_by(role: str, folder: Path, questions: int) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    "role", [pytest.param(role, marks=() if role in QUICK else pytest.mark.exhaustive) for role in STAGES_OF]
+    ("role", "questions"),
+    [
+        *((role, 30) for role in QUICK),
+        *(pytest.param(role, *size.values, marks=size.marks) for size in SIZES for role in STAGES_OF),
+    ],
 )
-def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(role: str, tmp_path: Path) -> None:
-    lost = lost_by(role, tmp_path, 30 if role in QUICK else 80)
+def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(
+    role: str, questions: int, run_with: RunWith
+) -> None:
+    lost = lost_by(role, run_with, questions)
     table = lost.group_by("stage", "reason", "role").len().sort("len", descending=True)
     at_stage = lost.filter(pl.col("stage").cast(pl.String).is_in(STAGES_OF[role])).height
     print(f"\n{role}: {at_stage} of {lost.height} lost", *table.iter_rows(), sep="\n  ")
@@ -145,10 +170,10 @@ def test_every_role_of_every_method_is_made_to_err() -> None:
     assert roles == STAGES_OF.keys() | HARMLESS.keys() | NOT_ASKED.keys()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.parametrize("questions", SIZES)
 @pytest.mark.parametrize("role", HARMLESS)
-def test_errors_that_another_call_repairs_lose_no_answer(role: str, tmp_path: Path) -> None:
-    assert lost_by(role, tmp_path, 80).is_empty(), f"unlike before: {HARMLESS[role]}"
+def test_errors_that_another_call_repairs_lose_no_answer(role: str, questions: int, run_with: RunWith) -> None:
+    assert lost_by(role, run_with, questions).is_empty(), f"unlike before: {HARMLESS[role]}"
 
 
 @pytest.fixture(scope="module")

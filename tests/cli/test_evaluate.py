@@ -125,7 +125,7 @@ def test_the_last_line_says_how_many_rows_could_not_be_read(kgqa: Kgqa, tmp_path
 def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
     questions = evaluate("run.dir=all").out
     assert "run.limit" not in questions
-    notes = evaluate("run.dir=more", "run.limit=100000").out.splitlines()
+    notes = evaluate("run.dir=more", "run.limit=100000", "dataset.questions=30").out.splitlines()
     assert any(note.startswith("run.limit=100000 is more than synthetic has: ") for note in notes)
 
 

@@ -63,7 +63,7 @@ def hostile(finished: Path, kgqa: Kgqa) -> str:
         "capacity one",
         "show one nowhere\x1b[31m",
         "evaluate one/run.yaml",
-        "evaluate run.dir=one",
+        "evaluate run.dir=one dataset.triples=2000 run.limit=2",
         "score one\x1b[31m\u202e",
         "compare one two base=\x9b",
         "sweep \x1b.txt",

@@ -1,7 +1,8 @@
 """A test double for a model server: an OpenAI-compatible endpoint that replies to each prompt as an earlier run did.
 
 It is started as a process of its own and outlives the runs that are killed, so its log counts what they really asked:
-one line per request, the hash of the messages. `python recorded_server.py RUN LOG [LATENCY_S]` prints its port.
+one line per request, the hash of the messages. `python recorded_server.py REPLIES LOG [LATENCY_S]` prints its port.
+REPLIES is a file that `write_replies` has written: the server starts without importing the pipeline.
 """
 
 from __future__ import annotations
@@ -13,11 +14,7 @@ import sys
 from pathlib import Path
 
 import orjson
-import polars as pl
 from aiohttp import web
-
-from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import RecordedCalls
 
 
 def prompt_hash(messages: list[dict[str, str]]) -> str:
@@ -25,20 +22,26 @@ def prompt_hash(messages: list[dict[str, str]]) -> str:
     return hashlib.sha256(orjson.dumps([[m["role"], m["content"]] for m in messages])).hexdigest()
 
 
-def recorded_replies(run: Path) -> dict[str, str]:
-    """The reply to each prompt of a run."""
+def write_replies(run: Path, file: Path) -> Path:
+    """Write the reply to each prompt of a run to a file, and return the file."""
+    import polars as pl
+
+    from pipeline.traces.folder import RunFolder
+    from pipeline.traces.reader import RecordedCalls
+
     recorded = RecordedCalls(run)
     questions = pl.scan_parquet(RunFolder(run).traces).select("question_id").collect()["question_id"]
     calls = [call for question in questions for call in recorded.calls(question).values()]
-    return {
+    replies = {
         prompt_hash([{"role": m.role, "content": m.content} for m in recorded.messages(call)]): call.completion.text
         for call in calls
     }
+    file.write_bytes(orjson.dumps(replies))
+    return file
 
 
-def serve(run: Path, log: Path, latency_s: float) -> None:
+def serve(replies: dict[str, str], log: Path, latency_s: float) -> None:
     """Serve until killed."""
-    replies = recorded_replies(run)
     journal = log.open("ab", buffering=0)
 
     async def complete(request: web.Request) -> web.Response:
@@ -65,4 +68,4 @@ def serve(run: Path, log: Path, latency_s: float) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))
+    serve(orjson.loads(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2]), float(sys.argv[3]))

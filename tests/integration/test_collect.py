@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import recorded_server
 from tests.support import KGQA
 
 pytestmark = pytest.mark.exhaustive
 
-SERVER = Path(__file__).with_name("recorded_server.py")
 CONCURRENCY = 4
 JOB = [
     *("collect", "arg", "dataset=synthetic", "dataset.split=train", "dataset.triples=4000", "run.limit=24"),
@@ -62,7 +62,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     ]
     subprocess.run([*KGQA, *JOB, *words], check=True, stdout=subprocess.DEVNULL)
     log = folder / "requests"
-    command = [sys.executable, str(SERVER), str(folder / "recorded"), str(log), "0.02"]
+    replies = recorded_server.write_replies(folder / "recorded", folder / "replies.json")
+    command = [sys.executable, recorded_server.__file__, str(replies), str(log), "0.02"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

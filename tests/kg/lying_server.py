@@ -100,8 +100,7 @@ class LyingGraph:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one query. A trivial query, by which the pool asks for a sign of life, is always answered truly."""
         query = str((await request.post())["query"])
-        found: Any = self._store.query(query)
-        lines = found.serialize(format=ox.QueryResultsFormat.TSV).decode().splitlines(keepends=True)
+        lines = self._lines(query)
         honest = web.Response(text="".join(lines), content_type=MEDIA_TYPE)
         if "WHERE {}" in query:
             return honest
@@ -114,6 +113,11 @@ class LyingGraph:
             return await TRANSPORT[mode](request)
         lie = TABLES[mode](lines)
         return web.Response(body=lie.encode() if isinstance(lie, str) else lie, content_type=MEDIA_TYPE)
+
+    def _lines(self, query: str) -> Lines:
+        """Return the true result. pyoxigraph's own object must end here: only the thread that made it may drop it."""
+        found: Any = self._store.query(query)
+        return str(found.serialize(format=ox.QueryResultsFormat.TSV), "utf-8").splitlines(keepends=True)
 
 
 @contextmanager

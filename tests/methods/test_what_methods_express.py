@@ -10,13 +10,19 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
+from tests.support import LARGE
 
 BUT_COUNT = ("1-hop", "2-hop", "3-hop", "4-hop", "conjunction", "comparison", "superlative")
 ALL = (*BUT_COUNT, "count")
 UNCUT = "method.context_tokens=1000000 method.neighbours_per_edge=1000 budget.max_evidence_triples=1000000"
 """RAG with everything that lies within its hops."""
 PER_TYPE = pytest.mark.parametrize(
-    "per_type", [pytest.param(20, marks=pytest.mark.smaller), pytest.param(100, marks=pytest.mark.exhaustive)]
+    "per_type",
+    [
+        pytest.param(20, marks=pytest.mark.smaller),
+        pytest.param(40, marks=pytest.mark.exhaustive),
+        pytest.param(100, marks=LARGE),
+    ],
 )
 """Questions of each type."""
 

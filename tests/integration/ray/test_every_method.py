@@ -17,6 +17,7 @@ from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
+from tests.integration.conftest import RayCluster
 from tests.integration.processes import MARK
 from tests.support import KGQA, METHODS
 
@@ -65,11 +66,14 @@ def different(found: pl.DataFrame, expected: pl.DataFrame) -> list[tuple[str, st
 
 
 def test_on_ray_with_virtuoso(
-    together: pl.DataFrame, virtuoso_factory: Callable[..., list[VirtuosoServer]], tmp_path: Path
+    together: pl.DataFrame,
+    virtuoso_factory: Callable[..., list[VirtuosoServer]],
+    ray_cluster: RayCluster,
+    tmp_path: Path,
 ) -> None:
     (server,) = virtuoso_factory(default(SyntheticWorld, triples=2000).triples(), replicas=1)
     graph = ("kg=sparql", f"kg.endpoints=[{server.endpoint}]")
-    subprocess.run(sweep(tmp_path / "run", *RAY, *graph), check=True)
+    subprocess.run(sweep(tmp_path / "run", *RAY, f"engine.address={ray_cluster.address}", *graph), check=True)
     assert different(rows(tmp_path / "run"), together) == []
 
 

@@ -23,16 +23,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.cli.main import main
 from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
+from tests.integration import recorded_server
 from tests.integration.conftest import KillMatrix
 from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
 from tests.integration.processes import question_workers
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.integration.rows import read
-from tests.support import KGQA
+from tests.support import LARGE
 
 CONCURRENCY = 8
 QUESTIONS = 48
@@ -47,18 +49,17 @@ RUN = [
     "engine.shard_size=8",
 ]
 RAY = ["engine=ray", "engine.workers=2", f"engine.concurrency={CONCURRENCY // 2}", "engine.shard_size=4"]
-SERVER = Path(__file__).parents[1] / "recorded_server.py"
 OUTAGE_S = 10
 _UNHEALTHY_MODEL = r"model server \S+ is unhealthy"
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose prompts and replies the servers repeat. The oracle errs, so that runs take every branch."""
+    """The replies that the servers repeat, by prompt. The oracle errs, so that runs take every branch."""
     run = tmp_path_factory.mktemp("recorded") / "run"
     words = ["llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1", f"run.dir={run}"]
-    subprocess.run([*KGQA, "evaluate", *RUN, *words], check=True)
-    return run
+    assert main(["evaluate", *RUN, *words]) == 0
+    return recorded_server.write_replies(run, run.with_name("replies.json"))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def staged(recorded: Path, graphs: list[VirtuosoServer]) -> Callable[[Path], obj
 
     @contextmanager
     def stage(folder: Path) -> Iterator[Stage]:
-        command = [sys.executable, str(SERVER), str(recorded), str(folder / "requests"), "0.02"]
+        command = [sys.executable, recorded_server.__file__, str(recorded), str(folder / "requests"), "0.02"]
         with ExitStack() as stack:
             models = [stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) for _ in "12"]
             for model in models:
@@ -129,14 +130,19 @@ def tear_a_draft(run: Path, rng: random.Random) -> bool:
     return bool(drafts)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("moment", range(10))
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(pytest.param(moment, marks=pytest.mark.exhaustive) for moment in range(4)),
+        *(pytest.param(moment, marks=LARGE) for moment in range(4, 20)),
+    ],
+)
 def test_driver(moment: int, stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     rng = random.Random(moment)
     with stage.struck(after=rng.randrange(1, undisturbed.requests.total())) as driver:
         os.killpg(driver.pid, signal.SIGKILL)
     torn = moment % 4 == 3 and tear_a_draft(stage.run, rng)
-    judge("driver", "kill -9 at 10 moments, same command", stage.go_on(), most_repeated=CONCURRENCY + torn)
+    judge("driver", "kill -9 at random moments, same command", stage.go_on(), most_repeated=CONCURRENCY + torn)
 
 
 def middle(undisturbed: Undisturbed) -> int:

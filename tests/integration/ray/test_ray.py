@@ -1,4 +1,4 @@
-"""The Ray executor: the same rows as the local one, also when a worker hangs; of a sweep, when one is killed."""
+"""The Ray executor: a sweep whose worker is killed, and benchmarks. `test_same_rows.py` compares its rows."""
 
 from __future__ import annotations
 
@@ -17,44 +17,22 @@ import pytest
 
 from pipeline.cli.benchmarks.scheduling import scheduling
 from pipeline.cli.benchmarks.servers import servers
+from pipeline.cli.main import main
 from pipeline.traces.folder import RunFolder
 from tests.integration.processes import MARK, question_workers
 from tests.support import KGQA
 
-RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
+RUN = ["dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=32", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=4"]
 TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
 
 
-def evaluate(run: Path, *overrides: str) -> list[str]:
-    return [*KGQA, "evaluate", *RUN, f"run.dir={run}", *overrides]
-
-
-def table(run: Path) -> pl.DataFrame:
-    """All that a run did, without times, and with its calls in no order: topic entities are explored concurrently."""
-    frame = pl.read_parquet(RunFolder(run).traces).sort("question_id")
-    keys = pl.col("steps").list.eval(pl.element().struct.field("key").drop_nulls().sort())
-    return frame.select(name for name in frame.columns if name not in TIMES).with_columns(keys)
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
-    run = tmp_path_factory.mktemp("local") / "run"
-    subprocess.run(evaluate(run), check=True)
-    return table(run)
-
-
-@pytest.mark.exhaustive
-def test_two_workers_give_the_rows_of_the_local_engine(local: pl.DataFrame, tmp_path: Path) -> None:
-    subprocess.run(evaluate(tmp_path / "run", *RAY), check=True)
-    assert table(tmp_path / "run").equals(local)
-
-
-def test_a_sweep_whose_worker_is_killed_gives_the_same_table(tmp_path: Path) -> None:
-    words = ["method=srp,r3", "method.depth=2,3", "method.retries=0,1", *RUN[1:]]
-    undisturbed = subprocess.run(
-        [*KGQA, "sweep", *words, f"run.dir={tmp_path / 'local'}"], check=True, capture_output=True, text=True
-    )
+def test_a_sweep_whose_worker_is_killed_gives_the_same_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["method=srp,r3", "method.depth=2,3", "method.retries=0,1", *RUN]
+    assert main(["sweep", *words, f"run.dir={tmp_path / 'local'}"]) == 0
+    undisturbed = capsys.readouterr().out
     run, mark = tmp_path / "run", uuid.uuid4().hex
     command = [*KGQA, "sweep", *words, *RAY, "llm.latency_s=0.05", f"run.dir={run}"]
     environment = os.environ | {MARK: mark}
@@ -62,7 +40,7 @@ def test_a_sweep_whose_worker_is_killed_gives_the_same_table(tmp_path: Path) -> 
         os.kill(wait_for_a_busy_worker(run, mark, driver), signal.SIGKILL)
         shown, _ = driver.communicate(timeout=180)
         assert driver.returncode == 0
-    expected = undisturbed.stdout.replace(str(tmp_path / "local"), str(run))
+    expected = undisturbed.replace(str(tmp_path / "local"), str(run))
     assert shown.endswith(expected), "after what Ray has to say of its worker"
     assert points_of(run).equals(points_of(tmp_path / "local"))
 

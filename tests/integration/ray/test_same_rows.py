@@ -19,6 +19,7 @@ from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world.world import SyntheticWorld
+from tests.integration.conftest import RayCluster
 from tests.integration.rows import Rows, read
 from tests.support import KGQA
 
@@ -39,7 +40,7 @@ ORACLE = (
 # It chooses among what it is shown, so that another order of candidates makes another answer.
 SIMILARITY = ("llm=similarity",)
 SMALL_SHARDS = ("engine.concurrency=8", "engine.shard_size=4")
-ENGINES = {"local": (), "ray": ("engine=ray", "engine.workers=2", *SMALL_SHARDS)}
+RAY = ("engine=ray", "engine.workers=2", *SMALL_SHARDS)
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Job:
 
     words: tuple[str, ...]
     servers: list[VirtuosoServer]
+    cluster: RayCluster
     folder: Path
     references: dict[tuple[str, ...], Rows] = field(default_factory=dict)
 
@@ -55,6 +57,10 @@ class Job:
     def graphs(self) -> dict[str, tuple[str, ...]]:
         endpoints = ",".join(server.endpoint for server in self.servers)
         return {"embedded": (), "sparql": ("kg=sparql", f"kg.endpoints=[{endpoints}]")}
+
+    @property
+    def engines(self) -> dict[str, tuple[str, ...]]:
+        return {"local": (), "ray": (*RAY, f"engine.address={self.cluster.address}")}
 
     def reference(self, model: tuple[str, ...]) -> Rows:
         """The rows of the local engine over the graph in memory, which those of any other run must equal."""
@@ -72,17 +78,22 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def sample(virtuoso_factory: VirtuosoFactory, tmp_path_factory: pytest.TempPathFactory) -> Job:
+def sample(virtuoso_factory: VirtuosoFactory, ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Job:
     servers = virtuoso_factory(default(SyntheticWorld).triples(), replicas=2)
-    return Job(("dataset=synthetic",), servers, tmp_path_factory.mktemp("sample"))
+    return Job(("dataset=synthetic",), servers, ray_cluster, tmp_path_factory.mktemp("sample"))
 
 
 @pytest.fixture(scope="module")
-def metaqa(shared_data: Path, virtuoso_factory: VirtuosoFactory, tmp_path_factory: pytest.TempPathFactory) -> Job:
+def metaqa(
+    shared_data: Path,
+    virtuoso_factory: VirtuosoFactory,
+    ray_cluster: RayCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Job:
     path = shared_data / "metaqa"
     servers = virtuoso_factory(default(MetaQA, path=path, hops=3).triples(), replicas=2)
     words = ("dataset=metaqa", f"dataset.path={path}", "dataset.hops=3")
-    return Job(words, servers, tmp_path_factory.mktemp("metaqa"))
+    return Job(words, servers, ray_cluster, tmp_path_factory.mktemp("metaqa"))
 
 
 def differences(found: Rows, expected: Rows) -> list[tuple[str, str]]:
@@ -126,7 +137,7 @@ def test_the_runs_compared_leave_little_out(sample: Job) -> None:
 
 @pytest.mark.parametrize(("graph", "engine"), [("embedded", "ray"), ("sparql", "local"), ("sparql", "ray")])
 def test_the_synthetic_world_has_the_same_rows_everywhere(sample: Job, graph: str, engine: str, tmp_path: Path) -> None:
-    rows = sample.rows(tmp_path, *ORACLE, *sample.graphs[graph], *ENGINES[engine])
+    rows = sample.rows(tmp_path, *ORACLE, *sample.graphs[graph], *sample.engines[engine])
     assert differences(rows, sample.reference(ORACLE)) == []
 
 
@@ -144,5 +155,5 @@ def test_candidates_come_in_the_same_order(sample: Job, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "engine"), [(ORACLE, "local"), (ORACLE, "ray"), (SIMILARITY, "local")])
 def test_metaqa_has_the_same_rows_everywhere(metaqa: Job, model: tuple[str, ...], engine: str, tmp_path: Path) -> None:
-    rows = metaqa.rows(tmp_path, *model, *metaqa.graphs["sparql"], *ENGINES[engine])
+    rows = metaqa.rows(tmp_path, *model, *metaqa.graphs["sparql"], *metaqa.engines[engine])
     assert differences(rows, metaqa.reference(model)) == []
