@@ -197,9 +197,9 @@ def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, 
 
 @lru_cache(maxsize=256)
 def _composed_choices(
-    choices: tuple[str, ...], name: str, files: tuple[tuple[str, str], ...]
+    choices: tuple[str, ...], name: str, _files: tuple[tuple[str, str], ...]
 ) -> tuple[DictConfig, dict[str, str]]:
-    """Compose choices of groups out of these files."""
+    """Compose choices of groups. The files are those that they come from: other ones give another configuration."""
     return _compose_anew(choices, name)
 
 

@@ -123,6 +123,6 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 @cache
-def _load_version(file: Path, modified: int) -> dict[str, Any]:
+def _load_version(file: Path, _modified: int) -> dict[str, Any]:
     content = OmegaConf.to_container(OmegaConf.load(file))
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -38,35 +39,49 @@ def rows(folder: Path) -> pl.DataFrame:
     return pl.read_parquet(RunFolder(folder).traces).drop(AS_RUN).sort("point", "question_id")
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep without early stopping. Tests that write to it use a copy."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same sweep with early stopping. Tests that write to it use a copy."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    run(folder, "run.early_stopping=24")
+    return folder
+
+
 class TestRuns:
-    def test_dropped_configurations_ask_fewer_questions_and_the_best_asks_all(self, tmp_path: Path) -> None:
-        whole, stopped = run(tmp_path / "whole"), run(tmp_path / "stopped", "run.early_stopping=24")
-        asked = [each["questions"] for each in stopped["points"]]
+    def test_dropped_configurations_ask_fewer_questions_and_the_best_asks_all(self, whole: Path, stopped: Path) -> None:
+        full, short = (RunFolder(folder).read_summary() or {} for folder in (whole, stopped))
+        asked = [each["questions"] for each in short["points"]]
         assert asked[-1] == 150
         assert asked[0] == 24
-        assert stopped["complete"] is True
-        assert stopped["physical_llm_calls"] < whole["physical_llm_calls"]
-        assert stopped["points"][-1]["hits_at_1"] == whole["points"][-1]["hits_at_1"]
+        assert short["complete"] is True
+        assert short["physical_llm_calls"] < full["physical_llm_calls"]
+        assert short["points"][-1]["hits_at_1"] == full["points"][-1]["hits_at_1"]
 
-    def test_the_rows_equal_those_of_a_sweep_without_early_stopping(self, tmp_path: Path) -> None:
-        run(tmp_path / "whole")
-        run(tmp_path / "stopped", "run.early_stopping=24")
-        common = rows(tmp_path / "whole").join(
-            rows(tmp_path / "stopped").select("point", "question_id"), on=["point", "question_id"], how="semi"
-        )
-        assert common.equals(rows(tmp_path / "stopped"))
+    def test_the_rows_equal_those_of_a_sweep_without_early_stopping(self, whole: Path, stopped: Path) -> None:
+        keys = ["point", "question_id"]
+        common = rows(whole).join(rows(stopped).select(keys), on=keys, how="semi")
+        assert common.equals(rows(stopped))
 
     @pytest.mark.parametrize(
         "lost", [(5, 11), *(pytest.param(lost, marks=pytest.mark.exhaustive) for lost in ((0,), (2, 3), (18,)))]
     )
-    def test_a_resumed_run_drops_the_same_configurations(self, lost: tuple[int, ...], tmp_path: Path) -> None:
-        run(tmp_path / "run", "run.early_stopping=24")
-        before = rows(tmp_path / "run")
+    def test_a_resumed_run_drops_the_same_configurations(
+        self, lost: tuple[int, ...], stopped: Path, tmp_path: Path
+    ) -> None:
+        shutil.copytree(stopped, tmp_path / "run")
         for shard in lost:
             RunFolder(tmp_path / "run").shard(shard).unlink()
         (tmp_path / "run/summary.json").unlink()
         assert run(tmp_path / "run", "run.early_stopping=24")["complete"] is True
-        assert rows(tmp_path / "run").equals(before)
+        assert rows(tmp_path / "run").equals(rows(stopped))
 
 
 class TestOrder:
@@ -130,11 +145,11 @@ class TestGuarantee:
 
 
 class TestOutages:
-    def test_a_failed_question_drops_no_configuration(self, tmp_path: Path) -> None:
+    def test_a_failed_question_drops_no_configuration(self, whole: Path, tmp_path: Path) -> None:
         """A configuration is not worse because its server was unreachable for a while."""
         from pipeline.engine.early_stopping import EarlyStopping
 
-        run(tmp_path / "run")
+        shutil.copytree(whole, tmp_path / "run")
         folder = RunFolder(tmp_path / "run")
         for index in folder.finished():
             rows = pl.read_parquet(folder.shard(index))

@@ -142,6 +142,7 @@ def test_a_path_is_read_between_its_marks(text: str, path: RelationNames | None)
         ("Paris\nLyon", ["Paris", "Lyon"]),
         ("- Paris.\n* Lyon\n• Nice", ["Paris", "Lyon", "Nice"]),
         ('1. Paris\n2) "Lyon"\n\n3. paris', ["Paris", "Lyon"]),
+        ("- Romeo - Julia\nKing Henry 4. Part", ["Romeo - Julia", "King Henry 4. Part"]),
         ('["Paris", "Lyon", 1999]', ["Paris", "Lyon", "1999"]),
         ("['Paris', 'O\\'Hara']", ["Paris", "O'Hara"]),
         ("```\nParis\n```", ["Paris"]),

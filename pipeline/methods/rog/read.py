@@ -20,7 +20,7 @@ from pipeline.normalisation import normalise
 from pipeline.types import Question
 
 _REQUEST = str(load_texts(__file__, "explain"))
-_BULLET = re.compile(r"(?:[-*•–]+|[0-9]{1,3}[.)])[ \t]+")
+_BULLET = re.compile(r"^(?:[-*•–]+|[0-9]{1,3}[.)])[ \t]+")
 _REASONS = re.compile(r"^\W{0,20}(?:reasons?|explanations?)\b", re.IGNORECASE | re.MULTILINE)
 _OPENED_LIST = re.compile(r"\s*\[\s*[\"']")
 """The beginning of a list of texts. A name may begin with a bracket, but not with a bracket and a quote."""
