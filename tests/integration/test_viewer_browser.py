@@ -27,7 +27,10 @@ from tests.viewer.support import LONG, METHODS, QUESTIONS, make_hostile, make_ru
 
 AXE = Path(__file__).resolve().parents[1] / "viewer" / "axe" / "axe.min.js"
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], "resultTypes": ["violations"]}
-SCREENS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+SCREENS = [
+    *((1280, "light"), (400, "dark")),
+    *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((1280, "dark"), (400, "light"))),
+]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,6 @@ def view(browser: Chrome, address: str) -> Iterator[View]:  # noqa: F811
     """The browser on the pages. They must log nothing, and ask no other machine."""
     browser.get_log("browser")
     browser.execute_cdp_cmd("Network.enable", {})
-    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": AXE.read_text("utf-8")})
     shown = View(browser, address)
     shown.screen(1280, "light")
     yield shown
@@ -134,6 +136,7 @@ class View:
 
     def violations(self) -> list[Any]:
         """What the accessibility checker finds on the page that is serious or critical."""
+        self.driver.execute_script(AXE.read_text("utf-8"))
         script = "const done = arguments[1]; axe.run(document, arguments[0]).then((found) => done(found.violations))"
         found = self.driver.execute_async_script(script, RULES)
         serious = [each for each in found if each["impact"] in {"serious", "critical"}]
