@@ -21,7 +21,7 @@ MARKUP = (
 )
 CONTROL = "a\u202eb\u2066c\x1b[31md\x00e"
 HOSTILE = f"{MARKUP} {CONTROL}"
-LONG = 1_200_000
+LONG = 200_000
 """Characters of the completions of the hostile run."""
 
 
