@@ -200,6 +200,7 @@ def test_a_store_inside_another_one_is_refused(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.filterwarnings("ignore:UPath 'reference' filesystem not explicitly implemented")
 @pytest.mark.parametrize("url", ["reference://x/y", "zip://y.tsv"])
 def test_a_client_that_raises_anything_is_a_sentence(url: str) -> None:
     with pytest.raises(UserError, match=f"{url} cannot be read: "):
