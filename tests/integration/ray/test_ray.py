@@ -38,7 +38,7 @@ def test_a_sweep_whose_worker_is_killed_gives_the_same_table(
     environment = os.environ | {MARK: mark}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as driver:
         os.kill(wait_for_a_busy_worker(run, mark, driver), signal.SIGKILL)
-        shown, _ = driver.communicate(timeout=180)
+        shown, _ = driver.communicate(timeout=600)
         assert driver.returncode == 0
     expected = undisturbed.replace(str(tmp_path / "local"), str(run))
     assert shown.endswith(expected), "after what Ray has to say of its worker"
