@@ -177,7 +177,7 @@ def test_a_circle_is_found() -> None:
     [
         ("pipeline.types", "from pipeline.errors import UserError", "types.py imports nothing"),
         ("pipeline.traces.schema", "from pipeline.evaluation.metrics import Scores", "lower ones"),
-        ("pipeline.kg.pool", "def f():\n    import pipeline.engine.run", "lower ones"),
+        ("pipeline.kg.client", "def f():\n    import pipeline.engine.run", "lower ones"),
         ("pipeline.engine.run", "from pipeline.cli import common", "the core imports none"),
         ("pipeline.engine.run", "from pipeline.simulation.oracle import Oracle", "the core imports none"),
         ("pipeline.evaluation.score_tables", "from pipeline.papers import paper_rules", "the core imports none"),

@@ -17,7 +17,7 @@ from yarl import URL
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
 from pipeline.net.http_connections import ReplyTooLarge, Response
-from pipeline.net.server_pool import AttemptFailed, RetryPolicy, Server, ServerPool
+from pipeline.net.replicated_client import AttemptFailed, ReplicatedClient, RetryPolicy, Server
 from pipeline.net.urls import check_url
 from pipeline.text import printable
 
@@ -85,7 +85,7 @@ def check_endpoint(url: str) -> None:
     check_url(url, key="kg.endpoints", example="http://127.0.0.1:8890/sparql", instead=account)
 
 
-class SparqlClient(ServerPool[Select, Reply]):
+class SparqlClient(ReplicatedClient[Select, Reply]):
     """Replicated SPARQL endpoints over one graph."""
 
     has_probes: ClassVar[bool] = True

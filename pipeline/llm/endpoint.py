@@ -36,7 +36,7 @@ from pipeline.llm.server_reply import (
     token_logprobs,
     usage_of,
 )
-from pipeline.net.server_pool import RetryPolicy
+from pipeline.net.replicated_client import RetryPolicy
 from pipeline.net.server_stats import ServerStats
 from pipeline.net.urls import check_url
 from pipeline.suggestions import did_you_mean

@@ -23,7 +23,7 @@ from yarl import URL
 from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
 from pipeline.net.http_connections import HttpConnections, Response
-from pipeline.net.server_pool import TRANSPORT_ERRORS, AttemptFailed, RetryPolicy, Server, ServerPool
+from pipeline.net.replicated_client import TRANSPORT_ERRORS, AttemptFailed, ReplicatedClient, RetryPolicy, Server
 from pipeline.text import printable
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Reply:
         return self.status >= 500 or self.status in _OVERLOADED
 
 
-class OpenAIClient(ServerPool[Request[Any], Any]):
+class OpenAIClient(ReplicatedClient[Request[Any], Any]):
     """Replicated OpenAI-compatible servers."""
 
     def __init__(

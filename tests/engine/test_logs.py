@@ -12,7 +12,7 @@ from rich.console import Console
 from pipeline.engine.logs import console_of, json_lines, shard_of
 
 JSON, TEXT = {"log": "json"}, {"log": "text"}
-LOGGER = logging.getLogger("pipeline.net.server_pool")
+LOGGER = logging.getLogger("pipeline.net.replicated_client")
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -36,7 +36,7 @@ def test_a_line_says_which_run_worker_and_shard(capsys: pytest.CaptureFixture[st
         first.items()
         >= {
             "level": "INFO",
-            "logger": "pipeline.net.server_pool",
+            "logger": "pipeline.net.replicated_client",
             "message": "committed",
             "run": "x",
             "worker": "w1",

@@ -98,7 +98,7 @@ class LyingGraph:
         self.lies = 0
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one query. A trivial query, by which the pool asks for a sign of life, is always answered truly."""
+        """Answer one query. A trivial query, by which the client asks for a sign of life, is always answered truly."""
         query = str((await request.post())["query"])
         lines = self._lines(query)
         honest = web.Response(text="".join(lines), content_type=MEDIA_TYPE)

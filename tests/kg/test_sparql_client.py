@@ -17,8 +17,8 @@ from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
 from pipeline.kg.results import MEDIA_TYPE, Select
 from pipeline.kg.sparql_client import SparqlClient, check_endpoint
-from pipeline.net import server_pool
-from pipeline.net.server_pool import Server
+from pipeline.net import replicated_client
+from pipeline.net.replicated_client import Server
 from tests.support import until
 
 RESULT = '"x"\n1\n'
@@ -93,7 +93,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparql_client, "_BACKOFF_S", (0.01, 0.05))
     monkeypatch.setattr(sparql_client, "_PROBE_INTERVAL_S", 0.02)
     monkeypatch.setattr(sparql_client, "_PROBE_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(server_pool, "_FIRST_HEDGE_S", 0.1)
+    monkeypatch.setattr(replicated_client, "_FIRST_HEDGE_S", 0.1)
 
 
 def pool(
@@ -237,7 +237,7 @@ async def test_requests_survive_a_time_in_which_all_servers_hang(replica: Replic
 async def test_a_recovered_server_that_fails_the_admission_check_gets_no_requests(
     replica: ReplicaFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server_pool, "_REJECTED_RECHECK_S", 0.02)
+    monkeypatch.setattr(replicated_client, "_REJECTED_RECHECK_S", 0.02)
     port = unused_port()
     one = await replica("one")
     compatible: set[str] = set()

@@ -46,7 +46,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(seconds)
         await sleep(seconds)
 
-    monkeypatch.setattr("pipeline.net.server_pool.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
+    monkeypatch.setattr("pipeline.net.replicated_client.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
     return noted
 
 
@@ -373,7 +373,7 @@ class TestJoiningAndLeaving:
             assert {completion.text for completion in await asyncio.gather(*calls)} == {"hello"}
 
     async def test_without_a_server_for_long_a_call_fails(self, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pipeline.net.server_pool._ABSENCE_S", 0.05)
+        monkeypatch.setattr("pipeline.net.replicated_client._ABSENCE_S", 0.05)
         async with model(server) as llm:
             llm.follow((), ())
             with pytest.raises(ServiceError, match=r"no model server has joined for 0\.05 s"):

@@ -1,7 +1,7 @@
 """Measures the gain of a second graph replica where the server is the bottleneck, and the cost of losing one of two.
 
 Both Virtuoso servers are behind a proxy that gives each request a fixed service time. So the benchmark measures the
-pool, and not how two servers share the cores of this machine.
+client, and not how two servers share the cores of this machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entities per second that the graph pool expands, compared with SPARQLWrapper one by one as in the published code.
+"""Entities per second that the graph client expands, compared with SPARQLWrapper one by one as in the published code.
 
 Every method starts with an expansion: the relations of an entity in both directions (specification §8.3). The published
 code sends two queries for it, one per direction; it is also measured with one query for both, which favours it.
@@ -28,7 +28,7 @@ _POOL_BATCH = 4_000
 
 
 def graph() -> dict[str, float]:
-    """Entities expanded per second by the pool and by SPARQLWrapper one by one, on one Virtuoso started for it."""
+    """Entities expanded per second by the client and by SPARQLWrapper one by one, on one Virtuoso started for it."""
     with served_world(_TRIPLES, 1) as ((server,), ids):
         return asyncio.run(measure([server.endpoint], ids, default_graph=GRAPH))
 
@@ -44,11 +44,11 @@ async def measure(
 ) -> dict[str, float]:
     """Return expansions per second of each way on the same servers, and ratios: medians over `rounds` rounds.
 
-    Each round takes fresh ids, `one_by_one` for each way of SPARQLWrapper and 4,000 for the pool.
+    Each round takes fresh ids, `one_by_one` for each way of SPARQLWrapper and 4,000 for the client.
     """
     vocabulary = default(GraphVocabulary, namespace=namespace)
     terms = vocabulary.terms
-    rates: dict[str, list[float]] = {"pool": [], "wrapper": [], "wrapper_union": []}
+    rates: dict[str, list[float]] = {"client": [], "wrapper": [], "wrapper_union": []}
     fresh = iter(ids)
 
     def take(count: int) -> list[EntityId]:
@@ -68,18 +68,18 @@ async def measure(
             some = take(_POOL_BATCH)
             started = time.perf_counter()
             await graph.relations(some)
-            rates["pool"].append(len(some) / (time.perf_counter() - started))
+            rates["client"].append(len(some) / (time.perf_counter() - started))
             for name, texts in (("wrapper", _two_queries), ("wrapper_union", _one_query)):
                 iris = [terms.to_iri(id) for id in take(one_by_one)]
                 seconds = await asyncio.to_thread(_ask_one_by_one, endpoints[0], iris, texts)
                 rates[name].append(len(iris) / seconds)
-    pool, wrapper, union = (statistics.median(rates[name]) for name in ("pool", "wrapper", "wrapper_union"))
+    client, wrapper, union = (statistics.median(rates[name]) for name in ("client", "wrapper", "wrapper_union"))
     return {
-        "pool_expansions_per_s": pool,
+        "pool_expansions_per_s": client,
         "sparqlwrapper_expansions_per_s": wrapper,
         "sparqlwrapper_one_query_expansions_per_s": union,
-        "ratio": pool / wrapper,
-        "ratio_one_query": pool / union,
+        "ratio": client / wrapper,
+        "ratio_one_query": client / union,
     }
 
 

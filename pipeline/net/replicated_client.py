@@ -1,12 +1,12 @@
-"""A pool of replicated HTTP servers: balances requests, retries and hedges them, and avoids unhealthy servers.
+"""Sends requests to several servers with the same content: chooses the server, retries and hedges, checks health.
 
 A request goes to the healthy server with the fewest outstanding requests. If the attempt fails, the other servers are
-tried in turn; if all fail, the pool backs off and starts another round. A server that fails repeatedly becomes
+tried in turn; if all fail, the client backs off and starts another round. A server that fails repeatedly becomes
 unhealthy and gets no requests. It becomes healthy again through a probe, which also runs an admission check if there is
-one, or, in a pool without probes, through a trial: a single request that it has to answer. A server that asks for a
+one, or, in a client without probes, through a trial: a single request that it has to answer. A server that asks for a
 pause (`Retry-After`) gets no requests for that time, at most for the longest back-off.
 
-Clients subclass `ServerPool` and define how one request is sent to one server. They also say which replies are
+Subclasses of `ReplicatedClient` define how one request is sent to one server. They also say which replies are
 failures, and how long a server is left alone: `pipeline/kg/sparql_client.py` for graphs,
 `pipeline/llm/openai_client.py` for models.
 """
@@ -54,7 +54,7 @@ _REJECTED_RECHECK_S = 30.0
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """One server of a pool: its health, its outstanding requests and its statistics."""
+    """One server of a client: its health, its outstanding requests and its statistics."""
 
     url: str
     stats: ServerStats
@@ -135,7 +135,7 @@ class AttemptFailed(Exception):
         self.refused = refused
 
 
-class ServerPool(ABC, Generic[RequestT, ReplyT]):
+class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
     """Sends requests to replicated servers. An async context manager for one event loop."""
 
     has_probes: ClassVar[bool] = False
@@ -153,7 +153,7 @@ class ServerPool(ABC, Generic[RequestT, ReplyT]):
         max_outstanding: int | None = None,
         hedge_quantile: float | None = None,
     ) -> None:
-        """Describe the pool; nothing is connected yet.
+        """Describe the client; nothing is connected yet.
 
         Args:
             kind: Whose servers they are.
