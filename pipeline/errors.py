@@ -36,7 +36,7 @@ class OverLimitError(ParseError):
 
 
 class BudgetExhausted(KgqaError):
-    """A per-question cap (specification §2.5) was reached; the message names the cap."""
+    """A limit of the budget of a question (specification §2.5) was met; the message names the limit."""
 
 
 class StorageError(UserError):

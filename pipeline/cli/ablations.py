@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_figures, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from rich.table import Table
 
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.benchmarks.cluster import cluster
 from pipeline.cli.benchmarks.fanout import fanout
 from pipeline.cli.benchmarks.gpu import gpu
@@ -20,7 +21,7 @@ from pipeline.cli.benchmarks.traces import traces
 from pipeline.cli.benchmarks.training import training
 from pipeline.cli.benchmarks.viewer import viewer
 from pipeline.cli.benchmarks.vllm import vllm
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.output import Output
 from pipeline.errors import UserError
 from pipeline.extras import require
 from pipeline.suggestions import did_you_mean

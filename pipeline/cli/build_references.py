@@ -14,7 +14,8 @@ from pydantic.dataclasses import dataclass
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.selection import Selection

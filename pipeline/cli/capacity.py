@@ -16,7 +16,8 @@ from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table

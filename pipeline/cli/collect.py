@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline import config
-from pipeline.cli.common import Arguments
+from pipeline.cli.arguments import Arguments
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Configuration, execute, run_dir

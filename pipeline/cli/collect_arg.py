@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.collect import collect, nothing_collected
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.output import Output
 from pipeline.training.arg.dataset import report_table, write_texts
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
-from pipeline.training.distillation import Report, read_calls, tables, write_calls
+from pipeline.training.call_collection import Report, read_calls, tables, write_calls
 
 _SHOWN_EVERY = 1000
 

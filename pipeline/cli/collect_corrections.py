@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.evaluate import configurations_of
+from pipeline.cli.output import Output
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 from pipeline.training.corrections import Report, read_corrections, table

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.collect import Collected, collect
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.errors import UserError
 from pipeline.text import agreeing, counted

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pipeline import config
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.collect import collect, nothing_collected
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.output import Output
 from pipeline.training.rog.rows import table, write_training_rows
 
 

@@ -21,7 +21,8 @@ from pipeline.analysis.comparison_tables import comparison_table, flip_table, re
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.evaluate import configurations_of
+from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.doctor.checks import examine
 from pipeline.engine.doctor.finding import Finding, Level

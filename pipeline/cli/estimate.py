@@ -16,7 +16,8 @@ from rich.text import Text
 
 from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.cli.sweep import run_configurations
 from pipeline.console import Console
 from pipeline.datasets.selection import Selection

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pipeline.analysis.runs import open_run
 from pipeline.analysis.score_notes import score_notes
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.errors import UserError
 from pipeline.export.exported_run import exported_configurations
 from pipeline.export.formats import export

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments
+from pipeline.cli.arguments import Arguments
 from pipeline.console import Console
 from pipeline.errors import UserError
 

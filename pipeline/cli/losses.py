@@ -12,7 +12,8 @@ from rich.text import Text
 from pipeline.analysis.losses import REASON_TEXTS, STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
 from pipeline.analysis.runs import Run, open_run
 from pipeline.analysis.score_notes import score_notes
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table

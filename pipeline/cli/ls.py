@@ -14,7 +14,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import percent

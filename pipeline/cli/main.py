@@ -144,7 +144,7 @@ def _run(words: Sequence[str]) -> int:
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
     table, rest = _take_table(rest) if command.writes_tables else (None, rest)
     from pipeline import config  # help needs none of what these import
-    from pipeline.cli.common import Arguments
+    from pipeline.cli.arguments import Arguments
 
     arguments = Arguments.parse(rest, command.config_name or "config")
     if command.words == "none":

@@ -9,16 +9,17 @@ from itertools import chain
 import polars as pl
 
 from pipeline.analysis.unreadable_roles import unreadable_notes
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
-from pipeline.report.build import build_page
+from pipeline.report.build_page import build_page
 from pipeline.report.data import Configuration, read_blocks, retry_refusals_of
-from pipeline.report.page import render
+from pipeline.report.render_page import render
 from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole

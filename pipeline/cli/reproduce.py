@@ -12,7 +12,8 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.cli import build_references
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir

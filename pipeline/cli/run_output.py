@@ -13,12 +13,12 @@ from rich.console import RenderableType
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
-from pipeline.cli.common import Output
+from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.engine.sources import is_own
+from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.evaluation.limits import limits_line, without_plan_line
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import RunFolder

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.cli.run_output import result_notes, run_figures, score_tables
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections

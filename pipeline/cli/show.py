@@ -15,7 +15,8 @@ from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import TreeNode, fact_tree, gold_forms, trail_texts, value_text, walk_tree
 from pipeline.analysis.runs import open_run
 from pipeline.analysis.score_notes import score_notes
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.errors import UserError
 from pipeline.normalisation import normalise
 

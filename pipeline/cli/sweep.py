@@ -14,7 +14,8 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_figures, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline import config
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.main import main
+from pipeline.cli.output import Output
 from pipeline.cli.train import train_model
 from pipeline.cli.train_improve import improve, score_table
 from pipeline.console import Console

@@ -14,8 +14,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.cli.common import Arguments, Output
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.main import main
+from pipeline.cli.output import Output
 from pipeline.cli.run_output import FAILED_RUN
 from pipeline.cli.sweep import read_configurations
 from pipeline.cli.train import train_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 
-from pipeline.cli.common import Arguments
+from pipeline.cli.arguments import Arguments
 from pipeline.traces.storage import storage_path
 from pipeline.viewer.index import cache_folder
 from pipeline.viewer.server import open_indexes, serve

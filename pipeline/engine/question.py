@@ -15,8 +15,9 @@ from itertools import zip_longest
 from random import Random
 
 from pipeline.datasets.gold_paths import gold_relations, has_known_relations
+from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
-from pipeline.engine.question_record import Budget, QuestionRecord
+from pipeline.engine.question_record import QuestionRecord
 from pipeline.engine.returned_answer import check_answer
 from pipeline.engine.tools import QuestionGraph, QuestionModel
 from pipeline.errors import BudgetExhausted, ServiceError, UserError

@@ -1,51 +1,21 @@
-"""The steps, counters and caps of one question in one configuration (specification §2.5).
+"""The steps, counters and budget of one question in one configuration (specification §2.5).
 
 The columns of a trace row are in `pipeline/traces/schema.py`.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import orjson
-from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic.dataclasses import dataclass
 
+from pipeline.engine.budget import Budget
 from pipeline.engine.gold_trail import GoldTrail
 from pipeline.errors import BudgetExhausted
-from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.traces.schema import Counters, Step
-from pipeline.types import Gold, Question
-
-
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class Budget:
-    """Caps per question. A method that hits one answers from what it has found so far.
-
-    The keys are described in `conf/config.yaml`.
-    """
-
-    max_llm_calls: PositiveInt | Literal["auto"]
-    """`auto` is the bound that follows from the hyper-parameters of the method, if it has one."""
-    max_kg_queries: NonNegativeInt
-    """Lookups that the method makes. Many nodes in one lookup count once, however many queries the server receives."""
-    max_wall_s: PositiveFloat
-    grace_s: NonNegativeFloat
-    """Seconds after `max_wall_s` at which a question without an answer becomes a failed row."""
-    max_evidence_triples: PositiveInt
-    """Facts shown to an answering call."""
-    max_frontier: PositiveInt
-    """Nodes or chains kept at each layer of a walk."""
-
-    def most_llm_calls(self, method: Method, question: Question) -> float:
-        """Return the model calls that a method may make for a question (specification §2.5)."""
-        if self.max_llm_calls != "auto":
-            return self.max_llm_calls
-        return method.most_llm_calls(question, self) if isinstance(method, BoundedCalls) else math.inf
-
+from pipeline.types import Gold
 
 _NO_GOLD = Gold()
 _TRAIL_EVENTS: Mapping[str, Callable[..., None]] = {"kept": GoldTrail.keep, "cut": GoldTrail.cut}
@@ -97,14 +67,14 @@ class QuestionRecord:
             raise TypeError(f"the event {event} has other fields: {error}") from None
 
     def spend_call(self, *, last: bool) -> None:
-        """Count a model call. Raises BudgetExhausted if a cap is reached, except for the `last` call, which answers."""
+        """Count a model call. Raises BudgetExhausted if a limit is met, except for the `last` call, which answers."""
         if not last:
             self._check("max_llm_calls", self.counters.llm_calls, self._most_llm_calls)
             self._check_clock()
         self.counters.llm_calls += 1
 
     def spend_lookup(self) -> None:
-        """Count a batched lookup. Raises BudgetExhausted if a cap is reached."""
+        """Count a batched lookup. Raises BudgetExhausted if a limit is met."""
         self._check("max_kg_queries", self.counters.kg_lookups, self.budget.max_kg_queries)
         self._check_clock()
         self.counters.kg_lookups += 1
@@ -118,12 +88,12 @@ class QuestionRecord:
     def _check_clock(self) -> None:
         self._check("max_wall_s", time.perf_counter() - self._began, self.budget.max_wall_s)
 
-    def _check(self, cap: str, spent: float, allowed: float) -> None:
+    def _check(self, limit: str, spent: float, allowed: float) -> None:
         if spent >= allowed:
             if self.exhausted is None:
-                self.exhausted = cap
-                self.add_decision("cap_hit", cap=cap)
-            raise BudgetExhausted(f"{cap} of {allowed} reached")
+                self.exhausted = limit
+                self.add_decision("cap_hit", cap=limit)
+            raise BudgetExhausted(f"{limit} of {allowed} reached")
 
 
 def critical_s(steps: Sequence[Step]) -> float | None:

@@ -1,7 +1,7 @@
-"""The model and the graph as a method sees them: the calls and lookups of one question, cached, capped and traced.
+"""The model and the graph as a method sees them: the calls and lookups of one question, cached, limited and traced.
 
 Everything between a method and the outside world happens here: call keys, the parsing policy (specification §2.4),
-the call cache, the caps and the trace steps.
+the call cache, the budget and the trace steps.
 """
 
 from __future__ import annotations

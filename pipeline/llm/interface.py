@@ -78,7 +78,7 @@ class LanguageModel(Protocol):
     async def ask(self, prompt: Prompt[T], sampling: Sampling, *, retries: int = 2, last: bool = False) -> T:
         """Render, complete and parse a prompt; re-ask up to `retries` times, then fall back (specification §2.4).
 
-        `last` marks the answering call, which is allowed after a cap was reached. Other calls raise BudgetExhausted.
+        `last` marks the answering call, which is allowed at a limit of the budget. Other calls raise BudgetExhausted.
         """
         ...
 

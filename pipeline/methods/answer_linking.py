@@ -71,7 +71,7 @@ def answer_from_chains(
 def search_status(question: Question, evidence: Sequence[Chain], *, exhausted: bool) -> Status:
     """Return the status of a search from the topic entities (specification §2.2).
 
-    `exhausted` says whether a cap was hit.
+    `exhausted` says whether a limit of the budget was met.
     """
     if not question.topic_entities:
         return "no_topic_entity"

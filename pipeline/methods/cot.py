@@ -51,7 +51,7 @@ class CoT:
         return self.samples * (1 + self.parse_retries)
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
-        """Draw the samples and return the majority's answers. After a cap was hit, only the first one is drawn."""
+        """Draw the samples and return the majority's answers. At a limit of the budget, only the first one."""
         drawn = await concurrently(self._draw(question, tools, last=index == 0) for index in range(self.samples))
         samples = [sample for sample in drawn if sample is not None]
         predictions = majority(samples)
@@ -64,7 +64,7 @@ class CoT:
         )
 
     async def _draw(self, question: Question, tools: Tools, *, last: bool) -> Answers | None:
-        """Draw one sample. Return None when a cap was hit."""
+        """Draw one sample. Return None when a limit of the budget was met."""
         sampling = Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
         try:
             return await tools.llm.ask(AnswerAlone(question), sampling, retries=self.parse_retries, last=last)

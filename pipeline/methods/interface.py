@@ -32,7 +32,7 @@ class RandomSource(Protocol):
 
 
 class Caps(Protocol):
-    """The limits that a method enforces itself (specification §2.5)."""
+    """The part of the budget that a method applies itself: two keys of `budget` (specification §2.5)."""
 
     @property
     def max_evidence_triples(self) -> int: ...
@@ -66,6 +66,7 @@ class Tools:
     record: Recorder
     rng: RandomSource
     caps: Caps
+    """The budget, as far as a method applies it itself."""
     attributes: AttributeLookups | None = None
     """Lookups of a graph whose nodes have attributes (GRBench); None for a graph of triples."""
     gold_feedback: GoldFeedback | None = None

@@ -44,9 +44,9 @@ class Layer:
     chains: tuple[CostedChain, ...]
     """The closest relations first; of equally close ones, those of all moves in turn."""
     moved: frozenset[GroundedPath]
-    """The chains from which a move leads to a node, or from which no move was tried because of the cap."""
+    """The chains from which a move leads to a node, or from which no move was tried because of the limit."""
     truncated: bool
-    """Whether a cap cut the layer."""
+    """Whether a limit cut the layer."""
     dropped: frozenset[Node]
     """The nodes that were reached and not kept, because the layer was full."""
 

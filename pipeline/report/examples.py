@@ -10,7 +10,7 @@ from pipeline.analysis.runs import open_run
 from pipeline.report.data import Block, Configuration, Group
 from pipeline.report.labels import BlockLabels, Name, inline
 from pipeline.text import kgqa, printable
-from pipeline.viewer.queries import question_url
+from pipeline.viewer.index_queries import question_url
 
 _MOST_METHODS = 6
 _LONGEST_TEXT = 3_000

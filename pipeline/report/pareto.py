@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
+from pipeline.report.page_content import FrontEntry, FrontView, RecommendationView
 from pipeline.report.recommendation import MARGIN, Recommendation, pareto_front, recommend
-from pipeline.report.view import FrontEntry, FrontView, RecommendationView
 from pipeline.text import counted, kgqa
 
 _SIZE = (440, 290)

@@ -13,7 +13,7 @@ from pipeline.report.charts import Series, line_chart, score_range
 from pipeline.report.curves import BEAM_WIDTH, Curve
 from pipeline.report.data import Block, ScoreMatrix
 from pipeline.report.labels import BlockLabels, percent, score_text, value_text
-from pipeline.report.view import AxisView, CurveView, Panel
+from pipeline.report.page_content import AxisView, CurveView, Panel
 from pipeline.text import counted
 
 _SIZE = (440, 290)

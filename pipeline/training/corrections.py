@@ -33,7 +33,7 @@ from pipeline.llm.roles import PromptStyle, RoleRouter
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls
-from pipeline.training.distillation import call_row
+from pipeline.training.call_collection import call_row
 from pipeline.training.labelled import TrainingSource, is_held_out, read_held_out
 from pipeline.types import Example
 

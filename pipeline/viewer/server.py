@@ -17,10 +17,9 @@ from pipeline.analysis.question_trace import QuestionTrace
 from pipeline.errors import StorageError, UserError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
-from pipeline.viewer import view
+from pipeline.viewer import page_content
 from pipeline.viewer.index import OUTCOMES, RunIndex
-from pipeline.viewer.pages import HERE, MOST_CHARACTERS, render
-from pipeline.viewer.queries import (
+from pipeline.viewer.index_queries import (
     CHANGES,
     COSTS,
     Change,
@@ -31,6 +30,7 @@ from pipeline.viewer.queries import (
     list_types,
     question_url,
 )
+from pipeline.viewer.render_page import HERE, MOST_CHARACTERS, render
 
 HOST = "127.0.0.1"
 _NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -129,15 +129,15 @@ class Viewer:
             filters=filters,
             listing=listing,
             urls=[question_url(row["run"], row["configuration"], row["question_id"]) for row in listing.rows],
-            columns=view.columns(filters),
-            shares=view.outcome_shares(listing, filters, STAGES),
-            runs=view.choices([each.name for each in self._indexes], filters.run),
+            columns=page_content.columns(filters),
+            shares=page_content.outcome_shares(listing, filters, STAGES),
+            runs=page_content.choices([each.name for each in self._indexes], filters.run),
             configurations=_configurations(chosen, most, filters.configuration),
-            outcomes=view.choices(OUTCOMES, filters.outcome),
-            stages=view.choices(STAGES, filters.stage),
-            types=view.choices(types, filters.type),
-            hops=view.choices(hops, filters.hops),
-            costs=[view.Choice(name, text, name == filters.cost) for name, text in COSTS.items()],
+            outcomes=page_content.choices(OUTCOMES, filters.outcome),
+            stages=page_content.choices(STAGES, filters.stage),
+            types=page_content.choices(types, filters.type),
+            hops=page_content.choices(hops, filters.hops),
+            costs=[page_content.Choice(name, text, name == filters.cost) for name, text in COSTS.items()],
             page_url=lambda number: filters.url(page=number),
         )
 
@@ -155,17 +155,18 @@ class Viewer:
         return self._render(
             "compare.html.jinja",
             found=found,
-            before=view.sides(self._indexes, before.key),
-            after=view.sides(self._indexes, after.key),
-            names=[view.configuration_name(side.index, side.configuration) for side in (before, after)],
+            before=page_content.sides(self._indexes, before.key),
+            after=page_content.sides(self._indexes, after.key),
+            names=[page_content.configuration_name(side.index, side.configuration) for side in (before, after)],
             changes=[
-                (each, found.changes[each], view.compare_url(place, show=each), each == change) for each in CHANGES
+                (each, found.changes[each], page_content.compare_url(place, show=each), each == change)
+                for each in CHANGES
             ],
             text=text,
             change=change,
             page=page,
-            page_url=lambda number: view.compare_url(place, show=change, page=number),
-            urls=[view.Address(before, row["question_id"], after).url() for row in found.rows],
+            page_url=lambda number: page_content.compare_url(place, show=change, page=number),
+            urls=[page_content.Address(before, row["question_id"], after).url() for row in found.rows],
         )
 
     async def _question(self, request: web.Request) -> web.Response:
@@ -175,7 +176,7 @@ class Viewer:
         side = find_side(self._indexes, f"{place['run']}/{place['configuration']}")
         beside = find_side(self._indexes, query["beside"]) if query.get("beside") else None
         beside = None if beside == side else beside
-        address = view.Address(
+        address = page_content.Address(
             side,
             place["question"],
             beside,
@@ -184,16 +185,17 @@ class Viewer:
             is_full=query.get("all") == "true",
         )
         panels = [
-            view.build_panel(
+            page_content.build_panel(
                 address, each, self._read(each.index, each.index.state.shards, address.id, each.configuration)
             )
             for each in (side, *([beside] if beside else []))
         ]
+        others = page_content.sides(self._indexes, beside.key if beside else "")
         return self._render(
             "question.html.jinja",
             panels=panels,
             address=address,
-            sides=[each for each in view.sides(self._indexes, beside.key if beside else "") if each.value != side.key],
+            sides=[each for each in others if each.value != side.key],
             alone=address.url(beside=None),
             most=MOST_CHARACTERS,
         )
@@ -211,12 +213,12 @@ class Viewer:
         return render(name, states=states, problem=self._problem, **values)
 
 
-def _configurations(chosen: Sequence[RunIndex], most: int, number: int | None) -> Sequence[view.Choice]:
+def _configurations(chosen: Sequence[RunIndex], most: int, number: int | None) -> Sequence[page_content.Choice]:
     if len(chosen) == 1:
-        names = [view.configuration_name(chosen[0], each) for each in range(most)]
+        names = [page_content.configuration_name(chosen[0], each) for each in range(most)]
     else:
         names = [str(each) for each in range(most)]
-    return [view.Choice(str(each), name, each == number) for each, name in enumerate(names)]
+    return [page_content.Choice(str(each), name, each == number) for each, name in enumerate(names)]
 
 
 def _two_sides(indexes: Sequence[RunIndex]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipeline.cli.common import Arguments
+from pipeline.cli.arguments import Arguments
 from pipeline.cli.estimate import Line, Plan, Sampling, estimate
 from pipeline.cli.sweep import run_configurations
 from tests.cli.support import Kgqa

@@ -11,9 +11,9 @@ from typing import Any, Self
 import pytest
 
 from pipeline.config import default
+from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
-from pipeline.engine.question_record import Budget
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.llm.interface import OneModel

@@ -1,4 +1,4 @@
-"""Caps per question (specification §2.5)."""
+"""The budget of a question (specification §2.5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from math import inf
 import pytest
 
 from pipeline.config import default
-from pipeline.engine.question_record import Budget, QuestionRecord, critical_s
+from pipeline.engine.budget import Budget
+from pipeline.engine.question_record import QuestionRecord, critical_s
 from pipeline.errors import BudgetExhausted
 from pipeline.traces.schema import Step
 

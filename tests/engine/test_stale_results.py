@@ -531,7 +531,7 @@ def test_the_digest_of_a_method_is_of_its_files_and_its_prompts(
 
     srp, before = "pipeline.methods.srp.method", digest("pipeline.methods.srp.method")
     edit("methods/arg/prompts.yaml")
-    edit("report/page.py")
+    edit("report/render_page.py")
     assert digest(srp) == before
     for file in ("methods/srp/prompts.yaml", "methods/srp/judge.py", "methods/parsing.py"):
         edit(file)

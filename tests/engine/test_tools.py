@@ -11,8 +11,9 @@ import orjson
 import pytest
 
 from pipeline.config import default
+from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
-from pipeline.engine.question_record import Budget, QuestionRecord
+from pipeline.engine.question_record import QuestionRecord
 from pipeline.engine.tools import QuestionGraph, QuestionModel, content_hash
 from pipeline.errors import OverLimitError, ParseError, ServiceError
 from pipeline.kg.interface import Neighbours, batch

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.evaluation.budget_limits import limits_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.evaluation.limits import limits_line
 from pipeline.evaluation.unreadable import share_text, unreadable_line
 
 

@@ -20,7 +20,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.ui import WebDriverWait
 
 from pipeline.analysis.runs import open_run
-from pipeline.viewer.queries import question_url
+from pipeline.viewer.index_queries import question_url
 from tests.integration.test_report_browser import browser  # noqa: F401 - a fixture
 from tests.support import KGQA
 from tests.viewer.support import LONG, METHODS, QUESTIONS, make_hostile, make_run

@@ -29,9 +29,9 @@ from hypothesis import settings
 import pipeline.methods
 from pipeline.config import build, compose, conf_dir, default
 from pipeline.datasets.grbench import GRBench
+from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
-from pipeline.engine.question_record import Budget
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph

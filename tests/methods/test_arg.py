@@ -569,7 +569,7 @@ async def test_exact_probabilities_are_requested_for_classes_that_were_not_fully
     assert answer.predictions[0].score == pytest.approx(s * s * s + 1 + 0.5 * utility)
 
 
-# No topic entity, caps, and pickling
+# No topic entity, limits, and pickling
 
 
 @pytest.mark.parametrize("generator", ["finetuned", "prompted"])

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.datasets.interface import Dataset
-from pipeline.engine.question_record import Budget
+from pipeline.engine.budget import Budget
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.methods.interface import BoundedCalls, Method

@@ -16,9 +16,9 @@ import pytest
 from pipeline.config import default
 from pipeline.datasets.grbench import GRBench
 from pipeline.datasets.metaqa import MetaQA
+from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question import ConfigurationRuntime, run_question
-from pipeline.engine.question_record import Budget
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.grbench import GRBenchGraph

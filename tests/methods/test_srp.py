@@ -164,7 +164,7 @@ async def test_all_calls_have_the_same_temperature_and_each_its_own_token_limit(
     }
 
 
-# Statuses and caps
+# Statuses and limits
 
 
 async def test_without_a_topic_entity_the_model_answers_alone() -> None:
@@ -181,7 +181,7 @@ async def test_without_evidence_the_model_answers_alone() -> None:
 
 
 @pytest.mark.parametrize(("cap", "roles"), [(1, ["srp.answer_cot"]), (3, ["srp.answer"]), (4, ["srp.answer"])])
-async def test_after_a_cap_on_calls_the_answer_comes_from_the_evidence_so_far(cap: int, roles: list[str]) -> None:
+async def test_after_a_limit_on_calls_the_answer_comes_from_the_evidence_so_far(cap: int, roles: list[str]) -> None:
     graph = DictionaryGraph(biography("Ann"))
     replies = {
         "srp.relation_check": picked(NATIONALITY),
@@ -195,12 +195,12 @@ async def test_after_a_cap_on_calls_the_answer_comes_from_the_evidence_so_far(ca
     script.model.max_calls = cap
     answer = await default(SRP).answer(question("which capital?", "Ann"), script.tools)
     assert answer.status == "budget_exhausted"
-    assert script.model.roles[cap:] == roles, "only the answering call is made after the cap"
+    assert script.model.roles[cap:] == roles, "only the answering call is made after the limit"
     assert bool(answer.evidence) == (roles == ["srp.answer"])
 
 
 @pytest.mark.parametrize("cap", range(8))
-async def test_after_a_cap_on_lookups_the_answer_comes_from_the_evidence_so_far(cap: int) -> None:
+async def test_after_a_limit_on_lookups_the_answer_comes_from_the_evidence_so_far(cap: int) -> None:
     graph = DictionaryGraph([*country("Ann"), *country("Bob")])
     graph.max_lookups = cap
     script = ScriptedTools(

@@ -314,7 +314,7 @@ async def test_a_chain_that_ends_in_a_literal_is_kept_and_not_expanded() -> None
     assert script.model.roles.count("tog.relations") == 2
 
 
-# Results and caps
+# Results and limits
 
 
 async def test_without_a_topic_entity_the_model_answers_alone() -> None:
@@ -345,7 +345,7 @@ async def test_a_yes_without_an_answer_is_asked_again_and_then_read_as_no() -> N
 
 
 @pytest.mark.parametrize("calls", range(9))
-async def test_after_a_cap_on_calls_the_chains_of_earlier_depths_remain(calls: int) -> None:
+async def test_after_a_limit_on_calls_the_chains_of_earlier_depths_remain(calls: int) -> None:
     facts = tree(["A"], 2, relations=2, nodes=2)
     script = ScriptedTools(
         DictionaryGraph(facts),
@@ -367,7 +367,7 @@ async def test_after_a_cap_on_calls_the_chains_of_earlier_depths_remain(calls: i
 
 
 @pytest.mark.parametrize("lookups", range(6))
-async def test_after_a_cap_on_lookups_the_chains_of_earlier_depths_remain(lookups: int) -> None:
+async def test_after_a_limit_on_lookups_the_chains_of_earlier_depths_remain(lookups: int) -> None:
     graph = DictionaryGraph(tree(["A"], 2))
     graph.max_lookups = lookups
     replies = {"tog.relations": picked("r0.0", "r1.0"), "tog.entities": "?", "tog.reason": NO}

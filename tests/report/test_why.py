@@ -15,12 +15,12 @@ from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
 from pipeline.papers.published import published_figures
 from pipeline.papers.reproduction import ReproducedFigure
-from pipeline.report.build import build_page
+from pipeline.report.build_page import build_page
 from pipeline.report.data import Block, read_blocks
 from pipeline.report.examples import _LONGEST_TEXT, _cut
-from pipeline.report.page import render
+from pipeline.report.page_content import BlockView
 from pipeline.report.papers import paper_tables
-from pipeline.report.view import BlockView
+from pipeline.report.render_page import render
 from pipeline.viewer.server import open_indexes
 from tests.report.configurations import RUN, make
 from tests.report.conftest import Sweep

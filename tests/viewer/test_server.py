@@ -18,8 +18,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from pipeline.traces.folder import RunFolder
 from pipeline.viewer import index as module
 from pipeline.viewer.index import RunIndex
-from pipeline.viewer.pages import MOST_CHARACTERS
-from pipeline.viewer.queries import question_url
+from pipeline.viewer.index_queries import question_url
+from pipeline.viewer.render_page import MOST_CHARACTERS
 from pipeline.viewer.server import Viewer, open_indexes
 from tests.viewer.support import HOSTILE, LONG, METHODS
 

@@ -13,7 +13,7 @@ from pipeline.cli.benchmarks.runs import run_method
 from pipeline.config import default
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL
 from pipeline.traces.folder import RunFolder
-from pipeline.training.distillation import Report, Selection, read_calls, write_calls
+from pipeline.training.call_collection import Report, Selection, read_calls, write_calls
 from pipeline.training.labelled import TrainingSource
 from pipeline.training.llama import Checkpoint
 from pipeline.training.sft.batches import Collator

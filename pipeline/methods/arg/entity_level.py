@@ -45,12 +45,12 @@ async def judge_entities(search: Search, nodes: Sequence[Node]) -> None:
 
 async def _expand(search: Search, nodes: Sequence[Node]) -> list[tuple[Expansion, EntitySegment]]:
     """Return the expansions that reach a tail, with their segments: one batched lookup of tails, one of names."""
-    settings, cap = search.settings, search.tools.caps.max_frontier
+    settings, most = search.settings, search.tools.caps.max_frontier
     expansions = [expansion for node in nodes for expansion in _expansions(search, node)]
     hops = list(dict.fromkeys(hop for expansion in expansions for hop in expansion.hops))
-    if len(hops) > cap:
+    if len(hops) > most:
         search.tools.record("cap_hit", cap="max_frontier")
-    found = await search.tools.kg.neighbours(hops[:cap], settings.max_tails_fetched)
+    found = await search.tools.kg.neighbours(hops[:most], settings.max_tails_fetched)
     await search.look_up_names(end for tails in found.values() for end in tails.nodes if isinstance(end, str))
     tails_of = await ordered_tails(
         {hop: tails.nodes for hop, tails in found.items()},

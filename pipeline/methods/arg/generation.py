@@ -44,8 +44,8 @@ class GeneratedSegment(Generic[T]):
     """None with hard scores."""
     exact: Mapping[tuple[Kind, int], Weights] = field(default_factory=dict)
     """Weights requested from the model, by class and index of the token, because the reported ones were incomplete."""
-    hit_cap: bool = False
-    """Whether a cap prevented a request for weights."""
+    met_limit: bool = False
+    """Whether a limit prevented a request for weights."""
 
     def transcript_ending_with(self, retrieval: str) -> str:
         """Return the transcript with this segment, ended by the token `retrieval`."""
@@ -65,9 +65,9 @@ class GeneratedLevel(Generic[T]):
     """The outcome of writing several segments."""
 
     segments: list[GeneratedSegment[T] | None]
-    """In the order of the request; None for a segment that a cap prevented."""
-    hit_cap: bool
-    """Whether a cap prevented any call."""
+    """In the order of the request; None for a segment that a limit prevented."""
+    met_limit: bool
+    """Whether a limit prevented any call."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class Generator:
     regenerations: int
 
     async def write(self, segments: Sequence[Segment[T]], *, last: bool = False) -> GeneratedLevel[T]:
-        """Write all segments concurrently. `last` calls are allowed after a cap has been hit."""
+        """Write all segments concurrently. `last` calls are allowed after a limit of the budget was met."""
         written = await concurrently(self._write(segment, last) for segment in segments)
         if self.probabilities == "exact":
             written = await concurrently(self._weigh(one) for one in written)
-        return GeneratedLevel(written, hit_cap=any(one is None or one.hit_cap for one in written))
+        return GeneratedLevel(written, met_limit=any(one is None or one.met_limit for one in written))
 
     async def _write(self, segment: Segment[T], last: bool) -> GeneratedSegment[T] | None:
         sampling = self._sampling(segment)
@@ -125,10 +125,10 @@ class Generator:
         ]
         weights = await concurrently(self._choose(written, token) for token in incomplete)
         exact = {(token.kind, token.index): found for token, found in zip(incomplete, weights, strict=True) if found}
-        return replace(written, exact=exact, hit_cap=None in weights)
+        return replace(written, exact=exact, met_limit=None in weights)
 
     async def _choose(self, written: GeneratedSegment[Any], token: ReflectionToken) -> Weights | None:
-        """Return the probabilities of the token's class at its position, or None if a cap prevented the call."""
+        """Return the probabilities of the token's class at its position, or None if a limit prevented the call."""
         choice = TokenChoice(written.segment, written.text[: token.start], token)
         sampling = Sampling(self.sampling.temperature, 1, self.sampling.top_p)
         try:

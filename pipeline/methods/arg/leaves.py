@@ -20,7 +20,7 @@ async def answer_without_retrieval(search: Search, nodes: Sequence[Node]) -> Non
 async def force_answers(search: Search) -> None:
     """Force an answer at the depth limit; if no leaf has one and no node is left, at the deepest nodes.
 
-    After a cap has been hit, one forced answer is allowed, and only if there is no answer yet.
+    After a limit of the budget was met, one forced answer is allowed, and only if there is no answer yet.
     """
     open_nodes = search.frontier or ([] if search.has_answer else search.deepest)
     if not search.exhausted:

@@ -37,7 +37,7 @@ class Search:
     """The last frontier that was not empty."""
     leaves: list[Leaf] = field(default_factory=list)
     exhausted: bool = False
-    """Whether a cap on calls, lookups or time was hit."""
+    """Whether a limit on calls, lookups or time was hit."""
     model: Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Search:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a node to extend and no cap was hit."""
+        """Whether there is a node to extend and no limit was met."""
         return bool(self.frontier) and not self.exhausted
 
     @property
@@ -66,9 +66,9 @@ class Search:
         self.tools.record("cut", by=by, nodes=[walk.end for node in nodes for walk in node.walks])
 
     async def generate(self, segments: Sequence[Segment[T]], *, last: bool = False) -> list[GeneratedSegment[T] | None]:
-        """Write all segments concurrently, in order; None for one that a cap prevented."""
+        """Write all segments concurrently, in order; None for one that a limit prevented."""
         level = await self.model.write(segments, last=last)
-        self.exhausted |= level.hit_cap
+        self.exhausted |= level.met_limit
         return level.segments
 
     def relations_to_follow(self, node: Node) -> Mapping[EntityId, Sequence[Relation]]:
@@ -76,7 +76,7 @@ class Search:
         return relations_to_follow(node, self.relations, self.names)
 
     async def look_up_relations(self, entities: Iterable[EntityId]) -> Mapping[EntityId, Sequence[Relation]]:
-        """Look up the relations at the entities that are new, up to the cap; return those of all entities."""
+        """Look up the relations at the entities that are new, up to the limit; return those of all entities."""
         new = [entity for entity in dict.fromkeys(entities) if entity not in self.relations]
         self.relations.update(await self.tools.kg.relations(new[: self.tools.caps.max_frontier]))
         return self.relations

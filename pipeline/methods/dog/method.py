@@ -175,7 +175,7 @@ class DoG:
     # Answering
 
     async def _answer_alone(self, search: _Search) -> Answers:
-        """Ask the model alone. This one call is made even after a cap was hit."""
+        """Ask the model alone. This one call is made even after a limit of the budget was met."""
         return await self._ask(search, AnswerAlone(search.question), last=True)
 
     def _is_right(self, search: _Search, answers: Answers) -> bool:
@@ -228,7 +228,7 @@ class _Search:
         self._walks = {topic: {(topic,): GroundedPath(topic)} for topic in topics}
 
     def move(self, chains: Sequence[GroundedPath]) -> None:
-        """Make the entities at the ends of the chains those of the next turn, as many as the cap allows."""
+        """Make the entities at the ends of the chains those of the next turn, as many as the budget allows."""
         ends = list(dict.fromkeys(chain.end for chain in chains if isinstance(chain.end, str)))
         kept = ends[: self.tools.caps.max_frontier]
         if len(kept) < len(ends):

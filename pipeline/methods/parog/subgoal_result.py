@@ -50,7 +50,7 @@ class SubgoalResult:
     tentative: tuple[str, ...] | None = None
     """The model's answers before anything was looked up; None if it was not asked for them."""
     exhausted: bool = False
-    """Whether a budget cap stopped the sub-goal."""
+    """Whether a limit of the budget stopped the sub-goal."""
 
 
 def last_answers(results: Iterable[SubgoalResult]) -> tuple[SubgoalAnswer, ...]:

@@ -152,20 +152,20 @@ class SubgoalSearch:
         return frontier
 
     async def _most_relevant(self, entities: list[EntityId], width: int | None = None) -> list[EntityId]:
-        """Return at most `width` entities, and at most as many as the cap of a frontier, in their order.
+        """Return at most `width` entities, and at most `budget.max_frontier`, in their order.
 
         Those that the model picked are kept first, then those whose names are most like the sub-goal (§5.2).
         """
-        cap = self._tools.caps.max_frontier
-        limit = cap if width is None else min(width, cap)
+        most = self._tools.caps.max_frontier
+        limit = most if width is None else min(width, most)
         if len(entities) <= limit:
             return entities
-        if limit == cap:
+        if limit == most:
             self._record("cap_hit", cap="max_frontier")
         ranking = await self._rank([self._labels.name(entity) or "" for entity in entities])
         ranking.sort(key=lambda index: entities[index] not in self._picked)
         cut = [entities[index] for index in ranking[limit:]]
-        self._tools.record("cut", by="cap" if limit == cap else "beam", nodes=cut)
+        self._tools.record("cut", by="cap" if limit == most else "beam", nodes=cut)
         return [entities[index] for index in sorted(ranking[:limit])]
 
     # Selection of relations (§5.6)

@@ -341,7 +341,7 @@ class PoG:
     # Answering
 
     async def _close(self, search: Search, source: Source) -> _Ending:
-        """Answer from the kept facts, or by the model alone. This one call is made even after a cap was hit."""
+        """Answer from the kept facts, or by the model alone. This one call is made even at a limit of the budget."""
         endings = {"alone": "alone", "dead_end": self.on_dead_end, "depth_limit": self.on_depth_limit}
         if endings.get(source, "evidence" if search.kept else "alone") == "alone":
             verdict = await search.ask(AnswerAlone(search.question), last=True)

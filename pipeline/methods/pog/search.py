@@ -17,8 +17,8 @@ from pipeline.types import EntityId, Question, Relation, Triple
 T = TypeVar("T")
 
 Source: TypeAlias = Literal["round", "dead_end", "depth_limit", "alone", "budget"]
-"""What an answer is from: the evaluation of a round; all kept facts after a dead end, at the depth limit or after a cap
-was hit; or the model alone."""
+"""What an answer is from: the evaluation of a round; all kept facts after a dead end, at the depth limit or a limit
+of the budget; or the model alone."""
 
 
 @dataclass

@@ -327,7 +327,7 @@ class _Cycle:
 
     attempts: list[_Attempt] = field(default_factory=list)
     exhausted: bool = False
-    """Whether a cap on calls, lookups or time was hit."""
+    """Whether a limit on calls, lookups or time was hit."""
 
     @property
     def best(self) -> _Attempt | None:

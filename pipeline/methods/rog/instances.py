@@ -28,7 +28,7 @@ class Instances:
     names: dict[EntityId, str | None]
     complete: list[CostedChain] = field(default_factory=list)
     truncated: bool = False
-    """Whether a cap cut the walk."""
+    """Whether a limit cut the walk."""
     exhausted: bool = False
     """Whether a limit of lookups ended the walk."""
 

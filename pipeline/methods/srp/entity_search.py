@@ -74,7 +74,7 @@ class EntitySearch:
     entity: Entity
     rounds: list[Round] = field(default_factory=list)
     exhausted: bool = False
-    """Whether a cap ended the search."""
+    """Whether a limit ended the search."""
 
     @property
     def tried(self) -> list[Path]:

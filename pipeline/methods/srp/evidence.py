@@ -34,7 +34,7 @@ class Evidence:
     chains: tuple[GroundedPath, ...] = ()
     names: Names = field(default_factory=dict)
     exhausted: bool = False
-    """Whether a cap ended the search or cut its evidence."""
+    """Whether a limit ended the search or cut its evidence."""
     left_out: int = 0
     """Chains that were found and cut."""
 

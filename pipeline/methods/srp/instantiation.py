@@ -28,7 +28,7 @@ class Instantiation:
     known: frozenset[str] = frozenset()
     """Relations that exist in the graph: those at the visited nodes, and those that the path was bound to."""
     truncated: bool = False
-    """Whether a cap cut the walk."""
+    """Whether a limit cut the walk."""
     dropped: frozenset[Node] = frozenset()
     """Nodes that the walk reached and did not keep, because a layer was full."""
 

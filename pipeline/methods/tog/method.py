@@ -248,7 +248,7 @@ class _Search:
         return tuple(chain for chain in self.kept if chain not in prefixes)
 
     def keep(self, frontier: Sequence[GroundedPath]) -> None:
-        """Add the chains of a beam to the evidence until its cap is reached (§2.5)."""
+        """Add the chains of a beam to the evidence until its limit is met (§2.5)."""
         for chain in frontier:
             self.kept[chain] = None
             if sum(kept.length for kept in self.chains) > self.tools.caps.max_evidence_triples:

@@ -115,7 +115,7 @@ def _reason(row: Mapping[str, Any], events: Mapping[str, Mapping[str, Any]]) -> 
     if "rejected" in events:
         return str(events["rejected"]["reason"])
     if "sample" not in events:
-        return "stopped by a budget cap"
+        return "stopped by a limit of the budget"
     return _execution_failure(row) if events["sample"]["executed"] else None
 
 

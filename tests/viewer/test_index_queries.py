@@ -11,9 +11,9 @@ import pytest
 from pipeline.analysis.losses import flips
 from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
-from pipeline.viewer import queries
+from pipeline.viewer import index_queries
 from pipeline.viewer.index import RunIndex
-from pipeline.viewer.queries import Filters, Side, compare, find_side, list_questions, list_types, question_url
+from pipeline.viewer.index_queries import Filters, Side, compare, find_side, list_questions, list_types, question_url
 
 
 @pytest.fixture
@@ -56,7 +56,9 @@ def test_a_filter_shows_what_passes_it(
 def test_the_list_is_sorted(name: str, descending: bool, index: RunIndex, table: pl.DataFrame) -> None:
     rows = list_questions([index], Filters(sort=name, descending=descending)).rows
     shown = pl.Series([row[name] for row in rows])
-    assert shown.to_list() == table[name].sort(descending=descending, nulls_last=True).head(queries.PAGE).to_list()
+    assert (
+        shown.to_list() == table[name].sort(descending=descending, nulls_last=True).head(index_queries.PAGE).to_list()
+    )
 
 
 @pytest.mark.parametrize("sort", ["question", "tokens", "f1"])
@@ -64,8 +66,8 @@ def test_the_list_is_sorted(name: str, descending: bool, index: RunIndex, table:
 def test_pages_show_every_question_once(
     sort: str, first_pages: int, index: RunIndex, table: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "PAGE", 7)
-    monkeypatch.setattr(queries, "_FIRST_PAGES", first_pages)
+    monkeypatch.setattr(index_queries, "PAGE", 7)
+    monkeypatch.setattr(index_queries, "_FIRST_PAGES", first_pages)
     first = list_questions([index], Filters())
     seen = [
         row["row"]

@@ -1,4 +1,4 @@
-"""The content of the page: all texts, figures and charts, ready for the template."""
+"""The types of the content of the page: all texts, figures and charts, ready for the template."""
 
 from __future__ import annotations
 

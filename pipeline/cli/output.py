@@ -1,4 +1,4 @@
-"""Arguments and output of commands, and how the output is printed."""
+"""The output of a command, and how it is printed."""
 
 from __future__ import annotations
 
@@ -7,37 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import orjson
 from rich.console import RenderableType
 
-from pipeline import config
 from pipeline.console import Console
 from pipeline.export.table_files import write_tables
 from pipeline.text import printable, printable_json
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of one command."""
-
-    config_name: str = "config"
-    """The file of `conf/` with the keys of the command."""
-    words: Sequence[str] = ()
-    """Run folders, files and names."""
-    overrides: Sequence[str] = ()
-    """Hydra overrides: `key=value`."""
-
-    @classmethod
-    def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
-        """Separate words from overrides. A word with an equals sign is an override unless it is an existing path."""
-        overrides = [word for word in argv if "=" in word and not os.path.exists(word)]
-        return cls(config_name, [word for word in argv if word not in overrides], overrides)
-
-    def compose(self) -> dict[str, Any]:
-        """Compose the configuration under the overrides. Raises UserError for a wrong one."""
-        return config.compose(self.overrides, name=self.config_name)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Assembles the content of the page from the data of the runs."""
+"""Builds the content of the page from the data of the runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
 from pipeline.errors import UserError
+from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
-from pipeline.evaluation.limits import much_limited
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable, share_text
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -21,11 +21,11 @@ from pipeline.report.curves import find_curves
 from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, retry_refusals_of
 from pipeline.report.examples import examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
+from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
-from pipeline.report.view import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.text import agreeing, counted
 from pipeline.traces.run_file import differing_code
 

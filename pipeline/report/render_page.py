@@ -9,9 +9,9 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipeline.report.build import build_page
+from pipeline.report.build_page import build_page
 from pipeline.report.data import read_blocks
-from pipeline.report.view import Page
+from pipeline.report.page_content import Page
 from pipeline.text import counted
 from pipeline.traces.storage import StoragePath
 

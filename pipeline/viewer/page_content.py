@@ -1,4 +1,4 @@
-"""What the templates show: pages of questions and of one question, as plain data. All texts are still untrusted."""
+"""Builds what the templates show, as plain data: lists, comparisons, one question. All texts are still untrusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.analysis.question_tree import fact_tree, gold_forms, trail_texts, 
 from pipeline.normalisation import normalise
 from pipeline.viewer.drawing import Drawing, TimeLine, draw_time_line, draw_tree
 from pipeline.viewer.index import RunIndex
-from pipeline.viewer.queries import COSTS, Filters, Listing, Side, question_url
+from pipeline.viewer.index_queries import COSTS, Filters, Listing, Side, question_url
 
 MOST_FACTS = 60
 """Facts in the drawing of the facts."""

@@ -9,11 +9,11 @@ import pytest
 from pipeline import config
 from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.statistics import Estimate, wilson
-from pipeline.report.build import build_page
+from pipeline.report.build_page import build_page
 from pipeline.report.configuration_table import Row
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import percent
-from pipeline.report.view import BlockView, CurveView, ScoreView
+from pipeline.report.page_content import BlockView, CurveView, ScoreView
 from tests.report.configurations import RUN, make
 
 

@@ -1,4 +1,4 @@
-"""What the pages ask of the tables of questions: filters, order and pages, and the comparison of two configurations."""
+"""Reads from the index what the pages list: filtered questions in order, and the comparison of two configurations."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import pytest
 
 from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.statistics import Estimate
-from pipeline.report.build import build_page
+from pipeline.report.build_page import build_page
 from pipeline.report.data import Block
 from pipeline.report.details import Details, Repetition, RoleCost
 from pipeline.report.examples import Example, ExampleStep
 from pipeline.report.labels import Name, inline
-from pipeline.report.page import render
+from pipeline.report.render_page import render
 from tests.report.configurations import RUN, make
 
 HOSTILE = {

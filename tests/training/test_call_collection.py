@@ -20,7 +20,7 @@ from pipeline.llm.prompt import Message
 from pipeline.methods.arg.tokens import find_tokens
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCalls
-from pipeline.training.distillation import Report, Selection, read_calls
+from pipeline.training.call_collection import Report, Selection, read_calls
 from pipeline.training.labelled import TrainingSource
 from pipeline.training.rows import write_rows
 

@@ -1,4 +1,4 @@
-"""Renders the pages. Everything from a trace is text: it is escaped, and without characters that control a display."""
+"""Renders a template of `pages/` as one page. Everything from a trace is text: escaped, without control characters."""
 
 from __future__ import annotations
 
