@@ -57,6 +57,7 @@ class ModulesInOneProcess(LoadScopeScheduling):
         return "ray" if is_of_ray else nodeid.partition("::")[0]
 
 
+@pytest.hookimpl(optionalhook=True)  # `pytest -p no:xdist` does not know it
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Distribute the tests of `pytest -n 2`, in the order in which they were collected."""
     config.option.loadscopereorder = False
