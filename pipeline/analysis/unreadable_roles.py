@@ -36,7 +36,7 @@ def unreadable_lines(
     """Return the sentences of `unreadable_notes` for the roles that `often_unreadable` found."""
     line = unreadable_line(summaries)
     totals = _over_configurations(roles)
-    together = " in these configurations together" if len({each.point for each in roles}) > 1 else ""
+    together = " in these configurations together" if len({each.configuration for each in roles}) > 1 else ""
     shown = [
         f"  {role_text(each)}{together} ({kgqa('show', path, each.question_id, *_chosen(each, summaries))})"
         for each in totals[:_NAMED]
@@ -61,4 +61,4 @@ def _over_configurations(roles: Sequence[RoleReplies]) -> list[RoleReplies]:
 
 
 def _chosen(each: RoleReplies, summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    return [f"configuration={each.point}"] if len(summaries) > 1 else []
+    return [f"configuration={each.configuration}"] if len(summaries) > 1 else []

@@ -71,10 +71,11 @@ class Sampling(Sweep):
         self.wholes: list[Mapping[str, Any]] = []
         """The configurations of the whole run."""
 
-    def prepare(self, point: Configuration) -> Configuration:
+    def prepare(self, configuration: Configuration) -> Configuration:
         """Return the configuration over the sample. Its folder is `run.dir` with `-sample` at the end."""
-        self.wholes.append(point.config)
-        run, dataset = point.config["run"], point.config["dataset"]
+        whole = configuration.config
+        self.wholes.append(whole)
+        run, dataset = whole["run"], whole["dataset"]
         sampled = {
             "_target_": _SAMPLED,
             "dataset": dataset,
@@ -85,7 +86,7 @@ class Sampling(Sweep):
         folder = f"{run['dir']}-sample" if run["dir"] else None
         sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
         sampled_run["tags"] = [*(run["tags"] or []), _TAG]
-        return super().prepare(replace(point, config={**point.config, "dataset": sampled, "run": sampled_run}))
+        return super().prepare(replace(configuration, config={**whole, "dataset": sampled, "run": sampled_run}))
 
 
 @plain_dataclass(frozen=True)

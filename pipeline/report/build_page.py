@@ -234,7 +234,7 @@ def _unreadable(block: Block) -> Iterator[str]:
         summaries = [each.summary for each in block.configurations if each.run is run]
         if much_unreadable(summaries):
             numbers = {summary.number for summary in summaries}
-            roles = [each for each in run.unreadable if each.point in numbers]
+            roles = [each for each in run.unreadable if each.configuration in numbers]
             yield f"{inline(run.name)}: {' '.join(map(str.strip, unreadable_lines(run.path, summaries, roles)))}"
 
 

@@ -63,13 +63,13 @@ def scan_shards(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
     return register_io_source(read, schema=schema)
 
 
-def read_row(folder: RunFolder, indices: Sequence[int], point: int, question_id: str) -> dict[str, Any] | None:
+def read_row(folder: RunFolder, indices: Sequence[int], configuration: int, question_id: str) -> dict[str, Any] | None:
     """Return the row of a question in a configuration from the first of some shards that has it; None if none has.
 
     Raises UserError like `read_shards`.
     """
     for _, shard in open_shards(folder, indices):
-        if (number := shard.find(point, question_id)) is not None:
+        if (number := shard.find(configuration, question_id)) is not None:
             return shard.frame(SCHEMA.names, number).row(0, named=True)
     return None
 
@@ -157,8 +157,8 @@ UNREADABLE = HAS_REPLY & pl.col("error").is_not_null() & ~pl.col("error").str.st
 class RoleReplies:
     """The model calls of one role in one configuration, and how many replies no parser could read."""
 
-    point: int
-    """The number of the configuration."""
+    configuration: int
+    """Its number."""
     role: str
     calls: int
     unreadable: int

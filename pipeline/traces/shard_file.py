@@ -95,10 +95,10 @@ class ShardFile:
         is_valid = pl.Series([id not in regraded for id in ids], dtype=pl.Boolean)
         return frame.with_columns(pl.when(is_valid).then("trail").alias("trail"))
 
-    def find(self, point: int, question_id: str) -> int | None:
+    def find(self, configuration: int, question_id: str) -> int | None:
         """Return the number of the row of a question in a configuration; None if there is none. Raises UserError."""
         keys = self.frame(["point", "question_id"])
-        rows = ((keys["point"] == point) & (keys["question_id"] == question_id)).arg_true()
+        rows = ((keys["point"] == configuration) & (keys["question_id"] == question_id)).arg_true()
         return int(rows[0]) if len(rows) else None
 
     @contextmanager
