@@ -276,7 +276,7 @@ def test_a_complaint_names_file_and_line() -> None:
 
 
 def test_relation_recall_is_defined_once() -> None:
-    definition = "share of the relations of the gold query whose nodes the method looked up"
+    definition = "share of the relations of the gold query that the method followed"
     (row,) = re.findall(r"^\| relation recall \|.*$", (ROOT / "docs/specification.md").read_text(), re.MULTILINE)
     assert definition in row
     assert SCORES["relation_recall"][1] == definition

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from pipeline import Answer, Question, Tools
+from pipeline import Answer, Question, Tools, open_run
 from pipeline.cli.main import main
 from tests.cli.conftest import FixedReply, serving
 
@@ -205,6 +205,21 @@ def test_the_tutorial_shows_the_prompt_as_it_is() -> None:
     lines = [line.partition("#")[0].rstrip() for line in shown[1].splitlines()]
     code = [line.partition("#")[0].rstrip() for line in (CODE / "neighbour.py").read_text("utf-8").splitlines()]
     assert set(lines) - set(code) == {"        …"}
+
+
+def test_the_walk_of_the_tutorial_records_what_it_drops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tutorial = (DOCS / "tutorials" / "your-method.md").read_text(encoding="utf-8")
+    for name, text in re.findall(r"cat > my-method/(\S+) << 'END'\n(.*?)^END$", tutorial, re.DOTALL | re.MULTILINE):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("KGQA_CONF", str(tmp_path / "conf"))
+    monkeypatch.delitem(sys.modules, "walk", raising=False)
+    assert main(["evaluate", "method=walk", "llm=oracle", "run.limit=16", *QUICK]) == 0
+    lost = open_run("run").losses().filter(~pl.col("right")).collect()
+    assert set(lost["reason"]) == {"cap"}, "no model lost an answer"
+    assert set(lost["role"]) == {"layer", "relations"}, "the depth ended the walk, or similarity left the relation out"
 
 
 def test_the_page_shows_the_yaml_file_without_its_comments() -> None:

@@ -67,7 +67,7 @@ class GroundedPath:
 
 
 def within(paths: Iterable[GroundedPath], max_facts: int) -> tuple[GroundedPath, ...]:
-    """Return the longest run of first paths that have at most `max_facts` facts in total."""
+    """Return the first paths that together have at most `max_facts` facts, as many as possible."""
     kept: list[GroundedPath] = []
     for path in paths:
         max_facts -= path.length

@@ -26,7 +26,7 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "answer_in_evidence": ("gold in evidence", "a gold answer is among the retrieved facts"),
     "answer_supported": ("hits in evidence", "share of the correct first answers that are in the evidence"),
     "faithfulness": ("answers in evidence", "share of the answers that are in the evidence"),
-    "relation_recall": ("relation recall", "share of the relations of the gold query whose nodes the method looked up"),
+    "relation_recall": ("relation recall", "share of the relations of the gold query that the method followed"),
     "initial_hits_at_1": ("first Hits@1", "Hits@1 before reflection"),
     "corrected": ("corrected", "share of the wrong first answers that reflection corrected"),
     "damaged": ("damaged", "share of the correct first answers that reflection made wrong"),
