@@ -226,6 +226,8 @@ def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:
     """Read the questions with different scores in the base and the other configuration of a comparison."""
     other = comparison.configuration
     ids = [*comparison.lost, *comparison.won]
+    if not ids:
+        return Flips(other, (), ())
     columns = ["question", "answers", "gold"]
     before, after = (
         read_rows(each.folder, columns, questions=ids)[each.number].rows_by_key("question_id", named=True, unique=True)

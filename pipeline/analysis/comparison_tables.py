@@ -81,8 +81,13 @@ def comparison_table(
     return FittingTable(build, _OPTIONAL)
 
 
-def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table:
-    """Build a table of the questions with another score than in the base, the first `top` in each direction."""
+def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table | Text:
+    """Build a table of the questions with another score than in the base, the first `top` in each direction.
+
+    If no question has another score, returns a sentence that says so.
+    """
+    if not (flips.lost or flips.won):
+        return Text(f"from {base.name} to {flips.other.name}: 0 questions changed")
     names = ("right → wrong", "wrong → right") if binary else ("with a lower score", "with a higher score")
     parts = dict(zip(names, (flips.lost, flips.won), strict=True))
     counts = ", ".join(f"{counted(len(part), 'question')} {name}" for name, part in parts.items())

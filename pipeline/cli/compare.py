@@ -195,8 +195,9 @@ def _notes(
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
         notes.append(
-            f"{base.name} has the highest score on the questions that all configurations answered, or is the first of "
-            "several that have it; part of a lead may be chance, because these questions decided which one leads"
+            f"{base.name} has the highest score on the questions that all configurations answered (of equal ones the "
+            "one with the fewest calls and tokens); part of a lead may be chance, because these questions decided "
+            "which one leads"
         )
     if not all(same_questions(base, other) for other in selection.others):
         notes.append(

@@ -201,7 +201,7 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> 
     best = min(equal, key=lambda index: _costs(summaries[index]))
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
     named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([f'method={methods[best]}', *words])}"
-    cheapest = f"of the {len(equal)} with this Hits@1, the one with the fewest calls and tokens"
+    cheapest = f"of {len(equal)} equal ones the one with the fewest calls and tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"
 
 
