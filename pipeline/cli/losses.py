@@ -16,8 +16,8 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
-from pipeline.evaluation.score_tables import plain_table
-from pipeline.text import kgqa
+from pipeline.evaluation.score_tables import FittingTable, plain_table
+from pipeline.text import counted, kgqa
 
 
 def run(arguments: Arguments) -> Output:
@@ -33,13 +33,20 @@ def run(arguments: Arguments) -> Output:
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
     groups = totals.sort(columns, nulls_last=True).collect()
-    largest = clusters(losses).head(keys["groups"]).collect()
+    alike = clusters(losses).collect()
+    largest = alike.head(keys["groups"])
+    rest = alike.height - largest.height
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
     tables = [_share_table(groups, shares, columns)]
     return Output(
         figures,
         [*tables, *([_group_table(largest)] if len(largest) else [])],
-        [*score_notes(opened.folder), *_notes(opened, largest), *_selection_notes(opened, chosen)],
+        [
+            *score_notes(opened.folder),
+            *([f"and {counted(rest, 'more group')}: groups={alike.height} lists all"] if rest else []),
+            *_notes(opened, largest),
+            *_selection_notes(opened, chosen),
+        ],
     )
 
 
@@ -53,25 +60,38 @@ def _chosen(opened: Run, wanted: Any) -> pl.LazyFrame:
     return opened.losses().filter(pl.col("configuration").is_in(numbers))
 
 
-def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[str]) -> Table:
-    """Return one row per group: the share of its questions that was lost at each stage."""
+def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[str]) -> FittingTable:
+    """Return one row per group: the share of its questions that was lost at each stage.
+
+    A narrow terminal leaves out the stages at which the fewest questions were lost.
+    """
     lost = {(*row[: len(columns)], row[len(columns)]): row[-1] for row in shares.iter_rows()}
-    stages = [stage for stage in STAGES if any(key[-1] == stage for key in lost)]
+    totals = dict(shares.group_by("stage").agg(pl.sum("lost")).iter_rows())
+    stages = {STAGE_TEXTS[stage].heading: stage for stage in STAGES if stage in totals}
     first = 1 if groups["configuration"].n_unique() == 1 else 0
-    table = plain_table("questions by what became of their answers, in percent")
-    for heading in columns[first:]:
-        table.add_column("#" if heading == "configuration" else heading, overflow="fold")
-    for heading in ("questions", "right", *(STAGE_TEXTS[stage].heading for stage in stages)):
-        table.add_column(heading, justify="right", min_width=max(map(len, heading.split())))
-    for row in groups.iter_rows():
-        *group, questions, wrong = row
-        cells = [lost.get((*group, stage)) for stage in stages]
-        texts = ["" if share is None else f"{share:.1%}".rstrip("%") for share in cells]
-        right = f"{1 - wrong / questions:.1%}".rstrip("%")
-        table.add_row(
-            *(Text("–" if value is None else str(value)) for value in group[first:]), f"{questions:,}", right, *texts
-        )
-    return table
+
+    def build(left_out: Sequence[str]) -> Table:
+        narrow = f"too wide for this terminal: {', '.join(left_out)}" if left_out else None
+        padding = 0 if left_out else (0, 1, 0, 0)
+        table = plain_table("questions by what became of their answers, in percent", narrow, padding=padding)
+        for heading in columns[first:]:
+            table.add_column("#" if heading == "configuration" else heading, overflow="fold")
+        kept = {heading: stage for heading, stage in stages.items() if heading not in left_out}
+        for heading in ("questions", "right", *kept):
+            width = max(len("100.0"), *map(len, heading.split()))  # a heading takes a line for each of its words
+            table.add_column(heading, justify="right", width=width)
+        for *group, questions, wrong in groups.iter_rows():
+            names = ("–" if value is None else str(value) for value in group[first:])
+            counts = (f"{questions:,}", _percent(1 - wrong / questions))
+            table.add_row(*names, *counts, *(_percent(lost.get((*group, stage))) for stage in kept.values()))
+        return table
+
+    return FittingTable(build, sorted(stages, key=lambda heading: totals[stages[heading]]))
+
+
+def _percent(share: float | None) -> str:
+    """Return a share in percent; empty if no question was lost."""
+    return "" if share is None else f"{100 * share:.1f}"
 
 
 def _group_table(largest: pl.DataFrame) -> Table:

@@ -18,8 +18,9 @@ def test_two_commands_lead_to_the_cause_of_a_wrong_answer(
     monkeypatch.setenv("COLUMNS", "200")
     losses = kgqa("losses", finished)
     assert (losses.code, losses.err) == (0, "")
-    assert "questions by what became of their answers, in percent" in losses.out
-    assert "relation not" in losses.out
+    said = " ".join(losses.out.split())  # a title, and a heading, take as many lines as their columns leave them
+    assert "questions by what became of their answers, in percent" in said
+    assert "relation" in said.partition("right")[0]
     command = re.search(r"kgqa (show \S+ \S+) shows a question of the largest group", losses.out)
     assert command is not None
     shown = kgqa(*command[1].split())
@@ -98,6 +99,32 @@ def test_the_losses_of_some_configurations_of_a_sweep(kgqa: Kgqa, tmp_path: Path
     assert numbers("configuration=[0,1]") == everything & {0, 1}
     assert kgqa("losses", run, "configuration=7").sentence == f"{run} has no configuration 7: its highest number is 2"
     assert "has no configuration x" in kgqa("losses", run, "configuration=x").sentence
+
+
+@pytest.mark.parametrize("columns", [45, 80])
+def test_a_narrow_terminal_shows_whole_columns_and_names_the_others(
+    columns: int, finished: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    wide = kgqa("losses", finished, "by=type", "groups=1").out.partition("wrong questions lost")[0]
+    assert "too wide" not in wide
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = kgqa("losses", finished, "by=type", "groups=1").out.partition("wrong questions lost")[0]
+    table, _, left_out = shown.partition("too wide for this terminal:")
+    assert max(map(len, shown.splitlines())) <= columns
+    words = f"{table} {left_out}".replace(",", " ").split()
+    headings = wide.splitlines()[1:5]
+    missing = {word for line in headings for word in line.split() if word.isalpha()} - set(words)
+    assert not missing, "each heading is whole, in the table or below it"
+    assert bool(left_out) == (columns == 45), "else this says little"
+
+
+def test_groups_that_are_not_listed_are_counted(finished: Path, kgqa: Kgqa) -> None:
+    everything = json.loads(kgqa("losses", finished, "groups=1000", "json=true").out)
+    count = len(everything["groups"])
+    assert count > 2
+    assert not any("more group" in note for note in everything["notes"])
+    assert f"and {count - 1} more groups: groups={count} lists all" in kgqa("losses", finished, "groups=1").out
 
 
 def test_an_unknown_question_is_answered_with_a_command(finished: Path, kgqa: Kgqa) -> None:
