@@ -114,6 +114,7 @@ def _of_one_choice(error: UserError, overrides: Sequence[str]) -> UserError:
 def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configuration]:
     """Compose the configurations of a file. Unless the user trusts it, raises UserError as `refuse_untrusted` does."""
     lines = list(read_configurations(file))
+    _name_overridden(file, lines, overrides)
     trusted = "run.trust=true" in overrides
     if not trusted:
         config.refuse_untrusted_words((word for words in lines for word in words), file)
@@ -126,6 +127,19 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
         for choices, chosen in _by_choices(lines, configurations).items():
             config.refuse_untrusted(chosen, file, [*choices, *overrides])
     return configurations
+
+
+def _name_overridden(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:
+    """Name on stderr the keys of the command line that lines of the file set, too."""
+    set_by_lines = {_key(word) for words in lines for word in words}
+    if overridden := [key for key in map(_key, overrides) if key in set_by_lines]:
+        said = f"the lines of {file} that set {', '.join(overridden)} take precedence over the command line"
+        Console(stderr=True).print(said, markup=False, soft_wrap=True)
+
+
+def _key(word: str) -> str:
+    """Return the key that an override sets."""
+    return word.partition("=")[0].lstrip("+~")
 
 
 def _refuse_wrong_line(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:

@@ -80,6 +80,14 @@ def test_a_key_of_a_choice_in_the_file_may_stand_on_the_command_line(kgqa: Kgqa,
     assert [each["hits_at_1"] for each in summary(tmp_path / "run")["points"]] == [0, 0]
 
 
+def test_words_that_the_lines_of_a_file_overrule_are_named(kgqa: Kgqa) -> None:
+    Path("points.txt").write_text("method=srp +method.depth=1\nllm=oracle\n")
+    shown = kgqa("sweep", "points.txt", "method=arg", "method.depth=2", "run.limit=1", "run.dir=run", "llm=oracle")
+    said = "the lines of points.txt that set method, method.depth, llm take precedence over the command line"
+    assert said in shown.err
+    assert "take precedence" not in kgqa("sweep", "points.txt", "run.limit=1", "run.dir=other").err
+
+
 @pytest.mark.exhaustive
 def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa, tmp_path: Path) -> None:
     sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=1")
