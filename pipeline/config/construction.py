@@ -122,7 +122,8 @@ def _call(component: Callable[..., T], keys: Mapping[str, Any], kind: str, path:
     try:
         return component(**arguments)
     except ValidationError as error:
-        raise UserError(_wrong_value(error, path, arguments)) from None
+        cause = _cause(error, component, keys, path)
+        raise UserError(f"{cause}{_wrong_value(error, path, arguments)}") from None
 
 
 def _refuse_unknown(
@@ -167,6 +168,16 @@ def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) ->
     expected = [_expected(each, key) for each in error.errors() if _dotted_key(each, path, given) == key]
     either = " or ".join([expected[0], *(each.removeprefix("input should be ") for each in expected[1:])])
     return f"{key}={first['input']!r} is wrong: {either}"
+
+
+def _cause(error: ValidationError, component: Callable[..., Any], keys: Mapping[str, Any], path: str) -> str:
+    """Name the key whose value the first wrong key follows, as the beginning of a sentence; empty if it has its own."""
+    key = str(next(iter(error.errors()[0]["loc"]), ""))
+    section = section_of(component)
+    followed = section.followed(key) if section else None
+    if followed is None or key not in keys or keys.get(followed) != keys[key]:
+        return ""
+    return f"{path}.{followed}={keys[key]!r} sets {path}.{key} of {keys.get('name', component.__name__)}, and "
 
 
 def _dotted_key(error: ErrorDetails, path: str, given: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from pipeline.config.composition import conf_dir
 from pipeline.config.keys import RUNNER_KEYS, flatten
 
+_REFERENCE = re.compile(r"\$\{\.(\w+)\}")
+"""The value of a key that follows another one of its section."""
+
 
 class DefaultSection(NamedTuple):
     """A section of a file in `conf/`."""
@@ -28,6 +32,12 @@ class DefaultSection(NamedTuple):
     def has_group(self, key: str) -> bool:
         """Return whether a key of the section is a group of its own, with files to choose from (`kg/vocabulary`)."""
         return (conf_dir() / self.path.replace(".", "/") / key).is_dir()
+
+    def followed(self, key: str) -> str | None:
+        """Return the key of the section whose value another key takes, as in `hops: ${.depth}`; None for others."""
+        path = ".".join(filter(None, [self.path, key]))
+        reference = _REFERENCE.fullmatch(str(dict(flatten(self.root)).get(path)))
+        return reference and reference[1]
 
     def values(self, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of each key that has one. Numbers in `given` count where a value refers to their key."""

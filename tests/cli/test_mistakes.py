@@ -42,6 +42,10 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("engine=ry", "there is no engine=ry. Did you mean 'ray'? Known: local, ray"),
         ("experiment=reedi", "there is no experiment=reedi. Did you mean 'readi'?"),
         ("method.depth=deep", "method.depth='deep' is wrong: input should be a valid integer"),
+        (
+            "method=rag method.depth=3",
+            "method.depth=3 sets method.hops of rag, and method.hops=3 is wrong: input should be 0, 1 or 2",
+        ),
         ("run.limit=many", "run.limit='many' is wrong: input should be a valid integer"),
         ("run.limit=", "run.limit='' is wrong: input should be a valid integer"),
         ("run.seed=x", "run.seed='x' is wrong"),
@@ -111,6 +115,11 @@ def test_a_wrong_argument_is_reported_before_anything_is_written(
 ) -> None:
     assert sentence in evaluate(*words.split()).sentence
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_of_a_wrong_value_is_named_alone_if_it_follows_no_other_one(kgqa: Kgqa) -> None:
+    said = kgqa("evaluate", "method=rag", "method.hops=3").sentence
+    assert said == "method.hops=3 is wrong: input should be 0, 1 or 2"
 
 
 def test_required_keys_of_a_dataset_are_named(kgqa: Kgqa) -> None:
