@@ -36,10 +36,11 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
         datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
         answering = sorted({each.answered_by for each in own})
         answered_by = answering[0] if len(answering) == 1 else counted(len(answering), "model")
-        failed = sum(each.failed for each in own)
+        count = sum(each.failed for each in own)
+        failed = f", {count:,} failed{' altogether' if len(own) > 1 else ''}" if count else ""
         yield (
             f"{folder.path}: {counted(len(own), 'configuration')}, {questions}{' each' if len(own) > 1 else ''}"
-            f"{f', {failed:,} failed' if failed else ''}, {datasets}, answered by {answered_by}{_retrievers(own)}"
+            f"{failed}, {datasets}, answered by {answered_by}{_retrievers(own)}"
         )
 
 
@@ -154,6 +155,7 @@ def _columns(
         **({"method": [methods[place] for place in places]} if len(set(methods)) > 1 else {}),
         **{heading: [cells[place] for place in places] for heading, cells in keys.items()},
         **({"questions": [_ABSENT, *questions]} if len(set(questions)) > 1 else {}),
+        **({"failed": [f"{row.failed:,}" for row in rows]} if any(each.failed for each in compared) else {}),
         STANDARD_SCORES.get(score, score): list(map(percent, scores)),
     }
     own = shown[0].base_cost

@@ -20,9 +20,11 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
     if folder.read_summary() is not None:
         return []
     count = count_questions(folder)
+    configurations = len(folder.require_run()["points"])
+    each = f", in each of {configurations:,} configurations" if configurations > 1 else ""
     return [
         f"{folder.path} is not complete: only the {counted(count, 'question')} in its finished shards "
-        f"{agreeing('are', count)} counted. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
+        f"{agreeing('are', count)} counted{each}. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
     ]
 
 

@@ -17,6 +17,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.engine.sources import is_own
+from pipeline.errors import ContextOverflow
 from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
@@ -28,6 +29,11 @@ REPORT = "report.html"
 """The name of the report in a run folder."""
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows."""
+_TOO_LONG = (
+    "a prompt that is longer than the model's context (ContextOverflow) is as long with run.retry_failed=true: use a "
+    "model with a longer context, or keys of the method that make prompts shorter"
+)
+"""What to do where `run.retry_failed` does not help."""
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
@@ -114,7 +120,12 @@ def _last_limit(summary: ConfigurationSummary) -> str:
 def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say how many questions failed, with the most frequent errors and one question of each."""
     errors = count_errors(folder)
-    shown = [f"  {count:,} × {error} ({kgqa('show', folder.path, id)})" for error, count, id in errors[:_REASONS]]
+    several = len(summaries) > 1
+    chosen = [[f"configuration={each.configuration}"] if several else [] for each in errors]
+    shown = [
+        f"  {each.count:,} × {each.error} ({kgqa('show', folder.path, each.question_id, *words)})"
+        for each, words in list(zip(errors, chosen, strict=True))[:_REASONS]
+    ]
     more = [f"  and {counted(len(errors) - _REASONS, 'other error')}"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
@@ -122,9 +133,12 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary])
     own = dict.fromkeys(name for name in methods if not is_own(name))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
     edited = retry_refusals(folder.path, own, {}, [each.failed_of_asked for each in summaries]) or free
-    failed = sum(each.failed for each in summaries)
-    said = f"{counted(failed, 'question')} failed; run.retry_failed=true runs them again:"
-    return [said, *shown, *more, *edited, *much]
+    failed, asked = map(sum, zip(*(each.failed_of_asked for each in summaries), strict=True))
+    own_count = f", of {asked:,} in {len(summaries):,} configurations (each counts its own)" if several else ""
+    too_long = sum(each.count for each in errors if each.error.startswith(f"{ContextOverflow.__name__}:"))
+    again = "; run.retry_failed=true runs them again" if too_long < failed else ""
+    said = f"{counted(failed, 'question')} failed{own_count}{again}:"
+    return [said, *shown, *more, *([_TOO_LONG] if too_long else []), *edited, *much]
 
 
 def _failed_share(folder: RunFolder) -> float:

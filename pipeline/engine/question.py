@@ -107,9 +107,15 @@ async def _fitted(example: Example, runtime: ConfigurationRuntime) -> tuple[Exam
         async with asyncio.timeout(limit_s):
             return await fit_to_graph(example, runtime.graph.for_question(example.question)), None
     except TimeoutError:
-        return example, f"TimeoutError: the graph did not name the entities of the question within {limit_s:g} s"
+        return example, f"TimeoutError: the graph did not name the entities of the question {_in_time(runtime)}"
     except ServiceError as error:
         return example, f"{type(error).__name__}: {error}"
+
+
+def _in_time(runtime: ConfigurationRuntime) -> str:
+    """Return how long a question could take, with the key that allows more, as the end of a sentence."""
+    most, grace = runtime.budget.max_wall_s, runtime.budget.grace_s
+    return f"within {most + grace:g} s (raise budget.max_wall_s, here {most:g} s)"
 
 
 async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:
@@ -205,7 +211,7 @@ async def _answer(
         # before Python 3.13, the deadline cancels the question if a TaskGroup of the method has failed
         if isinstance(error, asyncio.CancelledError) and not deadline.expired():
             raise
-        reason = f"no answer within {limit_s:g} s" if deadline.expired() else str(error)
+        reason = f"no answer {_in_time(runtime)}" if deadline.expired() else str(error)
         return _failed(record, f"TimeoutError: {reason}")
     except BudgetExhausted as error:
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"

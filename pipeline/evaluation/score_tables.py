@@ -148,6 +148,8 @@ def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[
     columns |= {heading: list(map(Text, cells)) for heading, cells in _keys(summaries).items()}
     if len(counts) > 1:  # several datasets, or configurations stopped early
         columns["questions"] = [Text(f"{each.questions:,}") for each in summaries]
+    if any(each.failed for each in summaries):
+        columns["failed"] = [Text(f"{each.failed:,}") for each in summaries]
     for name, heading in STANDARD_SCORES.items():
         columns[heading] = [_score(each.scores.get(name), separator=" ") for each in summaries]
     for name, heading in _relation_recall(summaries).items():

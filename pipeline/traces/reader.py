@@ -131,19 +131,34 @@ def count_older_replies(folder: RunFolder) -> int:
     return sum(each.replied is not None for origin in origins if origin for each in origin.questions)
 
 
-def count_errors(folder: RunFolder) -> list[tuple[str, int, str]]:
-    """Return the first line of each error of the failed questions, how often it occurs, and the id of one question.
+@dataclass(frozen=True, slots=True)
+class FailedRows:
+    """The rows of failed questions with one error."""
 
-    The most frequent error is first. Errors that differ only in numbers and quoted text count as one.
+    error: str
+    """Its first line."""
+    count: int
+    """Rows: a question counts in each configuration in which it failed."""
+    configuration: int
+    """The number of a configuration with such a row."""
+    question_id: str
+    """The question of this row."""
+
+
+def count_errors(folder: RunFolder) -> list[FailedRows]:
+    """Count the rows of failed questions by their error, the most frequent one first.
+
+    Errors that differ only in numbers and quoted text count as one.
     """
+    example = ["point", "question_id"]
     rows = pl.concat(
-        rows.filter(pl.col("status") == "failed").select("question_id", "error")
-        for rows in read_shards(folder, ["status", "question_id", "error"])
+        rows.filter(pl.col("status") == "failed").select(*example, "error")
+        for rows in read_shards(folder, ["status", *example, "error"])
     )
     first_line = pl.col("error").fill_null("unknown").str.split("\n").list.first()
     kinds = rows.with_columns(first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "…").alias("kind"))
-    groups = kinds.group_by("kind", maintain_order=True).agg(pl.first("error"), pl.len(), pl.first("question_id"))
-    return [(error, count, id) for _, error, count, id in groups.sort("len", descending=True).iter_rows()]
+    groups = kinds.group_by("kind", maintain_order=True).agg(pl.first("error"), pl.len(), pl.first(*example))
+    return [FailedRows(*row) for row in groups.sort("len", descending=True).drop("kind").iter_rows()]
 
 
 HAS_REPLY = pl.col("prompt_tokens").is_not_null()

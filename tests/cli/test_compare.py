@@ -361,6 +361,13 @@ def test_an_unfinished_run_is_reported(runs: Path, kgqa: Kgqa) -> None:
     assert note in Path("bad", "report.html").read_text()
 
 
+def test_an_unfinished_sweep_says_what_is_counted(sweep: Path, kgqa: Kgqa) -> None:
+    shutil.copytree(sweep, "part")
+    Path("part", "summary.json").unlink()
+    note = "only the 20 questions in its finished shards are counted, in each of 24 configurations."
+    assert note in kgqa("compare", "part").out
+
+
 def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> None:
     for run, shards in (("good", "01"), ("bad", "23")):
         shutil.copytree(runs / run, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import WORLD, FixedReply
+from tests.cli.conftest import WORLD, FixedReply, serving
 from tests.cli.support import Kgqa
 
 Server = Callable[..., tuple[FixedReply, list[str]]]
@@ -86,6 +87,35 @@ def test_failed_questions_are_listed(failed: Kgqa) -> None:
     headings, row, *notes = failed("ls", ".").out.splitlines()
     assert row[headings.index("failed") :].split()[0] == str(run["failed"])
     assert "run.retry_failed=true" in notes[-1]
+
+
+class ShortContext(FixedReply):
+    """A model server whose context is too short for any prompt of SRP, but not for those of CoT."""
+
+    def reply(self, key: str, asked: bytes) -> tuple[int, object]:
+        """Refuse prompts that name relations."""
+        if b"relation" in asked.lower():
+            return 400, {"error": {"message": "This model's maximum context length is 9 tokens"}}
+        return super().reply(key, asked)
+
+
+def test_a_sweep_names_the_configuration_whose_questions_failed(kgqa: Kgqa) -> None:
+    with serving(ShortContext()) as url:
+        sweep = ("method=cot,srp", "llm=endpoint", url, "run.max_failed=1", "run.max_equal_failures=null")
+        shown = kgqa("sweep", *WORLD, *sweep, "run.dir=run")
+    assert shown.code == 0, shown.err
+    assert "20 questions failed, of 40 in 2 configurations (each counts its own):" in shown.out
+    assert "run.retry_failed=true runs them again" not in shown.out
+    assert "(ContextOverflow) is as long with run.retry_failed=true" in shown.out
+    line = next(each for each in shown.out.splitlines() if "20 × ContextOverflow" in each)
+    command = line.partition("(kgqa ")[2].rstrip(")").split()
+    assert command[-1] == "configuration=1"
+    assert "ContextOverflow" in kgqa(*command).out
+    for words in (("score", "run"), ("compare", "run")):
+        assert kgqa(*words, "table=table.csv").code == 0
+        with Path("table.csv").open(newline="") as file:
+            assert [row["failed"] for row in csv.DictReader(file)] == ["0", "20"]
+    assert "20 answered questions each, 20 failed altogether, " in kgqa("compare", "run").out
 
 
 def test_failed_questions_are_in_the_sentences_of_the_report(failed: Kgqa) -> None:
