@@ -19,12 +19,13 @@ def score_notes(folder: RunFolder) -> list[str]:
 def _unfinished_notes(folder: RunFolder) -> list[str]:
     if folder.read_summary() is not None:
         return []
-    count = count_questions(folder)
+    count, state = count_questions(folder), folder.state(None)
     configurations = len(folder.require_run()["points"])
     each = f", in each of {configurations:,} configurations" if configurations > 1 else ""
+    others = f". {kgqa('evaluate', folder.path / 'run.yaml')} answers the others" if state == "not complete" else ""
     return [
-        f"{folder.path} is not complete: only the {counted(count, 'question')} in its finished shards "
-        f"{agreeing('are', count)} counted{each}. {kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
+        f"{folder.path} is {state}: only the {counted(count, 'question')} in its finished shards "
+        f"{agreeing('are', count)} counted{each}{others}"
     ]
 
 
@@ -32,9 +33,13 @@ def _older_replies_notes(folder: RunFolder) -> list[str]:
     """Say how many questions of a simulated run were answered from other gold answers than they are scored by."""
     if not any(replies_from_gold(served["label"]) for served in folder.require_run()["served"]):
         return []
-    if not (count := count_older_replies(folder)):
-        return []
-    return [
-        f"in {folder.path}, new gold answers score {counted(count, 'question')} that a simulated model answered from "
+    count = count_older_replies(folder)
+    return [older_replies_note(folder.path, count)] if count else []
+
+
+def older_replies_note(path: object, count: int) -> str:
+    """Say that so many questions of the run in the folder `path` were answered from older gold answers."""
+    return (
+        f"in {path}, new gold answers score {counted(count, 'question')} that a simulated model answered from "
         "older ones: run.restart=true answers them again"
-    ]
+    )

@@ -20,7 +20,7 @@ from pipeline.evaluation.configuration_summary import (
 )
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import count_distinct_calls, read_shards
+from pipeline.traces.reader import count_distinct_calls, count_older_replies, read_shards
 
 TIMES = ("wall_s", "opening_s", "loop_lag_s")
 
@@ -86,7 +86,8 @@ def _average_again(
     questions = [point["questions"] for point in saved["points"]] if saved else None
     summaries = _aggregate(folder, group_equal_rows(rows), questions=questions, evaluation=evaluation)
     if saved:
-        folder.write_summary({**saved, "points": [summary.to_dict() for summary in summaries]})
+        changed = {"points": [summary.to_dict() for summary in summaries], **_older_replies(folder, summaries)}
+        folder.write_summary({**saved, **changed})
     return summaries
 
 
@@ -126,4 +127,11 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         "physical_kg_queries": total("kg_queries"),
         **{name: getattr(totals, name) for name in TIMES},
         "complete": not any(summary.not_run for summary in summaries),
+        **_older_replies(folder, summaries),
     }
+
+
+def _older_replies(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, int]:
+    """Return how many questions a simulated model answered from older gold answers; nothing for other models."""
+    is_simulated = any(summary.from_gold for summary in summaries)
+    return {"older_replies": count_older_replies(folder)} if is_simulated else {}

@@ -7,11 +7,12 @@ import hashlib
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO, TypeAlias
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -34,6 +35,8 @@ from pipeline.traces.storage import (
 _SHARD = re.compile(r"shard-(\d{5,9})\.parquet")
 _JOURNAL = re.compile(r"shard-(\d{5,9})\.[0-9a-f]{8}(?:\.\d{5,})?\.jsonl")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
+RunState: TypeAlias = Literal["complete", "still running", "not complete"]
+"""How far a run is; one that is not complete was stopped, or leaves out questions."""
 _TEMPLATE = TypeAdapter(dict[str, str])
 
 
@@ -102,6 +105,12 @@ class RunFolder:
             self._clear_half_written(self.path)
             self._clear_finished_journals()
             yield
+
+    def state(self, summary: Mapping[str, Any] | None) -> RunState:
+        """Return how far the run with this `summary.json` is; None for none. A run without a lock never goes on."""
+        if summary and summary["complete"]:
+            return "complete"
+        return "still running" if isinstance(self.path, Path) and _is_locked(self.path / "lock") else "not complete"
 
     def _clear_half_written(self, path: Path) -> None:
         half_written = [*path.glob(f"run.yaml.*{TMP}"), *path.glob(f"summary.json.*{TMP}")]
@@ -292,12 +301,31 @@ def _open_lock(path: Path) -> TextIO:
 
 
 def _lock(handle: int, path: Path) -> None:
+    for waits_s in (0.1, 0.1, None):  # `_is_locked` of another process holds the lock for an instant
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waits_s is None:
+                raise UserError(
+                    f"{path} is in use by another process: wait until it ends, or name another run.dir"
+                ) from None
+            time.sleep(waits_s)
+        except OSError:
+            return  # a cluster file system without locks: run without one
+        else:
+            return
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether a driver holds the lock. The test takes a shared lock, which is given back at once."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with path.open() as lock:
+            fcntl.flock(lock.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UserError(f"{path} is in use by another process: wait until it ends, or name another run.dir") from None
-    except OSError:
-        pass  # a cluster file system without locks: run without one
+        return True
+    except OSError:  # no file, or a file system without locks
+        return False
+    return False
 
 
 def _digest(document: dict[str, Any]) -> str:

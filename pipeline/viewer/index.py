@@ -23,7 +23,7 @@ from pipeline.analysis.losses import LOSS_COLUMNS, REASONS, STAGES, find_loss
 from pipeline.analysis.question_trace import QuestionTrace
 from pipeline.analysis.runs import Run
 from pipeline.errors import StorageError, UserError
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import RunFolder, RunState
 from pipeline.traces.reader import read_shards
 from pipeline.traces.shard_file import shard_digest
 from pipeline.traces.storage import StoragePath, make_folder, writing
@@ -96,15 +96,14 @@ class State:
     finished: int
     """Finished shards of the run."""
     rows: int
-    is_complete: bool
-    """Whether the run has ended."""
+    run: RunState
     problems: Sequence[str] = ()
     """Sentences about shards that cannot be read."""
 
     @property
     def is_growing(self) -> bool:
         """Whether more rows may come."""
-        return not self.is_complete or self.shards + len(self.problems) < self.finished
+        return self.run != "complete" or self.shards + len(self.problems) < self.finished
 
 
 class RunIndex:
@@ -123,7 +122,7 @@ class RunIndex:
         self._problems: dict[int, tuple[str, str]] = {}
         self._updating = threading.Lock()
         self._finished: Mapping[int, str] = {}
-        self._is_complete = False
+        self._run: RunState = "not complete"
         _make(self._cache)
         self._slices: Sequence[_Slice] = self._read_manifest()
 
@@ -140,7 +139,7 @@ class RunIndex:
             shards=sum(len(each.shards) for each in slices),
             finished=len(self._finished),
             rows=sum(each.rows for each in slices),
-            is_complete=self._is_complete,
+            run=self._run,
             problems=[sentence for _, sentence in self._problems.values()],
         )
 
@@ -168,9 +167,9 @@ class RunIndex:
     def update(self, stop: threading.Event | None = None) -> None:
         """Add the shards that have been finished since, and those that have changed. Returns early after `stop`."""
         with self._updating:
-            is_complete = bool((self.folder.read_summary() or {}).get("complete"))
+            run = self.folder.state(self.folder.read_summary())
             self._finished = {index: self._digest(index) for index in sorted(self.folder.finished())}
-            self._is_complete = is_complete  # only now: the state must not call a run complete without its shards
+            self._run = run  # only now: the state must not call a run complete without its shards
             self._drop_changed()
             known = {index for each in self._slices for index in each.shards}
             bad = {index for index, (digest, _) in self._problems.items() if self._finished.get(index) == digest}

@@ -18,7 +18,7 @@ from pipeline.errors import StorageError, UserError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
 from pipeline.viewer import page_content
-from pipeline.viewer.index import OUTCOMES, RunIndex
+from pipeline.viewer.index import OUTCOMES, RunIndex, State
 from pipeline.viewer.index_queries import (
     CHANGES,
     COSTS,
@@ -205,12 +205,15 @@ class Viewer:
 
     async def _state(self, _: web.Request) -> web.Response:
         """Say how many rows there are, so that an open page can show the new ones."""
-        rows = sum(index.state.rows for index in self._indexes)
-        return web.json_response({"rows": rows, "growing": any(index.state.is_growing for index in self._indexes)})
+        states = [index.state for index in self._indexes]
+        growing = any(state.is_growing for state in states)
+        rows = sum(state.rows for state in states)
+        return web.json_response({"rows": rows, "progress": _progress(states), "growing": growing})
 
     def _render(self, name: str, **values: Any) -> bytes:
         states = [(index.name, index.state) for index in self._indexes]
-        return render(name, states=states, problem=self._problem, **values)
+        progress = _progress([state for _, state in states])
+        return render(name, states=states, progress=progress, problem=self._problem, **values)
 
 
 def _configurations(chosen: Sequence[RunIndex], most: int, number: int | None) -> Sequence[page_content.Choice]:
@@ -283,3 +286,8 @@ async def serve(indexes: Sequence[RunIndex], port: int, ready: Callable[[str], N
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()
+
+
+def _progress(states: Sequence[State]) -> str:
+    """Return a text that differs once an open page is out of date."""
+    return ", ".join(f"{state.rows} {state.run}" for state in states)

@@ -72,6 +72,19 @@ def test_a_shard_that_is_finished_later_is_added(copy: Path, tmp_path: Path) -> 
     assert index.state.is_growing, "the run may have more shards"
 
 
+def test_a_run_that_was_stopped_is_not_still_running(copy: Path, tmp_path: Path) -> None:
+    index = opened(copy, tmp_path)
+    assert index.state.run == "complete"
+    (copy / "summary.json").unlink()
+    index.update()
+    assert index.state.run == "not complete"
+    with RunFolder(copy).held():
+        index.update()
+    assert index.state.run == "still running"
+    index.update()
+    assert index.state.run == "not complete"
+
+
 def test_a_run_without_shards_is_empty_and_grows(copy: Path, tmp_path: Path) -> None:
     shutil.rmtree(copy / "traces")
     (copy / "summary.json").unlink()

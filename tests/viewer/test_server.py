@@ -202,8 +202,11 @@ async def test_new_shards_appear(run: Path, tmp_path: Path) -> None:
             if state["rows"]:
                 break
             await asyncio.sleep(0.1)
-        assert state == {"rows": 4 * len(METHODS), "growing": True}
-        assert "sample-test-000000" in await (await pages.get("/")).text()
+        rows = 4 * len(METHODS)
+        assert state == {"rows": rows, "progress": f"{rows} not complete", "growing": True}
+        page = await (await pages.get("/")).text()
+        assert "sample-test-000000" in page
+        assert f'data-state="{rows} not complete"' in page
     finally:
         await pages.close()
 

@@ -63,13 +63,13 @@ const follow = async () => {
   if (!list) return;
   const reply = await fetch("/state").catch(() => null);
   const state = reply && reply.ok ? await reply.json() : null;
-  if (state && String(state.rows) !== document.body.dataset.rows && !list.contains(document.activeElement)) {
+  if (state && state.progress !== document.body.dataset.state && !list.contains(document.activeElement)) {
     const page = await load(location.href);
     for (const id of ["results", "state"]) {
       const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
       if (old && fresh) old.replaceWith(document.adoptNode(fresh));
     }
-    document.body.dataset.rows = String(state.rows);
+    document.body.dataset.state = state.progress;
   }
   if (!state || state.growing) setTimeout(follow, 2000);
 };
