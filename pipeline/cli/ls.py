@@ -12,15 +12,17 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
+from rich.table import Table
 
 from pipeline import config
+from pipeline.analysis.score_notes import older_replies_note
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
-from pipeline.evaluation.score_tables import percent
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.text import counted, kgqa
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import RunFolder, RunState
 from pipeline.traces.reader import count_questions
 from pipeline.traces.storage import StoragePath, names_in, storage_path
 
@@ -43,6 +45,8 @@ _HEADINGS = (
     "tags",
     "note",
 )
+_NUMERIC = ("configurations", "questions", "Hits@1", "failed", "calls", "tokens")
+"""The headings of figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ class ListedRun:
     """Where presets did not run as published."""
     configurations: int
     complete: bool
+    state: RunState
     finished_shards: int | None = None
     """The number of finished shards while there is no summary."""
     questions: int | None = None
@@ -76,6 +81,8 @@ class ListedRun:
     confidence: float | None = None
     best_configuration: int | None = None
     """The configuration with `hits_at_1`."""
+    older_replies: int = 0
+    """Questions scored by new gold answers that a simulated model answered from older ones."""
     logical_llm_calls: int | None = None
     """Model calls as if each configuration had run alone; `tokens` are counted alike."""
     physical_llm_calls: int | None = None
@@ -99,7 +106,10 @@ def run(arguments: Arguments) -> Output:
     runs.sort(key=lambda each: each.started, reverse=True)
     places = ", ".join(map(str, folders))
     none = f"no run in {places}" if tag is None else f"no run with the tag {tag} in {places}"
-    return Output({"runs": [asdict(each) for each in runs]}, lines=_lines(runs) if runs else [none], notes=damaged)
+    figures = {"runs": [asdict(each) for each in runs]}
+    older = [older_replies_note(each.run, each.older_replies) for each in runs if each.older_replies]
+    lines = _lines(runs) if runs else [none]
+    return Output(figures, lines=lines, notes=[*older, *damaged], full_tables=[_table(runs)])
 
 
 def find_runs(folders: Iterable[StoragePath]) -> tuple[list[ListedRun], list[str]]:
@@ -150,6 +160,7 @@ def _read(folder: RunFolder) -> ListedRun:
         raise UserError(f"{folder.path} has no run.yaml: its run has not begun, or the file is lost")
     summary = folder.read_summary()
     points = summary["points"] if summary else _unfinished(folder.read_run() or {})
+    state = folder.state(summary)
     listed = ListedRun(
         run=str(folder.path),
         started=datetime.fromisoformat(head["started"]).astimezone(),
@@ -159,7 +170,8 @@ def _read(folder: RunFolder) -> ListedRun:
         retrievers=list(dict.fromkeys(point["retriever"] for point in points if point.get("retriever"))),
         departures=list(dict.fromkeys(name for point in points for name in point.get("departures", ()))),
         configurations=len(points),
-        complete=bool(summary and summary["complete"]),
+        complete=state == "complete",
+        state=state,
         tags=head.get("tags") or [],
         note=head.get("note"),
         **(_figures(summary) if summary else _counts(folder)),
@@ -208,6 +220,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "interval": best["intervals"].get("hits_at_1"),
         "confidence": best["confidence"],
         "best_configuration": best["point"],
+        "older_replies": summary.get("older_replies", 0),
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
         "tokens": sum(point["tokens"] for point in points),
@@ -219,25 +232,40 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
     rows = [_HEADINGS, *map(_cells, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    coverage = " / ".join(sorted({f"{100 * each.confidence:g} %" for each in runs if each.confidence}))
-    meaning = f"Hits@1 in percent ({coverage} interval); calls and tokens as if each configuration had run alone"
     retry = "failed questions count as wrong: kgqa evaluate RUN/run.yaml run.retry_failed=true asks them again"
     failed = [retry] if any(each.failed for each in runs) else []
     refused = [line for each in runs for line in each.retry_refusals]
-    return [*(line.rstrip() for line in aligned), *([meaning] if coverage else []), *failed, *refused]
+    return [*(line.rstrip() for line in aligned), *_meaning(runs), *failed, *refused]
+
+
+def _meaning(runs: Sequence[ListedRun]) -> list[str]:
+    """Say what the figures mean; nothing if no run has any."""
+    coverage = " / ".join(sorted({f"{100 * each.confidence:g} %" for each in runs if each.confidence}))
+    meaning = f"Hits@1 in percent ({coverage} interval); calls and tokens as if each configuration had run alone"
+    return [meaning] if coverage else []
+
+
+def _table(runs: Sequence[ListedRun]) -> Table:
+    """Return what `table=FILE` writes: a row for each run, and one value in each cell."""
+    table = plain_table(None, "\n".join(_meaning(runs)))
+    for heading in (*_HEADINGS[:3], "configurations", *_HEADINGS[3:]):
+        table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
+    for run in runs:
+        started, path, _, data, questions, _, *others = _cells(run)
+        cells = (started, path, _method(run), str(run.configurations), data, questions, _score(run, "{} {}–{}"))
+        table.add_row(*cells, *others)
+    return table
 
 
 def _cells(run: ListedRun) -> tuple[str, ...]:
-    label = f" ({', '.join(run.labels)})" if run.labels else ""
-    label += f" [{_names(run.departures, 'departures', ', ')}]" if run.departures else ""
-    several = f" × {run.configurations}" if run.configurations > 1 else ""
+    several = run.configurations > 1
     return (
         f"{run.started:%Y-%m-%d %H:%M}",
         run.run,
-        f"{_names(run.methods, 'methods')}{several}{label}",
+        _method(run, f" × {run.configurations}" if several else ""),
         _names(run.datasets, "datasets"),
         _count(run.questions),
-        _score(run),
+        _score(run, (f"best of {run.configurations}: " if several else "") + "{} ({}–{})"),
         _count(run.failed),
         _count(run.logical_llm_calls),
         _count(run.tokens),
@@ -247,23 +275,26 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
     )
 
 
+def _method(run: ListedRun, several: str = "") -> str:
+    label = f" ({', '.join(run.labels)})" if run.labels else ""
+    label += f" [{_names(run.departures, 'departures', ', ')}]" if run.departures else ""
+    return f"{_names(run.methods, 'methods')}{several}{label}"
+
+
 def _names(names: Sequence[str], kind: str, separator: str = "+") -> str:
     return separator.join(names) if len(names) <= _MOST_NAMES else f"{len(names)} {kind}"
 
 
 def _state(run: ListedRun) -> str:
-    if run.complete:
-        return "complete"
     shards = run.finished_shards
-    return "not complete" if shards is None else f"not complete, {counted(shards, 'shard')}"
+    return run.state if shards is None else f"{run.state}, {counted(shards, 'shard')}"
 
 
-def _score(run: ListedRun) -> str:
+def _score(run: ListedRun, form: str) -> str:
+    """Return the score and the ends of its interval in this form."""
     if run.hits_at_1 is None or run.interval is None:
         return "–"
-    low, high = map(percent, run.interval)
-    best = f"best of {run.configurations}: " if run.configurations > 1 else ""
-    return f"{best}{percent(run.hits_at_1)} ({low}–{high})"
+    return form.format(*map(percent, (run.hits_at_1, *run.interval)))
 
 
 def _count(value: int | None) -> str:

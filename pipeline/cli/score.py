@@ -16,6 +16,7 @@ from pipeline.engine.run_summary import rescore_run
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.evaluation.predictions import read_predictions, score_predictions
+from pipeline.evaluation.score_columns import full_score_tables
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
 from pipeline.traces.folder import RunFolder
@@ -55,7 +56,8 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
     if "points" not in figures:
         figures |= {"points": [summary.to_dict() for summary in summaries], "complete": False}
-    return Output(figures, score_tables(summaries), notes)
+    tables = score_tables(summaries)
+    return Output(figures, tables, notes, full_tables=full_score_tables(tables, summaries))
 
 
 def _score_predictions(composed: dict[str, Any]) -> Output:
@@ -74,4 +76,5 @@ def _score_predictions(composed: dict[str, Any]) -> Output:
     ]
     figures = {"points": [summary.to_dict() for summary in summaries], "rules": rules, "rejected": rejections.count}
     tables = [*score_tables(summaries), *([rules_table(means)] if means else [])]
-    return Output(figures, tables, [*scored.remarks(), *rejections.remarks()])
+    notes = [*scored.remarks(), *rejections.remarks()]
+    return Output(figures, tables, notes, full_tables=full_score_tables(tables, summaries))

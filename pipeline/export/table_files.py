@@ -1,7 +1,7 @@
 """Writes the tables that a command prints as CSV, Markdown or LaTeX, from the same table objects.
 
 A file has the columns of the printed table, such as those of `pipeline/evaluation/score_tables.py`; a CSV file has
-further ones for intervals.
+further ones for intervals, and for the lines of a cell.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Cell:
     high: str | None = None
     mark: str = ""
     """Of significance: `*`, `**`, `***`."""
+    lines: Sequence[str] = ()
+    """Its lines; empty for a figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def _tables(printed: Sequence[RenderableType]) -> Iterator[Table]:
 
 def file_table(table: Table) -> FileTable:
     """Return a printed table with all of its columns, its title, and its caption as a note."""
-    headings = [_line(_plain(column.header)) for column in table.columns]
+    headings = [_heading(_plain(column.header)) for column in table.columns]
     columns = [[_cell(_plain(cell)) for cell in column.cells] for column in table.columns]
     numeric = [column.justify == "right" for column in table.columns]
     rows = [list(row) for row in zip(*columns, strict=True)]
@@ -114,7 +116,7 @@ def _plain(renderable: RenderableType) -> str:
 def _cell(text: str) -> Cell:
     figure = _FIGURE.fullmatch(text.strip())
     if figure is None:
-        return Cell("" if text == _ABSENT else _line(text))
+        return Cell("" if text == _ABSENT else _line(text), lines=list(filter(str.strip, text.splitlines())))
     number, low, high = (part and part.replace(",", "").removeprefix("+") for part in figure.groups())
     return Cell(_line(text), number, low, high)
 
@@ -125,12 +127,17 @@ def _with_mark(cell: Cell, p: Cell) -> Cell:
     return Cell(cell.text, cell.number, cell.low, cell.high, mark)
 
 
+def _heading(text: str) -> str:
+    """Return a heading as one line; a key is broken after an underscore."""
+    return " ".join(text.replace("_\n", "_").split())
+
+
 def _line(text: str) -> str:
     """Return the lines of a cell as one line."""
     return "; ".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-# CSV: an interval takes two more columns, a mark one
+# CSV: an interval takes two more columns, a mark one, and each line of a cell one
 
 
 def _csv(table: FileTable) -> str:
@@ -144,8 +151,16 @@ def _csv(table: FileTable) -> str:
 
 
 def _csv_column(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
-    """Yield a column; if its cells are figures with intervals, their ends and marks are columns, too."""
-    if any(cell.low for cell in cells) and all(cell.number or not cell.text for cell in cells):
+    """Yield a column; if its cells are figures with intervals, their ends and marks are columns, too.
+
+    If its cells have several lines, each line is a column.
+    """
+    most = max((len(cell.lines) for cell in cells), default=0)
+    if most > 1:
+        for at in range(most):
+            of_line = [_cell("".join(cell.lines[at : at + 1])) if cell.lines or at else cell for cell in cells]
+            yield from _csv_column(f"{heading} {at + 1}" if at else heading, of_line)
+    elif any(cell.low for cell in cells) and all(cell.number or not cell.text for cell in cells):
         yield heading, [cell.number or "" for cell in cells]
         yield f"{heading} low", [cell.low or "" for cell in cells]
         yield f"{heading} high", [cell.high or "" for cell in cells]

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from upath import UPath
 
+from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
 
@@ -73,6 +74,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "departures": [],
         "configurations": 1,
         "complete": True,
+        "state": "complete",
         "finished_shards": None,
         "questions": 20,
         "failed": 0,
@@ -81,6 +83,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "interval": point["intervals"]["hits_at_1"],
         "confidence": 0.95,
         "best_configuration": 0,
+        "older_replies": 0,
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
         "tokens": point["tokens"],
@@ -121,6 +124,10 @@ def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path,
     assert "  –  " in line
     assert f"not complete, {first['finished_shards']} shard" in line
     assert first["questions"] == 20, "those in its finished shards"
+    with RunFolder(broken_off).held():
+        assert f"still running, {first['finished_shards']} shard" in kgqa("ls", "runs/broken-off").out
+        assert "runs/broken-off is still running: only the 20 questions" in kgqa("score", "runs/broken-off").out
+    assert "runs/broken-off is not complete: only the 20 questions" in kgqa("score", "runs/broken-off").out
     assert "  20  " in line
 
 

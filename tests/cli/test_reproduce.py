@@ -27,7 +27,8 @@ SMALL = (
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small reproduction."""
     folder = tmp_path_factory.mktemp("reproduced") / "run"
-    assert main(["reproduce", "scale=smoke", "reproduce.seeds=[0]", *SMALL, f"run.dir={folder}"]) == 0
+    words = ["scale=smoke", "reproduce.seeds=[0]", *SMALL, f"run.dir={folder}", f"table={folder}/tables.md"]
+    assert main(["reproduce", *words]) == 0
     return folder
 
 
@@ -134,6 +135,10 @@ def test_every_published_row_has_a_figure_or_a_reason(reproduced: Path) -> None:
     of_the_run = [line for lines in tables.values() for line in lines if line[5] == "of the whole run, at the top"]
     assert {line[2] for line in of_the_run} == {"CPU %", "GPU %"}
     assert "mean use of this machine in this run: CPU " in (reproduced / "reproduction.md").read_text("utf-8")
+
+
+def test_a_file_has_the_tables(reproduced: Path) -> None:
+    assert (reproduced / "tables.md").read_text().count("| --- |") > 10
 
 
 def test_costs_are_means_of_the_traces_in_their_units(reproduced: Path) -> None:

@@ -233,7 +233,7 @@ def test_gold_answers_that_change_back_are_those_of_the_replies(
     assert set(open_run("runs/r").losses().collect()["reason"]) == {"old trace"}
     assert main(["losses", "runs/r"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "because of: old trace, or its gold answers have changed since" in printed
+    assert "because of: old trace: an older version made the run, or its gold answers have changed since" in printed
     project.write_questions(CITIES)
     assert "older ones" not in project.run(*words)
     assert open_run("runs/r").losses().collect().equals(losses)
@@ -256,7 +256,9 @@ def test_compare_names_each_run_with_replies_from_older_gold_answers(
     assert [f"in runs/{name}, {note}" in said for name in ("old", "older", "new")] == [True, True, False]
 
 
-@pytest.mark.parametrize("words", ["losses {}", "show {} Aland", "report {}", "export {} format=otel", "score {}"])
+@pytest.mark.parametrize(
+    "words", ["ls {}", "losses {}", "show {} Aland", "report {}", "export {} format=otel", "score {}"]
+)
 def test_all_that_prints_scores_names_replies_from_older_gold_answers(
     project: Project, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:

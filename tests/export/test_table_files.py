@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.analysis.runs import Run
+from pipeline.cli.commands import COMMANDS
 from pipeline.cli.main import main
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table
@@ -63,6 +64,31 @@ def test_csv_has_columns_for_the_ends_of_intervals_and_for_marks(tmp_path: Path)
         ["b", "50.0", "40.0", "60.0", "-18.3", "-55.0", "-1.5", "***", "<0.001", "12"],
         ["c", "70.0", "60.0", "80.0", "1.7", "-2.0", "5.5", "*", "0.030", "12.5"],
     ]
+
+
+def test_csv_has_a_column_for_each_line_of_a_cell(tmp_path: Path) -> None:
+    made = plain_table(None)
+    for heading in ("question", "published", "beam_\nwidth"):
+        made.add_column(heading)
+    made.add_row("who?\nq1", "-3.1\nas published", "2")
+    made.add_row("where?", "–", "1 2\n3")
+    (file,) = write_tables([made], str(tmp_path / "t.csv"))
+    assert read_csv(Path(file)) == [
+        ["question", "question 2", "published", "published 2", "beam_width", "beam_width 2"],
+        ["who?", "q1", "-3.1", "as published", "2", ""],
+        ["where?", "", "", "", "1 2", "3"],
+    ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "md", "tex"])
+def test_a_heading_that_is_broken_on_a_terminal_is_whole_in_a_file(ending: str, tmp_path: Path) -> None:
+    made = plain_table(None)
+    for heading in ("beam_\nwidth", "two\nwords"):
+        made.add_column(heading)
+    (file,) = write_tables([made], str(tmp_path / f"t.{ending}"))
+    text = Path(file).read_text().replace("\\", "")
+    assert "beam_width" in text
+    assert "two words" in text
 
 
 def test_latex_has_rules_intervals_and_marks(tmp_path: Path) -> None:
@@ -158,13 +184,51 @@ def test_an_unknown_ending_is_refused_before_any_work(tmp_path: Path, capsys: py
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("command", ["score", "losses", "report"])
-@pytest.mark.parametrize("ending", ["csv", "md", "tex"])
+_SMALL = "dataset.triples=2000 run.limit=8 evaluation.bootstrap_resamples=100 llm=oracle llm.error_rate=0.4"
+_COMMANDS = {
+    "evaluate": ("evaluate {run}/run.yaml", "Hits@1"),
+    "sweep": (f"sweep method=srp method.depth=1,2 {_SMALL} run.dir={{new}}", "Hits@1"),
+    "ablations": (f"ablations method=r3 {_SMALL} run.dir={{new}}", "difference"),
+    "ls": ("ls {run}", "Hits@1"),
+    "compare": ("compare {run} {other}", "difference"),
+    "losses": ("losses {run}", "right"),
+    "score": ("score {run}", "Hits@1"),
+    "report": ("report {run} output={new}.html", "Hits@1"),
+}
+"""How each command that takes `table=` is called, and a heading of its table."""
+_ELSEWHERE = {"reproduce"}
+"""tests/cli/test_reproduce.py tests it: its run takes long."""
+
+
+def test_every_command_that_takes_a_file_for_its_tables_is_tested() -> None:
+    assert {name for name, each in COMMANDS.items() if each.writes_tables} == {*_COMMANDS, *_ELSEWHERE}
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
 def test_commands_write_their_tables(
-    command: str, ending: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"output={tmp_path}/report.html"] if command == "report" else []
-    assert main([command, str(run.folder.path), f"table={tmp_path}/t.{ending}", *words]) == 0
-    assert str(tmp_path / f"t.{ending}") in capsys.readouterr().err
-    text = (tmp_path / f"t.{ending}").read_text()
-    assert {"score": "Hits@1", "losses": "right", "report": "Hits@1"}[command] in text
+    words, heading = _COMMANDS[command]
+    other = tmp_path / "other"
+    if "{other}" in words:
+        assert main(["evaluate", "method=cot", *_SMALL.split(), f"run.dir={other}"]) == 0
+    words = words.format(run=run.folder.path, other=other, new=tmp_path / "new")
+    for ending in ("csv", "md", "tex"):
+        assert main([*words.split(), f"table={tmp_path}/t.{ending}"]) == 0
+        assert str(tmp_path / f"t.{ending}") in capsys.readouterr().err
+        assert heading in (tmp_path / f"t.{ending}").read_text()
+    for row in read_csv(tmp_path / "t.csv"):
+        assert not [cell for cell in row if "; " in cell or "\n" in cell]
+
+
+def test_the_file_of_one_configuration_has_one_value_in_each_cell(run: Run, tmp_path: Path) -> None:
+    assert main(["score", str(run.folder.path), f"table={tmp_path}/t.csv"]) == 0
+    headings, cells = read_csv(tmp_path / "t.csv")
+    row = dict(zip(headings, cells, strict=True))
+    (summary,) = run.configurations.collect().to_dicts()
+    assert (row["method"], row["answered by"], row["dataset"]) == ("srp", "oracle", "synthetic")
+    assert int(row["questions"]) == 8
+    for heading, name in {"Hits@1": "hits_at_1", "relation_recall": "relation_recall"}.items():
+        for end in ("", "_low", "_high"):
+            found = float(row[heading + end.replace("_", " ")])
+            assert found == pytest.approx(100 * summary[name + end], abs=0.051)
