@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import evaluate
 from pipeline.analysis.effects import add_role_counts, count_roles, role_costs
-from pipeline.analysis.losses import LOSS_COLUMNS, STAGE_TEXTS, STAGES, Loss, find_loss
+from pipeline.analysis.losses import LOSS_COLUMNS, REASON_TEXTS, STAGE_TEXTS, STAGES, Loss, find_loss
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.schema import OVER_LIMIT
@@ -185,6 +185,13 @@ def test_the_documents_word_the_stages_as_the_code_does() -> None:
     table = "".join(f"| {stage} | {text.passed} |\n" for stage, text in STAGE_TEXTS.items())
     assert table in page
     assert tuple(STAGE_TEXTS) == STAGES
+
+
+def test_one_text_says_why_a_trace_cannot_tell() -> None:
+    why = "an older version made the run, or its gold answers have changed since"
+    text = STAGE_TEXTS["unknown"]
+    for said in (text.passed, text.lost, REASON_TEXTS["old trace"], str(Loss("unknown", "old trace"))):
+        assert said.endswith(f": {why}")
 
 
 def test_stages_are_in_order() -> None:

@@ -189,4 +189,6 @@ def test_the_rule_of_the_recommendation_is_said_once_for_all_scores() -> None:
     assert len(page.blocks[0].scores) > 1
     text = " ".join(Parsed(render(page)).texts)
     assert text.count("needs the fewest model calls") == 1
-    assert text.count("Hardly worse than the best: 1 of 2 configurations") == len(page.blocks[0].scores)
+    assert text.count(
+        "Hardly worse than the best, and beaten by no other one in score, calls and tokens: 1 of 2"
+    ) == len(page.blocks[0].scores)

@@ -47,6 +47,9 @@ class StageText(NamedTuple):
     """Of the questions that were lost at it."""
 
 
+_OLD_TRACE = "an older version made the run, or its gold answers have changed since"
+"""Why a trace cannot tell where an answer was lost."""
+
 STAGE_TEXTS: Mapping[Stage, StageText] = {
     "topic known": StageText(
         "the question names an entity of the graph to start from",
@@ -89,8 +92,8 @@ STAGE_TEXTS: Mapping[Stage, StageText] = {
         "not matched",
     ),
     "unknown": StageText(
-        "the run is of a version that recorded no trail",
-        "the trace is of an older version and cannot tell",
+        f"the trace cannot tell: {_OLD_TRACE}",
+        f"the trace cannot tell: {_OLD_TRACE}",
         "unknown",
     ),
 }
@@ -121,11 +124,11 @@ _CAUSES = {
     "cap": "limit of the method or the budget",
     "graph": "graph, which does not lead on",
     "no gold path": "search; the dataset has no gold path to say more",
-    "old trace": "trace, which does not say: an older version wrote it, or its gold answers have changed since",
+    "old trace": f"trace, which cannot tell: {_OLD_TRACE}",
 }
 _CAUSES |= {reason: reason for reason in REASONS if reason not in _CAUSES}
 REASON_TEXTS: Mapping[str, str] = {
     **{reason: reason for reason in REASONS},
-    "old trace": "old trace, or its gold answers have changed since",
+    "old trace": f"old trace: {_OLD_TRACE}",
 }
 """The reasons in a table of losses."""
