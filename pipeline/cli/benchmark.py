@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from rich.table import Table
 
 from pipeline.cli.arguments import Arguments
+from pipeline.cli.benchmarks.announcing import announce
 from pipeline.cli.benchmarks.cluster import cluster
 from pipeline.cli.benchmarks.fanout import fanout
 from pipeline.cli.benchmarks.gpu import gpu
@@ -54,6 +55,13 @@ _EXTRAS = {
     "gpu": ("gpu", "train"),
 }
 """The optional dependencies of each benchmark."""
+_DURATIONS = {
+    "overhead": "one to two minutes",
+    "saturation": "two to three minutes",
+    "servers": "two to three minutes",
+    "search-large": "half an hour",
+}
+"""How long a benchmark takes on two idle cores, where that is known."""
 
 
 def run(arguments: Arguments) -> Output:
@@ -68,13 +76,24 @@ def run(arguments: Arguments) -> Output:
             )
         for extra in _EXTRAS.get(name, ()):
             require(extra, f"kgqa benchmark {name}")
-    results = {name: BENCHMARKS[name]() for name in names}
+    results = {name: _measure(name) for name in names}
     return Output(results, [_table(results)])
 
 
 def details() -> str:
-    """Say what each benchmark measures."""
-    return "\n".join(f"  {name:<13}{(run.__doc__ or '').splitlines()[0]}" for name, run in BENCHMARKS.items())
+    """Say what each benchmark measures, and how long it takes."""
+    return "\n".join(f"  {name:<13}{_what(name)}" for name in BENCHMARKS)
+
+
+def _measure(name: str) -> dict[str, float]:
+    announce(f"{name}: {_what(name)}")
+    return BENCHMARKS[name]()
+
+
+def _what(name: str) -> str:
+    """Return what a benchmark measures, and how long it takes."""
+    takes = f" Takes {_DURATIONS[name]}." if name in _DURATIONS else ""
+    return f"{(BENCHMARKS[name].__doc__ or '').partition(chr(10))[0]}{takes}"
 
 
 def _table(results: Mapping[str, Mapping[str, float]]) -> Table:

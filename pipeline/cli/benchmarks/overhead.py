@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from pipeline.cli.benchmarks.announcing import announce
 from pipeline.cli.benchmarks.client import measure_client
 from pipeline.cli.benchmarks.runs import run_steady
 from pipeline.cli.benchmarks.server import MODEL, serving
@@ -21,6 +22,7 @@ def overhead() -> dict[str, float]:
     The total includes reading questions, rendering prompts, HTTP, parsing replies, and writing journal and traces. The
     first run of a process, which stands apart, also loads libraries and parses each new shape of gold query.
     """
+    announce("three bare clients")
     figures = asyncio.run(measure_client())
     figures["pipeline_8_calls_first_ms"] = _cpu_ms_per_call(8)
     for calls in (8, 80):
@@ -45,6 +47,7 @@ def saturation(*, calls_per_s: int = 512, questions: int = 4096) -> dict[str, fl
 
 def _saturation(in_flight: int, latency_s: float, questions: int) -> dict[str, float]:
     calls = 8
+    announce(f"{in_flight:,} questions in flight, {questions * calls * latency_s / in_flight:,.0f} s at least")
     with serving(latency_s=latency_s) as url, tempfile.TemporaryDirectory() as folder:
         overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000"]
         overrides += [f"engine.concurrency={in_flight}"]
@@ -63,6 +66,7 @@ def _saturation(in_flight: int, latency_s: float, questions: int) -> dict[str, f
 
 def _cpu_ms_per_call(calls: int) -> float:
     questions = _CALLS // calls
+    announce(f"the whole pipeline at {calls} calls per question")
     with serving() as url, tempfile.TemporaryDirectory() as folder:
         overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000", "engine.concurrency=64"]
         began = time.process_time()

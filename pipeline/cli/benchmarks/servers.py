@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+from pipeline.cli.benchmarks.announcing import announce
 from pipeline.cli.benchmarks.client import example_call
 from pipeline.cli.benchmarks.ingress import ingress
 from pipeline.cli.benchmarks.server import TOKENS, serving
@@ -33,6 +34,7 @@ def servers(*, counts: Sequence[int] = (1, 2, 4, 8), warm_s: float = 2.0, measur
     """
     figures: dict[str, float] = {}
     for count in counts:
+        announce(f"{count} model servers, {2 * (warm_s + measured_s):.0f} s at least")
         with ExitStack() as running:
             urls = [
                 running.enter_context(serving(latency_s=TOKENS / _TOKENS_PER_S, slots=_SLOTS)) for _ in range(count)
