@@ -27,6 +27,8 @@ from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import counted
 
+_EMBEDDED = "pipeline.llm.embedded.model.EmbeddedModel"
+"""The model that runs on the CPU: an estimate of it speaks of no GPU."""
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
 _TAG = "estimate"
@@ -126,31 +128,36 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     simulated = _label(sampling)
     tokens = total["prompt_tokens"] + total["completion_tokens"]
     spent = _spent(sampling, plan)
-    rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, spent, plan.gpus))
-    serving = tokens.times(1 / rate / plan.gpus) if rate else None
+    on_cpu = all(whole["llm"].get("_target_") == _EMBEDDED for whole in sampling.wholes)
+    gpus = 1 if on_cpu else plan.gpus
+    rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, spent, gpus))
+    serving = tokens.times(1 / rate / gpus) if rate else None
     engine = sampling.wholes[0]["engine"]
     in_flight = engine["concurrency"] * engine.get("workers", 1)
     waiting = total["busy_s"].times(1 / in_flight)
-    gpu_hours = serving.times(plan.gpus / 3600) if serving else None
+    gpu_hours = serving.times(gpus / 3600) if serving else None
     price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
-    counted = "4 characters a token" if simulated else "measured"
+    questions_in_flight = f"{counted(in_flight, 'question')} in flight"
+    token_count = "4 characters a token" if simulated else "measured"
     known = ("assumed rate" if plan.tokens_per_s_per_gpu else "measured rate") if rate else "not known: no rate"
     lines = [
         Line("calls, each configuration alone", total["logical_calls"], "measured"),
         Line("calls that are made", total["physical_calls"], "measured"),
-        Line("prompt tokens", total["prompt_tokens"], counted),
-        Line("completion tokens", total["completion_tokens"], counted),
+        Line("prompt tokens", total["prompt_tokens"], token_count),
+        Line("completion tokens", total["completion_tokens"], token_count),
         Line("graph queries", total["kg_queries"], "measured"),
-        Line("GPU hours", gpu_hours, known, "{:,.2f}"),
-        *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour else []),
-        *([Line("US dollars for tokens", total["token_usd"], counted, "{:,.2f}")] if plan.token_prices else []),
+        *([] if on_cpu else [Line("GPU hours", gpu_hours, known, "{:,.2f}")]),
+        *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour and not on_cpu else []),
+        *([Line("US dollars for tokens", total["token_usd"], token_count, "{:,.2f}")] if plan.token_prices else []),
         Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
     ]
-    return lines, list(_basis(plan, rate, in_flight, simulated, spent))
+    server = "on this CPU" if on_cpu else "per GPU"
+    load = f"{'' if on_cpu else f'estimate.gpus={gpus}, '}{questions_in_flight}"
+    return lines, list(_basis(plan, rate, simulated, spent, server=server, load=load))
 
 
 def _basis(
-    plan: Plan, rate: float | None, in_flight: int, simulated: str | None, spent: Mapping[str, float]
+    plan: Plan, rate: float | None, simulated: str | None, spent: Mapping[str, float], *, server: str, load: str
 ) -> Iterator[str]:
     """Say what the figures are based on."""
     if simulated:
@@ -162,8 +169,7 @@ def _basis(
         yield "GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
         return
     source = "assumed" if plan.tokens_per_s_per_gpu else "measured under the load of the sample"
-    load = f"estimate.gpus={plan.gpus}, {counted(in_flight, 'question')} in flight"
-    yield f"rate: {rate:,.0f} tokens a second per GPU, {source}; {load}"
+    yield f"rate: {rate:,.0f} tokens a second {server}, {source}; {load}"
 
 
 def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:

@@ -146,6 +146,14 @@ def test_wrong_arguments(kgqa: Kgqa) -> None:
     assert kgqa("estimate", "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"
 
 
+def test_a_model_on_the_cpu_has_no_gpu_hours(kgqa: Kgqa, here: Path) -> None:
+    words = ("method=cot", "llm=embedded", "llm.max_new_tokens=8", "dataset.triples=2000", "run.limit=6")
+    shown = kgqa("estimate", *words, "estimate.questions=2", "estimate.gpus=4", "evaluation.bootstrap_resamples=100")
+    assert shown.code == 0, shown.err
+    assert "tokens a second on this CPU, measured under the load of the sample" in shown.out
+    assert "GPU" not in shown.out
+
+
 def test_rows_that_cannot_be_read_are_not_counted(kgqa: Kgqa, here: Path) -> None:
     question = {"question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
     rows = [json.dumps({"id": f"q{number}", **question}) for number in range(6)]
