@@ -212,11 +212,14 @@ class RunProgress:
         if most is None or not most <= rows.failed == rows.questions or len(rows.errors) > 1:
             return
         (details,) = rows.errors.values()
-        self.hopeless = (
+        said = (
             f"the first {counted(most, 'question')} all failed with the same error "
-            f"(run.max_equal_failures=null goes on):\n{details}"
+            "(run.max_equal_failures=null goes on):"
         )
-        raise UserError(self.hopeless)
+        self.hopeless = f"{said}\n{details}"
+        *traceback, error = details.splitlines()
+        where = "; stopped.txt in the run folder has the traceback" if traceback else ""
+        raise UserError(f"{said} {error}{where}")
 
     @property
     def _rows(self) -> int:

@@ -53,14 +53,16 @@ def evaluate(
     return run
 
 
-def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_traceback(
+def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_error_and_keeps_the_traceback(
     evaluate: Callable[..., tuple[int, str, str]],
 ) -> None:
     code, _, said = evaluate("run.limit=40")
     assert code == 2
     assert "the first 20 questions all failed with the same error (run.max_equal_failures=null goes on)" in said
-    assert "return table[id]" in said
-    assert "KeyError: " in said
+    assert "goes on): KeyError: " in said
+    assert said.endswith("stopped.txt in the run folder has the traceback\n")
+    assert "return table[id]" not in said
+    assert "return table[id]" in Path("r/stopped.txt").read_text()
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
