@@ -108,7 +108,7 @@ class RunFolder:
 
     def state(self, summary: Mapping[str, Any] | None) -> RunState:
         """Return how far the run with this `summary.json` is; None for none. A run without a lock never goes on."""
-        if summary and summary["complete"]:
+        if summary and summary.get("complete"):
             return "complete"
         return "still running" if isinstance(self.path, Path) and _is_locked(self.path / "lock") else "not complete"
 
