@@ -21,7 +21,7 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
         return []
     count, state = count_questions(folder), folder.state(None)
     configurations = len(folder.require_run()["points"])
-    each = f", in each of {configurations:,} configurations" if configurations > 1 else ""
+    each = f", in each of {counted(configurations, 'configuration')}" if configurations > 1 else ""
     others = f". {kgqa('evaluate', folder.path / 'run.yaml')} answers the others" if state == "not complete" else ""
     return [
         f"{folder.path} is {state}: only the {counted(count, 'question')} in its finished shards "

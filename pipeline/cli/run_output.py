@@ -134,7 +134,7 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary])
     free = [f"after an edit of {name}, the same command is enough" for name in own]
     edited = retry_refusals(folder.path, own, {}, [each.failed_of_asked for each in summaries]) or free
     failed, asked = map(sum, zip(*(each.failed_of_asked for each in summaries), strict=True))
-    own_count = f", of {asked:,} in {len(summaries):,} configurations (each counts its own)" if several else ""
+    own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
     too_long = sum(each.count for each in errors if each.error.startswith(f"{ContextOverflow.__name__}:"))
     again = "; run.retry_failed=true runs them again" if too_long < failed else ""
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"

@@ -30,6 +30,7 @@ def score_columns(summary: ConfigurationSummary) -> Table:
     scores = {name: summary.scores[name] for name in SCORES if name in summary.scores and name not in others}
     counts = {"questions": summary.questions, "failed": summary.failed, "not run": summary.not_run}
     answered = summary.questions - summary.not_run
+    costs = {name: heading for name, heading in _COSTS.items() if name in summary.counters}  # a file has no costs
     texts = {
         "method": f"{summary.method}{departures_label(summary)}",
         "answered by": summary.label or "language model",
@@ -41,7 +42,7 @@ def score_columns(summary: ConfigurationSummary) -> Table:
             STANDARD_SCORES.get(name, name): f"{percent(score.mean)} {percent(score.low)}–{percent(score.high)}"
             for name, score in scores.items()
         },
-        **{heading: f"{summary.counters[name] / answered:,.1f}" for name, heading in _COSTS.items()},
+        **{heading: f"{summary.counters[name] / answered:,.1f}" for name, heading in costs.items()},
     }
     note = f"percent, {100 * summary.confidence:g} % intervals; costs per question; failed questions count as wrong"
     table = plain_table(None, note)

@@ -11,6 +11,7 @@ from pipeline.cli.benchmarks.announcing import announce
 from pipeline.cli.benchmarks.client import measure_client
 from pipeline.cli.benchmarks.runs import run_steady
 from pipeline.cli.benchmarks.server import MODEL, serving
+from pipeline.text import counted
 
 _CALLS = 16_000
 """Model calls per measurement: so many that opening the components is a small part."""
@@ -47,7 +48,7 @@ def saturation(*, calls_per_s: int = 512, questions: int = 4096) -> dict[str, fl
 
 def _saturation(in_flight: int, latency_s: float, questions: int) -> dict[str, float]:
     calls = 8
-    announce(f"{in_flight:,} questions in flight, {questions * calls * latency_s / in_flight:,.0f} s at least")
+    announce(f"{counted(in_flight, 'question')} in flight, {questions * calls * latency_s / in_flight:,.0f} s at least")
     with serving(latency_s=latency_s) as url, tempfile.TemporaryDirectory() as folder:
         overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000"]
         overrides += [f"engine.concurrency={in_flight}"]
@@ -66,7 +67,7 @@ def _saturation(in_flight: int, latency_s: float, questions: int) -> dict[str, f
 
 def _cpu_ms_per_call(calls: int) -> float:
     questions = _CALLS // calls
-    announce(f"the whole pipeline at {calls} calls per question")
+    announce(f"the whole pipeline at {counted(calls, 'call')} per question")
     with serving() as url, tempfile.TemporaryDirectory() as folder:
         overrides = [*_endpoint(url), f"dataset.questions={questions}", "dataset.triples=1000", "engine.concurrency=64"]
         began = time.process_time()

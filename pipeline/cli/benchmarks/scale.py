@@ -11,6 +11,7 @@ import orjson
 
 from pipeline.cli.benchmarks.announcing import announce
 from pipeline.cli.benchmarks.runs import run_steady
+from pipeline.text import counted
 
 _CALLS = 4
 _CONFIGURATIONS = 100
@@ -34,7 +35,7 @@ def sweep_scale(sizes: tuple[int, ...] = (1_000, 10_000)) -> dict[str, float]:
 def _at_sizes(sizes: tuple[int, ...], *, calls: int, configurations: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     for size in sizes:
-        announce(f"{size:,} questions")
+        announce(counted(size, "question"))
         rate, peak = _measure(size, calls, configurations)
         figures |= {f"{size}_questions_per_s": rate, f"{size}_peak_mib": peak}
     for size in sizes[1:]:
