@@ -119,7 +119,7 @@ async def test_the_next_worker_has_the_calls_that_are_a_period_old(
     run = run_folder(f"{bucket}/draft")
     async with Journal(run, 3) as first:
         for number in range(3):
-            first.append("q", f"k{number}", Completion(f"reply {number}"))
+            await first.append("q", f"k{number}", Completion(f"reply {number}"))
             await until(lambda so_far=number: len(run.journals(3)) == so_far + 1)
         async with Journal(run, 3) as second:  # the first still lives: a straggler
             assert second.calls("q") == {f"k{number}": Completion(f"reply {number}") for number in range(3)}
