@@ -40,6 +40,11 @@ def hits(rows: pl.DataFrame, by: str, per_type: int) -> dict[object, float]:
     return {group: score for group, _, score in groups.iter_rows()}
 
 
+def most_wrong(scores: dict[object, float], per_type: int) -> int:
+    """The wrong questions of the worst group. Among many, one may be out of reach of a preset's largest numbers."""
+    return round(per_type * (1 - min(scores.values())))
+
+
 @PER_TYPE
 @pytest.mark.parametrize(
     ("method", "types"),
@@ -65,7 +70,7 @@ def test_a_perfect_model_answers_every_type_correctly(
     words = f"dataset=synthetic dataset.types=[{','.join(types)}] dataset.questions={per_type * len(types)}"
     scores = hits(run(tmp_path, [method], *words.split()), "type", per_type)
     assert scores.keys() == set(types)
-    assert per_type * (1 - min(scores.values())) < 1.5, scores  # one may be out of reach of a preset's largest numbers
+    assert most_wrong(scores, per_type) <= (per_type > 20), scores
 
 
 @PER_TYPE
@@ -84,4 +89,4 @@ def test_a_perfect_model_answers_metaqa_correctly(hops: int, per_type: int, shar
     dataset = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}")
     scores = hits(run(tmp_path, methods, *dataset, f"run.limit={per_type}"), "point", per_type)
     assert scores.keys() == set(range(len(methods)))
-    assert per_type * (1 - min(scores.values())) < 1.5, scores  # one may be out of reach of a preset's largest numbers
+    assert most_wrong(scores, per_type) <= (per_type > 20), scores
