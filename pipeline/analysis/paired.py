@@ -126,7 +126,7 @@ class RunConfiguration:
     @property
     def set_keys(self) -> list[str]:
         """The keys that its overrides set, dotted; for the override of a section, all keys of the section."""
-        words = {word.partition("=")[0].lstrip("+~") for word in self.overrides}
+        words = set(map(config.key_of, self.overrides))
         known = self.parameters
         sections = tuple(f"{word}." for word in words - known.keys())
         return [key for key in known if key in words or key.startswith(sections)]

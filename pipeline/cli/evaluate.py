@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pipeline import config
@@ -14,7 +13,6 @@ from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.evaluation.score_columns import full_score_tables
 from pipeline.text import kgqa, load_yaml
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import read_run_file
@@ -29,8 +27,7 @@ def run(arguments: Arguments) -> Output:
     """Run the configuration that the overrides describe, or start or resume the run of a `run.yaml`."""
     configurations = configurations_of(arguments)
     summaries = execute(configurations, Console(stderr=True))
-    output = run_output(RunFolder(run_dir(configurations)), summaries)
-    return replace(output, full_tables=full_score_tables(output.tables, summaries))
+    return run_output(RunFolder(run_dir(configurations)), summaries)
 
 
 def configurations_of(arguments: Arguments) -> list[Configuration]:

@@ -20,6 +20,7 @@ from pipeline.engine.sources import is_own
 from pipeline.errors import ContextOverflow
 from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.score_columns import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import RunFolder
@@ -47,7 +48,9 @@ def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) ->
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
     figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
-    return Output(figures, score_tables(summaries), notes, exit_code=exit_code(folder))
+    tables = score_tables(summaries)
+    full = full_score_tables(tables, summaries)
+    return Output(figures, tables, notes, exit_code=exit_code(folder), full_tables=full)
 
 
 def exit_code(*folders: RunFolder) -> int:

@@ -131,15 +131,10 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
 
 def _name_overridden(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:
     """Name on stderr the keys of the command line that lines of the file set, too."""
-    set_by_lines = {_key(word) for words in lines for word in words}
-    if overridden := [key for key in map(_key, overrides) if key in set_by_lines]:
+    set_by_lines = {config.key_of(word) for words in lines for word in words}
+    if overridden := [key for key in map(config.key_of, overrides) if key in set_by_lines]:
         said = f"the lines of {file} that set {', '.join(overridden)} take precedence over the command line"
         Console(stderr=True).print(said, markup=False, soft_wrap=True)
-
-
-def _key(word: str) -> str:
-    """Return the key that an override sets."""
-    return word.partition("=")[0].lstrip("+~")
 
 
 def _refuse_wrong_line(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:

@@ -288,10 +288,15 @@ def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     known = [key for key, _ in flatten(_plain(composed))]
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}
     for word in overrides:
-        key = word.partition("=")[0].lstrip("+~")
+        key = key_of(word)
         if key not in groups and key not in known and key not in sections and not key.startswith("hydra."):
             return _missing_group(key, groups) or f"unknown key '{key}'.{_suggestion(key, [*known, *groups])}"
     return None
+
+
+def key_of(override: str) -> str:
+    """Return the key that an override sets, adds or removes."""
+    return override.partition("=")[0].lstrip("+~")
 
 
 def _missing_group(key: str, groups: Collection[str]) -> str | None:

@@ -11,10 +11,7 @@ from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.retrievers import departures_label
-from pipeline.evaluation.score_tables import STANDARD_SCORES, percent, plain_table
-
-_COSTS = {"llm_calls": "calls", "tokens": "tokens"}
-"""Headings of the costs, which are per question."""
+from pipeline.evaluation.score_tables import COSTS, STANDARD_SCORES, percent, plain_table
 
 
 def full_score_tables(
@@ -30,7 +27,7 @@ def score_columns(summary: ConfigurationSummary) -> Table:
     scores = {name: summary.scores[name] for name in SCORES if name in summary.scores and name not in others}
     counts = {"questions": summary.questions, "failed": summary.failed, "not run": summary.not_run}
     answered = summary.questions - summary.not_run
-    costs = {name: heading for name, heading in _COSTS.items() if name in summary.counters}  # a file has no costs
+    costs = {name: heading for name, heading in COSTS.items() if name in summary.counters}  # a file has no costs
     texts = {
         "method": f"{summary.method}{departures_label(summary)}",
         "answered by": summary.label or "language model",

@@ -29,7 +29,7 @@ _RELATION_RECALL = {"relation_recall": "relation recall"}
 """Only where the relations of the gold queries are known."""
 _BELOW = {"answer_in_evidence": ("relation_recall", "relation recall")}
 """The score that is printed below another one, under a heading: 80 characters have no room for a column more."""
-_COSTS = {"llm_calls": "calls", "tokens": "tokens"}
+COSTS = {"llm_calls": "calls", "tokens": "tokens"}
 _ABSENT = "–"
 _INTERVAL_WIDTH = len("00.0–00.0")
 _COST_WIDTH = len("00.0 calls")
@@ -155,7 +155,7 @@ def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[
     for name, heading in _relation_recall(summaries).items():
         means = (each.scores.get(name) for each in summaries)
         columns[heading] = [Text(percent(mean.mean) if mean else _ABSENT) for mean in means]
-    for name, heading in _COSTS.items():
+    for name, heading in COSTS.items():
         columns[heading] = [Text(f"{each.counters[name] / (each.questions - each.not_run):,.1f}") for each in summaries]
     return columns
 
@@ -290,7 +290,7 @@ def _score(score: Estimate | None, *, separator: str = "\n") -> Text:
 
 def _cost(summary: ConfigurationSummary) -> Text:
     answered = summary.questions - summary.not_run
-    totals = ((summary.counters.get(name), unit) for name, unit in _COSTS.items())
+    totals = ((summary.counters.get(name), unit) for name, unit in COSTS.items())
     return Text("\n".join(f"{total / answered:,.1f} {unit}" for total, unit in totals if total is not None) or _ABSENT)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.config import canonical
+from pipeline.config import canonical, key_of
 from pipeline.report.data import Configuration, Group
 
 BEAM_WIDTH = "method.beam_width"
@@ -185,6 +185,6 @@ def _affects_answers(key: str) -> bool:
 def _overridden_keys(configuration: Configuration) -> Iterator[str]:
     """Yield the keys that overrides set; for the override of a section, all keys of the section."""
     for word in configuration.summary.overrides:
-        key = word.partition("=")[0].lstrip("+~")
+        key = key_of(word)
         inside = (known for known in configuration.parameters if known.startswith(f"{key}."))
         yield from [key] if key in configuration.parameters else inside

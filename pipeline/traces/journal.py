@@ -57,7 +57,7 @@ class Journal:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await asyncio.sleep(0)  # what was given up in this turn is written still
+        await asyncio.sleep(0)  # the calls that were cancelled in this turn are written first
         await asyncio.to_thread(self._own.close, keep=True)
 
     def _open(self) -> None:
