@@ -23,9 +23,11 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
     configurations = len(folder.require_run()["points"])
     each = f", in each of {counted(configurations, 'configuration')}" if configurations > 1 else ""
     others = f". {kgqa('evaluate', folder.path / 'run.yaml')} answers the others" if state == "not complete" else ""
+    error = folder.read_error()
+    reason = f", because {error}" if error else ""
     return [
         f"{folder.path} is {state}: only the {counted(count, 'question')} in its finished shards "
-        f"{agreeing('are', count)} counted{each}{others}"
+        f"{agreeing('are', count)} counted{each}{reason}{others}"
     ]
 
 

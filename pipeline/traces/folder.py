@@ -138,7 +138,7 @@ class RunFolder:
             if not self.has_run:
                 raise UserError(f"{self.path} holds no finished shard: no run has begun in it")
             goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} goes on"
-            if error := self._read_error():
+            if error := self.read_error():
                 raise UserError(f"{self.path} holds no answer: its run ended without one, because {error}")
             raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
@@ -152,7 +152,7 @@ class RunFolder:
         """Store the error that stopped the run, for the commands that read its folder. Raises StorageError."""
         write_whole(self._stopped, error.encode())
 
-    def _read_error(self) -> str:
+    def read_error(self) -> str:
         """Return the error that stopped the run, without the lines of a traceback; empty if none did."""
         try:
             lines = read_whole(self._stopped).decode(errors="replace").splitlines()

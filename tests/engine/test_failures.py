@@ -71,7 +71,7 @@ def test_a_run_stops_and_names_the_refusal_of_a_server_that_refuses_every_call(
 ) -> None:
     with serving(body('{"error": "not for you"}', status=status)) as url:
         words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.limit=100"]
-        assert main(["evaluate", *words, f"run.dir={tmp_path / 'r'}"]) == 2
+        assert main(["evaluate", *words, "engine.shard_size=100", f"run.dir={tmp_path / 'r'}"]) == 2
     said = capsys.readouterr().err
     assert "the first 20 questions all failed with the same error" in said
     assert f"answered {status}: not for you" in said
@@ -79,6 +79,21 @@ def test_a_run_stops_and_names_the_refusal_of_a_server_that_refuses_every_call(
     said = capsys.readouterr().err
     assert "holds no answer: its run ended without one, because the first 20 questions all failed" in said
     assert f"answered {status}: not for you" in said
+
+
+def test_the_note_of_a_stopped_run_with_finished_shards_says_why_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(body('{"error": "not for you"}', status=400)) as url:
+        words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.limit=100"]
+        one_by_one = ["engine.shard_size=1", "engine.concurrency=1"]
+        assert main(["evaluate", *words, *one_by_one, f"run.dir={tmp_path / 'r'}"]) == 2
+    capsys.readouterr()
+    assert main(["losses", str(tmp_path / "r")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "in its finished shards are counted, because the first 20 questions all failed" in said
+    assert "answered 400: not for you" in said
+    assert "run.yaml answers the others" in said
 
 
 def test_a_run_whose_server_is_not_there_names_it(
