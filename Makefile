@@ -20,18 +20,19 @@ demo: .venv/installed
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
 test: .venv/installed-test system-packages lint
-	$(BIN)/pytest -m "not exhaustive" --hypothesis-profile=quick -n 2 --durations=15
+	$(BIN)/pytest -m "not exhaustive" --hypothesis-profile=quick -n 3 --durations=15
 
-# All tests. They start their own servers. Two processes share them; those of Ray and of real models run in one process.
+# All tests. They start their own servers. Three processes share them, as tests wait for servers a part of their time.
+# Those of Ray and of real models run in one process.
 test-all: .venv/installed-test system-packages lint
-	$(BIN)/pytest -n 2 --durations=30
+	$(BIN)/pytest -n 3 --durations=30
 
 # The largest sizes, for a release: 10,000 questions over misbehaving servers, 10,000 changed run folders, 100,000
 # changed answers of servers for each property, 100,000 texts for each parser, each configuration of a sweep alone, each
 # damaged file in each command, a requeued job of Slurm. They take more than an hour.
 test-large: .venv/installed-test system-packages
-	$(BIN)/pytest -m large -n 2
-	$(BIN)/pytest --hypothesis-profile=large --timeout=0 -k "changed or damaged or stray" -n 2 \
+	$(BIN)/pytest -m large -n 3
+	$(BIN)/pytest --hypothesis-profile=large --timeout=0 -k "changed or damaged or stray" -n 3 \
 		tests/llm/test_misbehaving_server.py tests/kg/test_damaged_results.py
 
 system-packages:

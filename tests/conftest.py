@@ -59,7 +59,7 @@ class ModulesInOneProcess(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)  # `pytest -p no:xdist` does not know it
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Distribute the tests of `pytest -n 2`, in the order in which they were collected."""
+    """Distribute the tests of `pytest -n 3`, in the order in which they were collected."""
     config.option.loadscopereorder = False
     return ModulesInOneProcess(config, log)
 
@@ -73,7 +73,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 2` start with the longest modules."""
+    """Leave out all sizes of a test but the exhaustive one, and let `pytest -n 3` start with the longest modules."""
     if not config.option.markexpr:
         _deselect(config, items, "smaller")
     if "large" not in config.option.markexpr:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from mlflow.tracking import MlflowClient
 from wandb.proto.wandb_internal_pb2 import Record
 
@@ -63,6 +64,7 @@ def test_weights_and_biases_has_config_summary_and_tags(
         monkeypatch.setenv(name, value)
     (line,) = export([exported], "wandb", "team/project")
     assert line.startswith(f"{exported.name} is a run of the project team/project")
+    wandb.teardown()  # as at the end of a process: until then, the file may lack its last records
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     tracked = tracked_run(exported)
     config: dict[str, Any] = {}
