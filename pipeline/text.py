@@ -46,6 +46,12 @@ def kgqa(*words: object) -> str:
     return shlex.join(["kgqa", *map(str, words)])
 
 
+def show_command(run: object, question_id: str, configuration: int, configurations: int) -> str:
+    """Return the command that shows a question. It names the configuration if the run has more than one."""
+    chosen = [f"configuration={configuration}"] if configurations > 1 else []
+    return kgqa("show", run, question_id, *chosen)
+
+
 def printable(text: str) -> str:
     """Return a text, which may come from a model or a server, without the characters that control a terminal."""
     return text.translate(_COMMANDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.unreadable import MUCH, much_unreadable, share_text, unreadable_line
-from pipeline.text import counted, kgqa
+from pipeline.text import counted, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, count_unreadable
 from pipeline.traces.storage import StoragePath
@@ -38,7 +38,7 @@ def unreadable_lines(
     totals = _over_configurations(roles)
     together = " in these configurations together" if len({each.configuration for each in roles}) > 1 else ""
     shown = [
-        f"  {role_text(each)}{together} ({kgqa('show', path, each.question_id, *_chosen(each, summaries))})"
+        f"  {role_text(each)}{together} ({show_command(path, each.question_id, each.configuration, len(summaries))})"
         for each in totals[:_NAMED]
     ]
     more = [f"  and {counted(len(totals) - _NAMED, 'other role')}"] if len(totals) > _NAMED else []
@@ -58,7 +58,3 @@ def _over_configurations(roles: Sequence[RoleReplies]) -> list[RoleReplies]:
         calls, unreadable = before.calls + each.calls, before.unreadable + each.unreadable
         totals[each.role] = replace(before, calls=calls, unreadable=unreadable)
     return sorted(totals.values(), key=lambda each: -each.unreadable)
-
-
-def _chosen(each: RoleReplies, summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    return [f"configuration={each.configuration}"] if len(summaries) > 1 else []

@@ -55,13 +55,6 @@ _EXTRAS = {
     "gpu": ("gpu", "train"),
 }
 """The optional dependencies of each benchmark."""
-_DURATIONS = {
-    "overhead": "one to two minutes",
-    "saturation": "two to three minutes",
-    "servers": "two to three minutes",
-    "search-large": "half an hour",
-}
-"""How long a benchmark takes on two idle cores, where that is known."""
 
 
 def run(arguments: Arguments) -> Output:
@@ -81,7 +74,7 @@ def run(arguments: Arguments) -> Output:
 
 
 def details() -> str:
-    """Say what each benchmark measures, and how long it takes."""
+    """Say what each benchmark measures."""
     return "\n".join(f"  {name:<13}{_what(name)}" for name in BENCHMARKS)
 
 
@@ -91,9 +84,7 @@ def _measure(name: str) -> dict[str, float]:
 
 
 def _what(name: str) -> str:
-    """Return what a benchmark measures, and how long it takes."""
-    takes = f" Takes {_DURATIONS[name]}." if name in _DURATIONS else ""
-    return f"{(BENCHMARKS[name].__doc__ or '').partition(chr(10))[0]}{takes}"
+    return (BENCHMARKS[name].__doc__ or "").partition("\n")[0]
 
 
 def _table(results: Mapping[str, Mapping[str, float]]) -> Table:

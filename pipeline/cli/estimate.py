@@ -25,10 +25,9 @@ from pipeline.engine.run import Configuration
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
+from pipeline.llm.role_sections import is_embedded
 from pipeline.text import counted
 
-_EMBEDDED = "pipeline.llm.embedded.model.EmbeddedModel"
-"""The model that runs on the CPU: an estimate of it speaks of no GPU."""
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
 _TAG = "estimate"
@@ -128,7 +127,7 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     simulated = _label(sampling)
     tokens = total["prompt_tokens"] + total["completion_tokens"]
     spent = _spent(sampling, plan)
-    on_cpu = all(whole["llm"].get("_target_") == _EMBEDDED for whole in sampling.wholes)
+    on_cpu = all(is_embedded(whole["llm"]) for whole in sampling.wholes)
     gpus = 1 if on_cpu else plan.gpus
     rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, spent, gpus))
     serving = tokens.times(1 / rate / gpus) if rate else None

@@ -17,7 +17,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table
-from pipeline.text import counted, kgqa
+from pipeline.text import counted, show_command
 
 
 def run(arguments: Arguments) -> Output:
@@ -127,5 +127,6 @@ def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:
     if largest.is_empty():
         return ["every question that has gold answers is answered right"]
     first: dict[str, Any] = largest.row(0, named=True)
-    chosen = [f"configuration={first['configuration']}"] if len(opened.metadata["points"]) > 1 else []
-    return [f"{kgqa('show', opened.folder.path, first['example'], *chosen)} shows a question of the largest group."]
+    configurations = len(opened.metadata["points"])
+    command = show_command(opened.folder.path, first["example"], first["configuration"], configurations)
+    return [f"{command} shows a question of the largest group."]

@@ -20,7 +20,7 @@ from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build_page import build_page
 from pipeline.report.data import Configuration, read_blocks, retry_refusals_of
 from pipeline.report.render_page import render
-from pipeline.text import agreeing, counted, kgqa
+from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
@@ -69,8 +69,7 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
         yield from _by_hops(best.summary.breakdown.get("hops", ()))
     wrong = best.rows.filter(pl.col(_SCORE) == 0)["question_id"].sort()
     if len(wrong):
-        chosen = [f"configuration={number}"] if len(scored) > 1 else []
-        yield f"{kgqa('show', path, wrong[0], *chosen)} prints every step of a wrong answer."
+        yield f"{show_command(path, wrong[0], number, len(scored))} prints every step of a wrong answer."
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

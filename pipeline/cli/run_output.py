@@ -22,7 +22,7 @@ from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_columns import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
-from pipeline.text import agreeing, counted, kgqa
+from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
 
@@ -124,10 +124,10 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary])
     """Say how many questions failed, with the most frequent errors and one question of each."""
     errors = count_errors(folder)
     several = len(summaries) > 1
-    chosen = [[f"configuration={each.configuration}"] if several else [] for each in errors]
     shown = [
-        f"  {each.count:,} × {each.error} ({kgqa('show', folder.path, each.question_id, *words)})"
-        for each, words in list(zip(errors, chosen, strict=True))[:_REASONS]
+        f"  {each.count:,} × {each.error} "
+        f"({show_command(folder.path, each.question_id, each.configuration, len(summaries))})"
+        for each in errors[:_REASONS]
     ]
     more = [f"  and {counted(len(errors) - _REASONS, 'other error')}"] if len(errors) > _REASONS else []
     share = _failed_share(folder)

@@ -25,11 +25,16 @@ class Budget:
     """Lookups that the method makes. Many nodes in one lookup count once, however many queries the server receives."""
     max_wall_s: PositiveFloat
     grace_s: NonNegativeFloat
-    """Seconds after `max_wall_s` at which a question without an answer becomes a failed row."""
+    """Seconds after `max_wall_s` in which a method may still return its answer."""
     max_evidence_triples: PositiveInt
     """Facts shown to an answering call."""
     max_frontier: PositiveInt
     """Nodes or chains kept at each layer of a walk."""
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which a question without an answer is a failed row."""
+        return self.max_wall_s + self.grace_s
 
     def most_llm_calls(self, method: Method, question: Question) -> float:
         """Return the model calls that a method may make for a question (specification §2.5)."""

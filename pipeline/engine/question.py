@@ -102,9 +102,8 @@ async def _gold_relations(gold: Gold) -> tuple[str, ...] | None:
 
 async def _fitted(example: Example, runtime: ConfigurationRuntime) -> tuple[Example, str | None]:
     """Return the example as the graph knows it; as it is, and the reason, if the graph does not answer in time."""
-    limit_s = runtime.budget.max_wall_s + runtime.budget.grace_s
     try:
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(runtime.budget.limit_s):
             return await fit_to_graph(example, runtime.graph.for_question(example.question)), None
     except TimeoutError:
         return example, f"TimeoutError: the graph did not name the entities of the question {_in_time(runtime)}"
@@ -114,8 +113,8 @@ async def _fitted(example: Example, runtime: ConfigurationRuntime) -> tuple[Exam
 
 def _in_time(runtime: ConfigurationRuntime) -> str:
     """Return how long a question could take, with the key that allows more, as the end of a sentence."""
-    most, grace = runtime.budget.max_wall_s, runtime.budget.grace_s
-    return f"within {most + grace:g} s (raise budget.max_wall_s, here {most:g} s)"
+    budget = runtime.budget
+    return f"within {budget.limit_s:g} s (raise budget.max_wall_s, here {budget.max_wall_s:g} s)"
 
 
 async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:
@@ -199,8 +198,7 @@ def _gold_paths(example: Example, graph: KnowledgeGraph) -> GoldPaths:
 async def _answer(
     example: Example, runtime: ConfigurationRuntime, tools: Tools, record: QuestionRecord
 ) -> tuple[Answer, str | None]:
-    limit_s = runtime.budget.max_wall_s + runtime.budget.grace_s
-    deadline = asyncio.timeout(limit_s)
+    deadline = asyncio.timeout(runtime.budget.limit_s)
     try:
         async with deadline:
             answering = runtime.method.answer(example.question, tools)

@@ -9,7 +9,7 @@ from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.runs import open_run
 from pipeline.report.data import Block, Configuration, Group
 from pipeline.report.labels import BlockLabels, Name, inline
-from pipeline.text import kgqa, printable
+from pipeline.text import kgqa, printable, show_command
 from pipeline.viewer.index_queries import question_url
 
 _MOST_METHODS = 6
@@ -77,7 +77,6 @@ def _examples(block: Block, labels: BlockLabels, index: int) -> Iterator[Example
     if not configuration.details.groups:
         return
     run, number = open_run(configuration.run.path), configuration.summary.number
-    chosen = [f"configuration={number}"] if len(run.metadata["points"]) > 1 else []
     for group in configuration.details.groups:
         trace = run.question(group.example, number)
         yield Example(
@@ -88,7 +87,7 @@ def _examples(block: Block, labels: BlockLabels, index: int) -> Iterator[Example
             answers=_cut(", ".join(trace.answers)) or "none",
             lost=_cut(str(trace.loss)),
             alike=group.questions,
-            command=kgqa("show", run.folder.path, trace.id, *chosen),
+            command=show_command(run.folder.path, trace.id, number, len(run.metadata["points"])),
             viewer=kgqa("view", run.folder.path),
             page=question_url(configuration.run.name, number, trace.id),
             steps=tuple(_steps(trace)),

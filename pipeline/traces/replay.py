@@ -15,7 +15,7 @@ from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.embedded.bundled import reply_cap
 from pipeline.llm.interface import capped_identity
 from pipeline.llm.prompt import Call, Completion
-from pipeline.llm.role_sections import section_of
+from pipeline.llm.role_sections import is_embedded, section_of
 from pipeline.llm.roles import method_of
 from pipeline.traces.origin import QuestionDigest
 from pipeline.traces.reader import OTHER_DATA, RecordedCall, RecordedCalls, explain_miss
@@ -55,7 +55,7 @@ class Replay:
         """Return the recorded identity of a role, with the limit that an embedded model had for its replies."""
         section = section_of(role, self._llm)
         identity = self._roles.get(role, self.identity)
-        if not str(section.get("_target_", "")).endswith(".EmbeddedModel"):  # the identity of others has their limit
+        if not is_embedded(section):  # the identity of others has their limit
             return identity
         cap = reply_cap(section.get("model"), section["max_new_tokens"], method_of(role), dataset)
         return capped_identity(identity, cap)

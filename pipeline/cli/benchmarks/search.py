@@ -64,7 +64,7 @@ def search(nodes: int = 3 * SHARD_NODES) -> dict[str, float]:
 
 
 def search_large() -> dict[str, float]:
-    """The same over 5,000,000 nodes, which takes 9 GB of disk space."""
+    """The same over 5,000,000 nodes, which takes 9 GB of disk space and half an hour."""
     return search(5_000_000)
 
 
