@@ -40,7 +40,7 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
         counts = f"{counted(len(before), 'configuration')}, not {len(configs)}"
         raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
     pairs = list(zip(before, configs, strict=True))
-    drifted = [line for old, new in pairs for line in _differences(old, new)]
+    drifted = list(dict.fromkeys(line for old, new in pairs for line in _differences(old, new)))
     if drifted:
         rest = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
         listed = "; ".join([*drifted[:_NAMED], *rest])

@@ -188,6 +188,13 @@ def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) ->
     assert evaluate(*words).code == 0
 
 
+def test_a_key_that_drifted_in_every_configuration_is_named_once(kgqa: Kgqa) -> None:
+    words = ("sweep", "llm=oracle", "method.depth=1,2,3", "run.limit=2", "run.dir=sweep")
+    assert kgqa(*words).code == 0
+    said = kgqa(*words, "budget.max_evidence_triples=7").sentence
+    assert said.count("budget.max_evidence_triples: ") == 1
+
+
 def test_another_method_in_the_folder_of_a_run_is_named_without_its_keys(finished: Path, evaluate: Kgqa) -> None:
     said = evaluate("llm=oracle", "llm.error_rate=0.4", f"run.dir={finished}", "method=arg", "dataset.seed=8").sentence
     assert "What differs: method: srp → arg; dataset.seed: 7 → 8" in said
