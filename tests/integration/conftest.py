@@ -33,6 +33,8 @@ from tests.support import KGQA
 # vLLM computes in its engine's process: it starts one process less that imports it, which takes ten seconds. Then vLLM
 # no longer counts its threads itself, and two that wait actively for each other need both cores.
 os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+# Ray lowers the priority of its workers, which then wait for the other test processes.
+os.environ |= {"RAY_worker_niceness": "0"}
 
 VirtuosoFactory = Callable[..., list[VirtuosoServer]]
 
