@@ -45,6 +45,12 @@ _LONGEST_FIRST = (
 """Folders of tests whose modules take longest. A long module that started last would leave the other process idle."""
 
 
+_OF_RAY = re.compile(r"/integration/(ray|models)/|\bray\]$")
+"""The names of the tests that start Ray or vLLM."""
+_YIELDING = 5
+"""The niceness of the processes that run other tests: those of Ray take longest, and have many processes."""
+
+
 class ModulesInOneProcess(LoadScopeScheduling):
     """Gives all tests of a module to one process, so that its fixtures are made once.
 
@@ -53,8 +59,7 @@ class ModulesInOneProcess(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        is_of_ray = re.search(r"/integration/(ray|models)/|\bray\]$", nodeid)
-        return "ray" if is_of_ray else nodeid.partition("::")[0]
+        return "ray" if _OF_RAY.search(nodeid) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)  # `pytest -p no:xdist` does not know it
@@ -62,6 +67,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     """Distribute the tests of `pytest -n 3`, in the order in which they were collected."""
     config.option.loadscopereorder = False
     return ModulesInOneProcess(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a process without tests of Ray yield to the one that has them."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    if hasattr(item.config, "workerinput") and not _OF_RAY.search(item.nodeid) and own < _YIELDING:
+        os.setpriority(os.PRIO_PROCESS, 0, _YIELDING)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
