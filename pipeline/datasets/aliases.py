@@ -12,12 +12,11 @@ PoG distributes one file of each kind for CWQ, and one of names for WebQSP.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.datasets.files import open_file
+from pipeline.datasets.files import read_json
 from pipeline.datasets.remote import AnyPath
 from pipeline.errors import UserError
 from pipeline.types import Entity, Example, GoldAnswer
@@ -29,11 +28,7 @@ def read_aliases(files: Sequence[AnyPath]) -> Aliases:
     """Return the aliases of all files by their key. Raises UserError for a file that is no such object."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for file in files:
-        with open_file(file) as stream:
-            try:
-                content = json.loads(stream.read())
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{file} is not a JSON file: {error}") from None
+        content = read_json(file)
         if not isinstance(content, dict):
             raise UserError(f"{file} is no file of aliases: it should be an object of names with lists of aliases")
         for key, value in content.items():

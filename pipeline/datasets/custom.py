@@ -21,7 +21,7 @@ from dataclasses import replace
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, Row, Text, json_lines, read_examples
+from pipeline.datasets.files import BadRow, FileDataset, Row, Text, json_lines, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.inverses import in_both_directions, read_inverses
@@ -29,18 +29,7 @@ from pipeline.datasets.remote import AnyPath, DataPath, is_file
 from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
 from pipeline.rdf_terms import Terms
-from pipeline.types import (
-    DatasetKind,
-    Entity,
-    Example,
-    Gold,
-    GoldAnswer,
-    Question,
-    Relation,
-    RelationPath,
-    Scalar,
-    Triple,
-)
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Relation, RelationPath, Scalar, Triple
 
 
 class _Node(Row):
@@ -76,16 +65,13 @@ class _Question(Row):
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class Custom:
+class Custom(FileDataset):
     """A user's own questions and graph. The keys are described in `conf/dataset/custom.yaml`."""
 
     triples_file: DataPath = Field(alias="triples")
     """Configuration key `triples`."""
     questions: DataPath
     inverses: DataPath | None
-    split: str
-    name: str
-    kind: DatasetKind | None
     meta: tuple[str, ...]
     """Scalar fields that become `Question.meta` if the row has them. Methods can see them, so name no gold fields."""
     filter: Mapping[str, Scalar] | None
@@ -126,15 +112,7 @@ class Custom:
         topics = [_Node(id=topic) if isinstance(topic, str) else topic for topic in row.topic_entities]
         entities = {topic.node(): Entity(topic.node(), topic.title()) for topic in topics}
         return Example(
-            Question(
-                id=row.id,
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=row.question,
-                topic_entities=tuple(entities.values()),
-                meta=self._meta(row),
-            ),
+            self.question(row.id, row.question, topics=entities.values(), meta=self._meta(row)),
             Gold(
                 answers=_gold(row),
                 paths=SparqlPaths(

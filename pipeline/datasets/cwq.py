@@ -18,12 +18,11 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.aliases import read_aliases, with_aliases
-from pipeline.datasets.files import BadRow, Row, Text, find_file, json_array, read_examples
+from pipeline.datasets.files import BadRow, FreebaseDataset, Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths, query_graph
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import DataPath
-from pipeline.errors import UserError
-from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer
 
 
 class _Answer(Row):
@@ -44,20 +43,15 @@ class _Question(Row):
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class CWQ:
+class CWQ(FreebaseDataset):
     """ComplexWebQuestions over Freebase. The keys are described in `conf/dataset/cwq.yaml`.
 
     Topic entities come from the gold SPARQL, here and in ToG's copy, so some do not occur in the question's text. ToG's
     copy has their names; in the official files a topic's name is its id.
     """
 
-    path: DataPath
-    """The distributed folder, or one of its files."""
     aliases: tuple[DataPath, ...] | None
     """Files of further names of answers (`pipeline/datasets/aliases.py`)."""
-    split: str
-    name: str
-    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
@@ -69,23 +63,16 @@ class CWQ:
         examples = read_examples(file, json_array(file), self._example, reject, what="CWQ questions")
         return (with_aliases(example, aliases) for example in examples)
 
-    def triples(self) -> Iterator[Triple]:
-        """Raise UserError: CWQ has no graph."""
-        raise UserError("CWQ has no graph of its own: use kg=sparql with a Freebase server")
-
     def _example(self, row: object) -> Example:
         question = _Question.model_validate(row)
         topics = question.topic_entity
         if topics is None:
             topics = {mid: mid for mid in _topics(question.sparql)}
         return Example(
-            Question(
-                id=question.ID,
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=question.question,
-                topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),
+            self.question(
+                question.ID,
+                question.question,
+                topics=(Entity(mid, name) for mid, name in topics.items()),
                 meta={"type": question.compositionality_type, "source": question.webqsp_ID},
             ),
             Gold(

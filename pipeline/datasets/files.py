@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
-from typing import Annotated, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.interface import Reject
-from pipeline.datasets.remote import AnyPath, glob, is_file, local_copy
-from pipeline.errors import UserError
-from pipeline.types import Example, Rejected
+from pipeline.datasets.remote import AnyPath, DataPath, glob, is_file, local_copy
+from pipeline.errors import UserError, first_defect
+from pipeline.types import DatasetKind, Entity, Example, Question, Rejected, Scalar, Triple
 
 R = TypeVar("R")
 
@@ -29,6 +31,33 @@ _MAX_LEADING_BAD_ROWS = 100
 
 class BadRow(Exception):
     """Raised for a row that cannot be read; the message is the reason."""
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class FileDataset:
+    """Base of the datasets in files. All questions of one have its name, its kind and its split."""
+
+    split: str
+    name: str
+    kind: DatasetKind | None
+
+    def question(
+        self, id: str, text: str, *, topics: Iterable[Entity] = (), meta: Mapping[str, Scalar] = MappingProxyType({})
+    ) -> Question:
+        """Return a question of this dataset."""
+        return Question(id, self.name, self.split, text, tuple(topics), dict(meta), self.kind)
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class FreebaseDataset(FileDataset):
+    """Base of the datasets over Freebase, which have no graph of their own."""
+
+    path: DataPath
+    """The distributed folder, or one of its files."""
+
+    def triples(self) -> Iterator[Triple]:
+        """Raise UserError."""
+        raise UserError(f"{type(self).__name__} has no graph of its own: use kg=sparql with a Freebase server")
 
 
 class Row(BaseModel):
@@ -103,16 +132,21 @@ def json_array(file: AnyPath, *, key: str | None = None) -> Iterator[tuple[int, 
 
     Raises UserError if the file holds no such array.
     """
-    with open_file(file) as stream:
-        try:
-            content = json.loads(stream.read())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{file} is not a JSON file: {error}") from None
+    content = read_json(file)
     if isinstance(content, dict):
         content = content.get(key)
     if not isinstance(content, list):
         raise UserError(f"{file} holds no JSON array{f' and none under {key!r}' if key else ''}")
     return enumerate(content, start=1)
+
+
+def read_json(file: AnyPath) -> Any:
+    """Return the content of a plain or gzipped JSON file. Raises UserError for another file."""
+    with open_file(file) as stream:
+        try:
+            return json.loads(stream.read())
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{file} is not a JSON file: {error}") from None
 
 
 @contextmanager
@@ -132,6 +166,4 @@ def _reason(error: BadRow | ValidationError | UnicodeDecodeError) -> str:
         return "not valid UTF-8"
     if isinstance(error, BadRow):
         return str(error)
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    location = ".".join(map(str, first["loc"]))
-    return f"{location}: {first['msg']}" if location else str(first["msg"])
+    return first_defect(error)

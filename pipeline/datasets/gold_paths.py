@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -122,13 +122,8 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
             unverified: Further candidate paths for every topic entity, after those of the queries.
         """
         self._queries = queries
-        self._topics = topics
+        self.topics = topics
         self._unverified = unverified
-
-    @property
-    def topics(self) -> Mapping[str, EntityId]:
-        """Id of a topic entity in the queries → its id in the graph."""
-        return self._topics
 
     def renamed(
         self,
@@ -152,7 +147,7 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
     def _by_topic(self) -> dict[EntityId, tuple[RelationPath, ...]]:
         graphs = [graph for query in self._queries if (graph := query_graph(query))]
         found: dict[EntityId, tuple[RelationPath, ...]] = {}
-        for constant, topic in self._topics.items():
+        for constant, topic in self.topics.items():
             read = sorted((path for graph in graphs for path in graph.paths_from(constant)), key=len)
             if paths := tuple(dict.fromkeys([*read, *self._unverified])):
                 found[topic] = paths
@@ -175,7 +170,7 @@ def query_operation(sparql: str) -> Operation | None:
     query = _algebra(sparql)
     if query is None:
         return None
-    graph, nodes = graph_of(query), list(_expressions(query.p))
+    graph, nodes = graph_of(query), list(expressions(query.p))
     if any(node.name == "Aggregate_Count" for node in nodes):
         return Operation("count")
     limited = any(node.name == "Slice" and node.length == 1 for node in nodes)
@@ -287,7 +282,7 @@ def algebra(sparql: str) -> Any:
     return query
 
 
-def is_operation(part: Any) -> bool:
+def _is_operation(part: Any) -> bool:
     """Whether a part of the algebra is an operation: not a term, a list, or a row of `VALUES`."""
     from rdflib.plugins.sparql.parserutils import CompValue
 
@@ -301,20 +296,20 @@ def _algebra(sparql: str) -> Any | None:
         return None
 
 
-def _expressions(node: Any) -> Iterator[Any]:
-    """Yield a node of the algebra and all its descendants, expressions included."""
-    if is_operation(node):
+def expressions(node: Any, *, without: Collection[str] = ()) -> Iterator[Any]:
+    """Yield a node of the algebra and all its descendants, but no operation `without` and nothing inside one."""
+    if _is_operation(node) and node.name not in without:
         yield node
         for key in sorted(key for key in node if key != "_vars"):
-            yield from _expressions(node[key])
+            yield from expressions(node[key], without=without)
     elif isinstance(node, list):
         for item in node:
-            yield from _expressions(item)
+            yield from expressions(item, without=without)
 
 
 def _value_path(graph: QueryGraph, compared: Any) -> RelationPath:
     """Return the relations from the answer variable to a compared variable; empty if they are not connected."""
-    if is_operation(compared) and compared.name == "Function" and len(compared.expr) == 1:
+    if _is_operation(compared) and compared.name == "Function" and len(compared.expr) == 1:
         (compared,) = compared.expr
     if not isinstance(compared, rdflib.Variable):
         return ()

@@ -18,12 +18,10 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, find_file, json_array, read_examples
+from pipeline.datasets.files import FreebaseDataset, Row, Text, find_file, json_array, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
-from pipeline.datasets.remote import DataPath
-from pipeline.errors import UserError
-from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer
 
 
 class _Answer(Row):
@@ -54,17 +52,11 @@ class _Question(Row):
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class GrailQA:
+class GrailQA(FreebaseDataset):
     """GrailQA questions over Freebase. Topic entities are the entities of the query graph.
 
     The keys are described in `conf/dataset/grailqa.yaml`.
     """
-
-    path: DataPath
-    """The distributed folder, or one of its files."""
-    split: str
-    name: str
-    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
@@ -73,10 +65,6 @@ class GrailQA:
         file = find_file(self.path, patterns, what="GrailQA questions")
         return read_examples(file, json_array(file), self._example, reject, what="GrailQA questions")
 
-    def triples(self) -> Iterator[Triple]:
-        """Raise UserError: GrailQA has no graph."""
-        raise UserError("GrailQA has no graph of its own: use kg=sparql with a Freebase server")
-
     def _example(self, row: object) -> Example:
         question = _Question.model_validate(row)
         topics = question.topic_entity
@@ -84,13 +72,10 @@ class GrailQA:
             nodes = (node for node in question.graph_query.nodes if node.node_type == "entity")
             topics = {node.id: node.friendly_name or node.id for node in nodes}
         return Example(
-            Question(
-                id=question.qid,
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=question.question,
-                topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),
+            self.question(
+                question.qid,
+                question.question,
+                topics=(Entity(mid, name) for mid, name in topics.items()),
                 meta={"type": question.function, "level": question.level},
             ),
             Gold(

@@ -14,11 +14,11 @@ from pathlib import PurePosixPath
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, find_file, json_lines, read_examples
+from pipeline.datasets.files import FileDataset, Row, Text, find_file, json_lines, read_examples
 from pipeline.datasets.grbench_file import find_graph, graph_triples
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath
-from pipeline.types import DatasetKind, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import Example, Gold, GoldAnswer, Triple
 
 
 class _Question(Row):
@@ -29,7 +29,7 @@ class _Question(Row):
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class GRBench:
+class GRBench(FileDataset):
     """GRBench questions of one domain, without topic entities. The answer is one string; lists are joined by `, `.
 
     The keys are described in `conf/dataset/grbench.yaml`.
@@ -39,9 +39,6 @@ class GRBench:
     """The folder of all domains, the folder of this domain, or its `data.json`."""
     domain: str
     """`amazon`, `biomedical`, `dblp`, `goodreads`, `legal` or `maple/Biology` (… `Physics`)."""
-    split: str
-    name: str
-    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions. An id is the domain and a number (`amazon-0`). Raises UserError for a wrong file."""
@@ -71,13 +68,8 @@ class GRBench:
     def _example(self, line: bytes) -> Example:
         row = _Question.model_validate_json(line)
         return Example(
-            Question(
-                id="-".join((*self._parts, row.qid)),
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=row.question,
-                meta={"domain": self.domain, "level": row.level},
+            self.question(
+                "-".join((*self._parts, row.qid)), row.question, meta={"domain": self.domain, "level": row.level}
             ),
             Gold(answers=(GoldAnswer(row.answer),) if row.answer else ()),
         )

@@ -17,12 +17,12 @@ from typing import Literal
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, files_matching, find_files, lines, read_examples
+from pipeline.datasets.files import BadRow, FileDataset, files_matching, find_files, lines, read_examples
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath
 from pipeline.datasets.triples import delimited_triples
 from pipeline.errors import UserError
-from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Relation, RelationPath, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Relation, RelationPath, Triple
 
 _RELATIONS = {
     "actor": "starred_actors",
@@ -40,7 +40,7 @@ _RELATIONS = {
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class MetaQA:
+class MetaQA(FileDataset):
     """MetaQA questions with a given number of hops, and their graph. Nodes are names; brackets mark the topic.
 
     The keys are described in `conf/dataset/metaqa.yaml`.
@@ -49,9 +49,6 @@ class MetaQA:
     path: DataPath
     """The distributed folder."""
     hops: Literal[1, 2, 3]
-    split: str
-    name: str
-    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions. An id ends in the 0-based line number. Raises UserError if the file is missing.
@@ -91,13 +88,10 @@ class MetaQA:
         type_ = type_line.decode() if type_line is not None else None
         path = _path(type_) if type_ else ()
         return Example(
-            Question(
-                id=f"{self.hops}hop-{self.split}-{number - 1}",
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=f"{before}{topic}{after}",
-                topic_entities=(Entity(topic, topic),),
+            self.question(
+                f"{self.hops}hop-{self.split}-{number - 1}",
+                f"{before}{topic}{after}",
+                topics=[Entity(topic, topic)],
                 meta={"hops": self.hops, "type": type_},
             ),
             Gold(

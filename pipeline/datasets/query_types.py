@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import rdflib
 
@@ -14,8 +13,8 @@ from pipeline.datasets.gold_paths import (
     Pattern,
     Variable,
     algebra,
+    expressions,
     graph_of,
-    is_operation,
     number_entities,
 )
 from pipeline.errors import ParseError
@@ -42,7 +41,7 @@ def _query_type(sparql: str) -> QueryType | None:
         graph = graph_of(query)
     except (ParseError, RecursionError):
         return None
-    nodes = list(_nodes(query.p))
+    nodes = list(expressions(query.p, without=("Builtin_EXISTS", "Builtin_NOTEXISTS")))
     names = {node.name for node in nodes}
     is_limited = any(node.name == "Slice" and node.length == 1 for node in nodes)
     if names & {"Aggregate_Max", "Aggregate_Min"} or (is_limited and "OrderCondition" in names):
@@ -74,19 +73,6 @@ def _is_mediator(variable: Variable, patterns: list[Pattern]) -> bool:
 def _mediators() -> frozenset[str]:
     listed = load_yaml(Path(__file__).with_name("freebase_mediators.yaml").read_text(encoding="utf-8"))
     return frozenset([*listed["types"], *listed["relations"]])
-
-
-def _nodes(node: Any) -> Iterator[Any]:
-    """Yield a node of the algebra and its descendants, but nothing inside EXISTS and NOT EXISTS."""
-    if is_operation(node):
-        if node.name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
-            return
-        yield node
-        for key in sorted(key for key in node if key != "_vars"):
-            yield from _nodes(node[key])
-    elif isinstance(node, list):
-        for item in node:
-            yield from _nodes(item)
 
 
 def is_of_class(pattern: Pattern) -> bool:

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import Row, Text, find_files, read_examples
+from pipeline.datasets.files import FileDataset, Row, Text, find_files, read_examples
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath, is_file, local_copy
 from pipeline.errors import UserError
-from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer, Triple
 
 _CACHED_GRAPHS = 32
 """Graphs kept in memory (about 0.4 MB each), so that questions may be asked out of order."""
@@ -41,7 +41,7 @@ class _Question(Row):
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class RoG:
+class RoG(FileDataset):
     """Questions whose entities are names, each with its own graph. An answer may be missing from the graph.
 
     The keys are described in `conf/dataset/rog.yaml`.
@@ -51,9 +51,6 @@ class RoG:
 
     path: DataPath
     """The distributed folder, or one Parquet file."""
-    split: str
-    name: str
-    kind: DatasetKind | None
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, without their graphs. Raises UserError for a file of another format."""
@@ -82,13 +79,10 @@ class RoG:
     def _example(self, row: _Cells) -> Example:
         question = _Question.model_validate({name: value.as_py() for name, value in row.items()})
         return Example(
-            Question(
-                id=question.id,
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=question.question,
-                topic_entities=tuple(Entity(name, name) for name in dict.fromkeys(question.q_entity)),
+            self.question(
+                question.id,
+                question.question,
+                topics=(Entity(name, name) for name in dict.fromkeys(question.q_entity)),
             ),
             Gold(answers=tuple(GoldAnswer(name, id=name) for name in dict.fromkeys(question.answer))),
         )

@@ -21,12 +21,11 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.aliases import read_aliases, with_aliases
-from pipeline.datasets.files import Row, Text, find_file, json_array, json_lines, read_examples
+from pipeline.datasets.files import FreebaseDataset, Row, Text, find_file, json_array, json_lines, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import DataPath
-from pipeline.errors import UserError
-from pipeline.types import DatasetKind, Entity, Example, Gold, GoldAnswer, Question, Triple
+from pipeline.types import Entity, Example, Gold, GoldAnswer
 
 
 class _Answer(Row):
@@ -75,16 +74,11 @@ def _list(texts: str | list[str] | None) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class WebQSP:
+class WebQSP(FreebaseDataset):
     """WebQSP questions over Freebase. The keys are described in `conf/dataset/webqsp.yaml`."""
 
-    path: DataPath
-    """The distributed folder, or one of its files."""
     aliases: tuple[DataPath, ...] | None
     """Files of further names of answers (`pipeline/datasets/aliases.py`)."""
-    split: str
-    name: str
-    kind: DatasetKind | None
     webqsp_gold: Literal["union", "best_parse"]
     """`union`: the answers of all parses. `best_parse`: those of the first parse annotated as complete, else the first.
 
@@ -105,10 +99,6 @@ class WebQSP:
             examples = read_examples(file, rows, self._example, reject, what="WebQSP questions")
         return (with_aliases(example, aliases) for example in examples)
 
-    def triples(self) -> Iterator[Triple]:
-        """Raise UserError: WebQSP has no graph."""
-        raise UserError("WebQSP has no graph of its own: use kg=sparql with a Freebase server")
-
     def _short_example(self, line: bytes) -> Example:
         row = _ShortQuestion.model_validate_json(line)
         ids, names = _list(row.TopicEntityID), _list(row.TopicEntityName)
@@ -121,13 +111,8 @@ class WebQSP:
             more = [GoldAnswer(name) for name in others]
             golds = [GoldAnswer(golds[0].name, aliases=tuple(others))] if len(golds) == 1 else [*golds, *more]
         return Example(
-            Question(
-                id=row.ID,
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=row.Question,
-                topic_entities=tuple(Entity(id, name) for id, name in zip(ids, names, strict=False)),
+            self.question(
+                row.ID, row.Question, topics=(Entity(id, name) for id, name in zip(ids, names, strict=False))
             ),
             Gold(answers=tuple(golds)),
         )
@@ -143,13 +128,10 @@ class WebQSP:
         }
         queries = tuple(dict.fromkeys(parse.Sparql for parse in parses if parse.Sparql))
         return Example(
-            Question(
-                id=question.QuestionId,
-                dataset=self.name,
-                kind=self.kind,
-                split=self.split,
-                text=question.RawQuestion,
-                topic_entities=tuple(Entity(mid, name) for mid, name in topics.items()),
+            self.question(
+                question.QuestionId,
+                question.RawQuestion,
+                topics=(Entity(mid, name) for mid, name in topics.items()),
                 meta={
                     "hops": len(best.InferentialChain) if best and best.InferentialChain else None,
                     "constraints": bool(best and (best.Constraints or best.Time or best.Order)),
