@@ -7,7 +7,7 @@ runs, other callers that ask for the same key wait for it. Values, also empty on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -18,17 +18,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched(Generic[K, V]):
-    """The values that a server returned for a batch of keys."""
-
-    values: Mapping[K, V]
-    """The value of every key of the batch."""
-    queries: int
-    endpoint: str | None
-
-
-Fetch: TypeAlias = Callable[[Sequence[K]], Awaitable[Fetched[K, V]]]
+Fetch: TypeAlias = Callable[[Sequence[K]], Awaitable[Batch[K, V]]]
 """Looks up a batch of distinct keys. Raises ServiceError."""
 
 
@@ -67,7 +57,7 @@ class BatchLoader(Generic[K, V]):
         for pending, wanted in waiting.items():
             # Shielded: a cancelled question must not cancel the query for the other callers.
             fetched = await asyncio.shield(pending.fetched)
-            result.update({key: fetched.values[key] for key in wanted})
+            result.update({key: fetched[key] for key in wanted})
             result.endpoint = fetched.endpoint or result.endpoint
             # The call that opened the batch is charged for it, so that the counts of all calls add up.
             result.queries += fetched.queries if pending in opened else 0
@@ -105,7 +95,7 @@ class BatchLoader(Generic[K, V]):
             pending.fetched.set_exception(error)
             pending.fetched.exception()  # Marks it as retrieved: all waiting calls may have been cancelled.
         else:
-            for key, value in fetched.values.items():
+            for key, value in fetched.items():
                 self._cache.put(key, value)
             pending.fetched.set_result(fetched)
         finally:
@@ -118,7 +108,7 @@ class BatchLoader(Generic[K, V]):
 class _PendingBatch(Generic[K, V]):
     """Keys that are looked up with one query."""
 
-    fetched: asyncio.Future[Fetched[K, V]]
+    fetched: asyncio.Future[Batch[K, V]]
     keys: list[K] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 

@@ -56,7 +56,7 @@ class EmbeddedGraph:
 
     async def __aenter__(self) -> Self:
         """Open the store, or load the dataset's graph. Raises UserError if there is neither."""
-        self._terms = self.vocabulary.terms
+        self.terms: Terms = self.vocabulary.terms
         self._filter = RelationFilter(self.vocabulary, self.keep_user, self.keep_notable_types)
         await asyncio.to_thread(self._open)
         cached = lru_cache(self.cache_size)
@@ -82,26 +82,23 @@ class EmbeddedGraph:
         return answer_each(self._label_of, ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        return await find_mediators(self, ids, self._terms, self._mediator_types, self.vocabulary)
+        return await find_mediators(self, ids, self.terms, self._mediator_types, self.vocabulary)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
         return answer_each(lambda name: self._read_named(name)[:limit], names)
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
-        return answer_each(self._read_types, ids)
+        predicate = self.vocabulary.types
+        return answer_each(lambda node: sorted(set(self._entities(node, predicate))), ids)
 
     async def relation_names(self) -> list[str]:
-        return offered_relations(self._counts, self._filter.keeps, self._terms)
+        return offered_relations(self._counts, self._filter.keeps, self.terms)
 
     async def inverses(self) -> Inverses:
         return self._inverses
 
     async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
         return await current_ids(ids, self._redirects if self.vocabulary.redirects else None)
-
-    @property
-    def terms(self) -> Terms:
-        return self._terms
 
     def has_text(self, text: str) -> bool:
         """Return whether a text is in a fact, in a language of the vocabulary or without one."""
@@ -118,20 +115,20 @@ class EmbeddedGraph:
         by_iri = self._count_facts()
         if not by_iri:
             raise empty_graph(f"the graph of {self.dataset.name}" if self.store is None else f"kg.store={self.store}")
-        names = ((self._terms.plain_relation(iri), count) for iri, count in by_iri.items())
+        names = ((self.terms.plain_relation(iri), count) for iri, count in by_iri.items())
         self._counts = {relation: count for relation, count in names if relation is not None}
         self._mediator_types = frozenset(
             head
             for head, tail in self._pairs(self.vocabulary.mediator_flag)
             if isinstance(head, str) and is_true(tail if isinstance(tail, str) else tail.value)
         )
-        meta = set(map(self._terms.predicate_iri, self.vocabulary.meta_predicates))
+        meta = set(map(self.terms.predicate_iri, self.vocabulary.meta_predicates))
         self.fingerprint: str = self._identify({iri: count for iri, count in by_iri.items() if iri in meta})
         if self.vocabulary.relation_labels:
-            nodes = labelled_nodes(filter(self._filter.keeps, self._counts), self._terms)
+            nodes = labelled_nodes(filter(self._filter.keeps, self._counts), self.terms)
             labels = {node: self._name(node) for node in nodes.values()}
-            self._terms = replace(self._terms, relation_labels=shown_names(nodes, labels, self._terms))
-        shown = self._terms.relation_labels
+            self.terms = replace(self.terms, relation_labels=shown_names(nodes, labels, self.terms))
+        shown = self.terms.relation_labels
         pairs = inverse_pairs([] if self.keep_inverses else self._pairs(self.vocabulary.inverses))
         self._inverses: Inverses = {shown.get(one, one): shown.get(other, other) for one, other in pairs.items()}
 
@@ -145,7 +142,7 @@ class EmbeddedGraph:
         node = lru_cache(100_000)(self._named_node)
         predicate = lru_cache(100_000)(self._predicate)
         for triple in dataset.triples():
-            if defect := self._terms.defect(triple):
+            if defect := self.terms.defect(triple):
                 _log.warning("skipped a fact of the graph of %s: %s", dataset.name, defect)
                 continue
             head, relation, tail = triple
@@ -157,7 +154,7 @@ class EmbeddedGraph:
         """Return the fingerprint, given the number of facts per predicate of the vocabulary."""
         facts = (fact for relation in rarest(self._counts) for fact in self._facts(relation))
         marks = vocabulary_marks(self.vocabulary, meta)
-        partial = fingerprint(self._counts, chain(map(self._terms.n_triple, facts), marks))
+        partial = fingerprint(self._counts, chain(map(self.terms.n_triple, facts), marks))
         if self.store is not None:
             return partial
         # The user's own graph may be edited between two runs, so the fingerprint includes every fact.
@@ -170,11 +167,11 @@ class EmbeddedGraph:
 
     def _pairs(self, predicate: str | None) -> Iterator[tuple[Node, Node]]:
         """Yield both ends of the facts of a predicate of the vocabulary; None has no facts."""
-        for quad in () if predicate is None else self._with_predicate(None, predicate, None):
+        for quad in self._with_predicate(None, predicate, None):
             yield self._node(quad.subject), self._node(quad.object)
 
     def _read_relations(self, id: EntityId) -> list[Relation]:
-        shown = self._terms.relation_labels
+        shown = self.terms.relation_labels
         kept = (
             Relation(shown.get(relation, relation), direction)
             for direction in _DIRECTIONS
@@ -191,7 +188,7 @@ class EmbeddedGraph:
             if number > 4 * len(self._counts):
                 return {relation for relation in self._counts if any(self._match(head, relation, tail))}
             predicates.add(quad.predicate)
-        names = (self._terms.plain_relation(predicate.value) for predicate in predicates)
+        names = (self.terms.plain_relation(predicate.value) for predicate in predicates)
         return {name for name in names if name is not None}
 
     def _read_neighbours(self, hop: Hop, limit: int) -> Neighbours:
@@ -201,11 +198,11 @@ class EmbeddedGraph:
         else:
             found = (_candidate(quad.subject) for quad in self._match(None, relation, id))
         kept = (candidate for candidate in found if self.keep_literals or not candidate.is_literal)
-        return keep_first(kept, limit, self._terms)
+        return keep_first(kept, limit, self.terms)
 
     def _read_label(self, id: EntityId) -> str | None:
         name = self._name(id)
-        return self._terms.own_name(id) if name is None else name
+        return self.terms.own_name(id) if name is None else name
 
     async def named_in_languages(self, ids: Sequence[EntityId]) -> set[EntityId]:
         """Return the entities that have a name or an alias in the languages of the vocabulary."""
@@ -232,22 +229,18 @@ class EmbeddedGraph:
             for text in self._in_languages(name)
             for quad in self._with_predicate(None, predicate, text)
         }
-        if self._terms.own_name(name) is not None and self._relations_of(name):
+        if self.terms.own_name(name) is not None and self._relations_of(name):
             found.add(name)
         return sorted(id for id in found if isinstance(id, str))
 
-    def _read_types(self, id: EntityId) -> list[str]:
-        predicate = self.vocabulary.types
-        found = () if predicate is None else self._with_predicate(id, predicate, None)
-        return sorted({type for quad in found if isinstance(type := self._node(quad.object), str)})
-
     async def _redirects(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId | None]:
-        return answer_each(self._read_redirect, ids)
-
-    def _read_redirect(self, id: EntityId) -> EntityId | None:
         predicate = self.vocabulary.redirects
-        found = () if predicate is None else self._with_predicate(id, predicate, None)
-        return min((node for quad in found if isinstance(node := self._node(quad.object), str)), default=None)
+        return answer_each(lambda former: min(self._entities(former, predicate), default=None), ids)
+
+    def _entities(self, id: EntityId, predicate: str | None) -> Iterator[EntityId]:
+        """Return the entities to which a predicate of the vocabulary leads; None leads to none."""
+        nodes = (self._node(quad.object) for quad in self._with_predicate(id, predicate, None))
+        return (node for node in nodes if isinstance(node, str))
 
     def _in_languages(self, text: str) -> list[LiteralNode]:
         return [LiteralNode(text, lang=lang) for lang in (*self.vocabulary.languages, None)]
@@ -256,14 +249,16 @@ class EmbeddedGraph:
         """Return the facts that match a pattern; none if a term of the pattern is not storable."""
         if relation is None:
             return self._matching(head, None, tail)
-        return self._matching(head, self._predicate(relation), tail) if self._terms.storable_relation(relation) else ()
+        return self._matching(head, self._predicate(relation), tail) if self.terms.storable_relation(relation) else ()
 
-    def _with_predicate(self, head: EntityId | None, predicate: str, tail: Node | None) -> Iterable[ox.Quad]:
-        """Return the facts of a predicate of the vocabulary that match a pattern."""
-        return self._matching(head, ox.NamedNode(self._terms.predicate_iri(predicate)), tail)
+    def _with_predicate(self, head: EntityId | None, predicate: str | None, tail: Node | None) -> Iterable[ox.Quad]:
+        """Return the facts of a predicate of the vocabulary that match a pattern; none for None."""
+        if predicate is None:
+            return ()
+        return self._matching(head, ox.NamedNode(self.terms.predicate_iri(predicate)), tail)
 
     def _matching(self, head: EntityId | None, edge: ox.NamedNode | None, tail: Node | None) -> Iterable[ox.Quad]:
-        if any(term is not None and not self._terms.storable(term) for term in (head, tail)):
+        if any(term is not None and not self.terms.storable(term) for term in (head, tail)):
             return ()
         return self._store.quads_for_pattern(
             None if head is None else self._named_node(head),
@@ -272,13 +267,13 @@ class EmbeddedGraph:
         )
 
     def _predicate(self, relation: str) -> ox.NamedNode:
-        return ox.NamedNode(self._terms.relation_iri(relation))
+        return ox.NamedNode(self.terms.relation_iri(relation))
 
     def _named_node(self, name: str) -> ox.NamedNode:
-        return ox.NamedNode(self._terms.to_iri(name))
+        return ox.NamedNode(self.terms.to_iri(name))
 
     def _node(self, term: Any) -> Node:
-        return _candidate(term).node(self._terms)
+        return _candidate(term).node(self.terms)
 
 
 def _open_store(path: Path) -> ox.Store:

@@ -112,10 +112,8 @@ class KnowledgeGraph(GraphLookups, Protocol):
 class HasVocabulary(Protocol):
     """A `KnowledgeGraph` whose ids and names follow a vocabulary (specification §8.9)."""
 
-    @property
-    def terms(self) -> Terms:
-        """The RDF terms of ids and relations, with the names under which relations are shown. Set on opening."""
-        ...
+    terms: Terms
+    """The RDF terms of ids and relations, with the names under which relations are shown. Set on opening."""
 
     async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
         """Look up under which id each entity is known today; its own, unless the graph redirects it."""

@@ -99,15 +99,13 @@ async def rank_paths(
     return await _rank(kg, topic, distinct, await GoldNodes.resolve(kg, answers)) if distinct else []
 
 
-async def instantiate(
-    kg: GraphLookups, topic: EntityId, path: Sequence[Relation], *, limit: int = MAX_NEIGHBOURS
-) -> Neighbours:
-    """Return the nodes at the end of a path, at most `limit` from each hop. One batched lookup per layer."""
+async def instantiate(kg: GraphLookups, topic: EntityId, path: Sequence[Relation]) -> Neighbours:
+    """Return the nodes at the end of a path, at most `MAX_NEIGHBOURS` from each hop. One batched lookup per layer."""
     nodes: Collection[Node] = [topic]
     truncated = False
     for relation in path:
         sources = [node for node in nodes if isinstance(node, str)]
-        reached = await kg.neighbours([(source, relation) for source in sources[:MAX_FRONTIER]], limit)
+        reached = await kg.neighbours([(source, relation) for source in sources[:MAX_FRONTIER]], MAX_NEIGHBOURS)
         truncated |= len(sources) > MAX_FRONTIER or any(hop.truncated for hop in reached.values())
         nodes = sorted({node for hop in reached.values() for node in hop.nodes}, key=node_order)
     return Neighbours(tuple(nodes), truncated)

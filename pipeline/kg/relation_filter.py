@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from pipeline.kg.vocabulary import GraphVocabulary
 
@@ -13,7 +14,7 @@ _FOREIGN = ("#", "sameAs", "://")
 """Parts of names from outside Freebase: terms of RDF, RDFS and OWL, and links to other graphs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RelationFilter:
     """Decides by the relation's name, as it is made from its IRI. A name without a dot has no domain and is kept."""
 
@@ -22,13 +23,11 @@ class RelationFilter:
     """Keep `user.*`, the relations of Freebase users' schemas."""
     keep_notable_types: bool = False
     """Keep `common.topic.notable_types`."""
-    _meta: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The relations by which the vocabulary names and types nodes."""
 
-    def __post_init__(self) -> None:
-        terms = self.vocabulary.terms
-        meta = frozenset(terms.predicate_name(predicate) for predicate in self.vocabulary.meta_predicates)
-        object.__setattr__(self, "_meta", meta)
+    @cached_property
+    def _meta(self) -> frozenset[str]:
+        """The relations by which the vocabulary names and types nodes."""
+        return frozenset(map(self.vocabulary.terms.predicate_name, self.vocabulary.meta_predicates))
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.inverses import Inverses
 from pipeline.errors import ServiceError
-from pipeline.kg.batch_loader import BatchLoader, Fetch, Fetched
+from pipeline.kg.batch_loader import BatchLoader, Fetch
 from pipeline.kg.interface import Batch, Hop, Neighbours, batch
 from pipeline.kg.inverses import without_inverses
 from pipeline.kg.labels import LabelCandidate, best_name, find_mediators, is_in
@@ -73,7 +73,7 @@ class SparqlGraph:
 
     async def __aenter__(self) -> Self:
         """Connect and check the servers. Raises UserError if none answers or they hold different graphs."""
-        self._terms = self.vocabulary.terms
+        self.terms: Terms = self.vocabulary.terms
         self._filter = RelationFilter(self.vocabulary, self.keep_user, self.keep_notable_types)
         self._client = SparqlClient(
             self.endpoints,
@@ -89,8 +89,7 @@ class SparqlGraph:
         except BaseException:
             await self._client.__aexit__()
             raise
-        self._names_shown: dict[str, str | None] = {}
-        """Relation names by IRI; None for filtered relations."""
+        self._shown_name: Callable[[str], str | None] = cache(self._read_shown_name)
         self._relations = self._loader(self._fetch_relations)
         self._neighbours = self._loader(self._fetch_neighbours)
         self._labels = self._loader(self._fetch_labels)
@@ -123,27 +122,22 @@ class SparqlGraph:
         return await self._labels(ids)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
-        return await find_mediators(self, ids, self._terms, self._mediator_types, self.vocabulary)
+        return await find_mediators(self, ids, self.terms, self._mediator_types, self.vocabulary)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
-        found = await self._named([(name, limit) for name in names])
-        return _without_limits(found)
+        return _without_limits(await self._named([(name, limit) for name in names]))
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return await self._types(ids)
 
     async def relation_names(self) -> list[str]:
-        return offered_relations(self._counts, self._filter.keeps, self._terms)
+        return offered_relations(self._counts, self._filter.keeps, self.terms)
 
     async def inverses(self) -> Inverses:
         return self._inverses
 
     async def current_ids(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId]:
         return await current_ids(ids, self._redirects if self.vocabulary.redirects else None)
-
-    @property
-    def terms(self) -> Terms:
-        return self._terms
 
     def _loader(self, fetch: Fetch[K, V], batch_size: int | None = None) -> BatchLoader[K, V]:
         return BatchLoader(
@@ -155,7 +149,7 @@ class SparqlGraph:
 
     async def _check_servers(self) -> None:
         virtuoso = all(server.software.startswith("Virtuoso") for server in self._client.healthy_servers)
-        queries = Queries(self._terms, self._filter, virtuoso=virtuoso, graph=self.default_graph)
+        queries = Queries(self.terms, self._filter, virtuoso=virtuoso, graph=self.default_graph)
         style = None if self.values_style == "auto" else self.values_style
         self.check = check = await check_servers(self._client, queries, style=style, snapshot=self.snapshot)
         self._client.admit_by(partial(check.incompatibility, self._client), check.servers)
@@ -167,22 +161,22 @@ class SparqlGraph:
         if self.vocabulary.relation_labels:
             await self._label_relations()
         declared = {} if self.keep_inverses else check.inverses
-        shown = self._terms.relation_labels
+        shown = self.terms.relation_labels
         self._inverses: Inverses = {shown.get(one, one): shown.get(other, other) for one, other in declared.items()}
 
     async def _label_relations(self) -> None:
         """Look up the labels of all relations, under which they are shown."""
-        nodes = labelled_nodes(filter(self._filter.keeps, self._counts), self._terms)
-        ids = sorted(filter(self._terms.storable, set(nodes.values())))
+        nodes = labelled_nodes(filter(self._filter.keeps, self._counts), self.terms)
+        ids = sorted(filter(self.terms.storable, set(nodes.values())))
         size = self.values_chunk
         found = await asyncio.gather(
             *(self._names(ids[at : at + size], LookupCost()) for at in range(0, len(ids), size))
         )
         labels = {id: name for part in found for id, name in part.items()}
-        self._terms = replace(self._terms, relation_labels=shown_names(nodes, labels, self._terms))
-        self._queries = replace(self._queries, terms=self._terms)
+        self.terms = replace(self.terms, relation_labels=shown_names(nodes, labels, self.terms))
+        self._queries = replace(self._queries, terms=self.terms)
 
-    async def _fetch_relations(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[Relation]]:
+    async def _fetch_relations(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[Relation]]:
         cost, iris = LookupCost(), self._iris(ids)
         found: defaultdict[EntityId, set[Relation]] = defaultdict(set)
         for entity, relation, direction in await self._reader.complete(
@@ -192,16 +186,14 @@ class SparqlGraph:
                 found[iris[entity]].add(Relation(name, _DIRECTION[direction]))
         return _fetched({id: without_inverses(found[id], self._inverses) for id in ids}, cost)
 
-    async def _fetch_neighbours(self, asked: Sequence[tuple[Hop, int]]) -> Fetched[tuple[Hop, int], Neighbours]:
+    async def _fetch_neighbours(self, asked: Sequence[tuple[Hop, int]]) -> Batch[tuple[Hop, int], Neighbours]:
         limits: dict[Hop, int] = {}
         for hop, limit in asked:
-            if self._terms.storable(hop[0]) and self._terms.storable_relation(hop[1].name):
+            if self.terms.storable(hop[0]) and self.terms.storable_relation(hop[1].name):
                 limits[hop] = max(limit, limits.get(hop, 0))
         cost = LookupCost()
         found = await self._nodes(limits, cost)
-        return _fetched(
-            {(hop, limit): keep_first(found.get(hop, ()), limit, self._terms) for hop, limit in asked}, cost
-        )
+        return _fetched({(hop, limit): keep_first(found.get(hop, ()), limit, self.terms) for hop, limit in asked}, cost)
 
     async def _nodes(self, limits: Mapping[Hop, int], cost: LookupCost) -> dict[Hop, list[NodeCandidate]]:
         """Return all nodes of each hop, or at least the first `limit + 1` of a large hop."""
@@ -227,7 +219,7 @@ class SparqlGraph:
         return self._by_hop([hop], rows)
 
     def _by_hop(self, hops: Sequence[Hop], rows: Sequence[Row]) -> dict[Hop, list[NodeCandidate]]:
-        to_iri, relation_iri = self._terms.to_iri, self._terms.relation_iri
+        to_iri, relation_iri = self.terms.to_iri, self.terms.relation_iri
         key = {
             (to_iri(id), relation_iri(name), direction): (id, Relation(name, direction))
             for id, (name, direction) in hops
@@ -243,10 +235,10 @@ class SparqlGraph:
                     raise ServiceError("a graph server sent nodes of another hop than the queried ones") from None
         return found
 
-    async def _fetch_labels(self, ids: Sequence[EntityId]) -> Fetched[EntityId, str | None]:
+    async def _fetch_labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
         cost = LookupCost()
         names = await self._names(ids, cost)
-        return _fetched({id: self._terms.own_name(id) if name is None else name for id, name in names.items()}, cost)
+        return _fetched({id: self.terms.own_name(id) if name is None else name for id, name in names.items()}, cost)
 
     async def named_in_languages(self, ids: Sequence[EntityId]) -> set[EntityId]:
         """Return the entities that have a name or an alias in the languages of the vocabulary."""
@@ -275,51 +267,48 @@ class SparqlGraph:
                     texts[iris[entity]].append((predicate in self._queries.aliases, _text(text, lang)))
         return texts
 
-    async def _fetch_types(self, ids: Sequence[EntityId]) -> Fetched[EntityId, list[str]]:
+    async def _fetch_types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         cost, iris = LookupCost(), {} if self.vocabulary.types is None else self._iris(ids)
         found: defaultdict[EntityId, set[str]] = defaultdict(set)
         for entity, type, is_literal in await self._reader.complete(self._queries.types, list(iris.values()), cost):
-            if is_literal not in TRUE and (name := self._terms.from_iri(type)) is not None:
+            if is_literal not in TRUE and (name := self.terms.from_iri(type)) is not None:
                 found[iris[entity]].add(name)
         return _fetched({id: sorted(found[id]) for id in ids}, cost)
 
-    async def _fetch_named(self, asked: Sequence[tuple[str, int]]) -> Fetched[tuple[str, int], list[EntityId]]:
+    async def _fetch_named(self, asked: Sequence[tuple[str, int]]) -> Batch[tuple[str, int], list[EntityId]]:
         cost = LookupCost()
         names = list(dict.fromkeys(name for name, _ in asked))
-        numbered = [(number, name) for number, name in enumerate(names) if self._terms.storable(LiteralNode(name))]
+        numbered = [(number, name) for number, name in enumerate(names) if self.terms.storable(LiteralNode(name))]
         found: defaultdict[str, set[EntityId]] = defaultdict(set)
         for number, entity in await self._reader.complete(self._queries.named, numbered, cost):
-            if (id := self._terms.from_iri(entity)) is not None:
+            if (id := self.terms.from_iri(entity)) is not None:
                 found[names[int(number)]].add(id)
-        nodes = await self._relations([name for name in names if self._terms.own_name(name) is not None])
+        nodes = await self._relations([name for name in names if self.terms.own_name(name) is not None])
         cost.queries += nodes.queries
         for name, relations in nodes.items():
             if relations:
                 found[name].add(name)
         return _fetched({(name, limit): sorted(found[name])[:limit] for name, limit in asked}, cost)
 
-    async def _fetch_redirects(self, ids: Sequence[EntityId]) -> Fetched[EntityId, EntityId | None]:
+    async def _fetch_redirects(self, ids: Sequence[EntityId]) -> Batch[EntityId, EntityId | None]:
         cost, iris = LookupCost(), {} if self.vocabulary.redirects is None else self._iris(ids)
         rows = await self._reader.complete(self._queries.redirects, list(iris.values()), cost)
         # Nothing forbids an id with several targets: the first one is taken.
-        targets = {iris[entity]: self._terms.from_iri(target) for entity, target in sorted(rows, reverse=True)}
+        targets = {iris[entity]: self.terms.from_iri(target) for entity, target in sorted(rows, reverse=True)}
         return _fetched({id: targets.get(id) for id in ids}, cost)
 
     def _iris(self, ids: Sequence[EntityId]) -> dict[str, EntityId]:
         """Return the storable ids by their IRIs."""
-        return {self._terms.to_iri(id): id for id in ids if self._terms.storable(id)}
+        return {self.terms.to_iri(id): id for id in ids if self.terms.storable(id)}
 
-    def _shown_name(self, relation: str) -> str | None:
+    def _read_shown_name(self, relation: str) -> str | None:
         """Return the name of a relation by its IRI; None if the relation is filtered."""
-        if relation not in self._names_shown:
-            name = self._terms.plain_relation(relation)
-            is_shown = name is not None and self._filter.keeps(name)
-            self._names_shown[relation] = self._terms.relation_name(relation) if is_shown else None
-        return self._names_shown[relation]
+        name = self.terms.plain_relation(relation)
+        return self.terms.relation_name(relation) if name is not None and self._filter.keeps(name) else None
 
 
-def _fetched(values: dict[K, V], cost: LookupCost) -> Fetched[K, V]:
-    return Fetched(values, cost.queries, cost.endpoint)
+def _fetched(values: dict[K, V], cost: LookupCost) -> Batch[K, V]:
+    return batch(values, queries=cost.queries, endpoint=cost.endpoint)
 
 
 def _text(value: str, lang: str) -> LiteralNode:

@@ -184,7 +184,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         try:
             rows = _rows(response, request)
         except UnexpectedResult as problem:
-            server.stats.failures += 1
+            server.failures += 1
             self.count_failure(server, str(problem))
             raise AttemptFailed(f"{server.url} {problem}") from None
         self.count_success(server)

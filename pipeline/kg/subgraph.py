@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, NoReturn, Protocol, Self
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from pipeline.datasets.interface import Dataset
 from pipeline.datasets.inverses import Inverses
 from pipeline.datasets.remote import AnyPath, glob, is_file, local_copy
 from pipeline.errors import UserError
@@ -27,15 +28,12 @@ from pipeline.rdf_terms import Terms
 from pipeline.types import RUNTIME_ONLY, EntityId, Question, Relation, Triple
 
 
-class QuestionGraphs(Protocol):
+class QuestionGraphs(Dataset, Protocol):
     """A dataset with a graph per question."""
 
-    name: str
-    split: str
-    path: AnyPath
-
-    def triples(self) -> Iterator[Triple]:
-        """Yield the facts of all graphs."""
+    @property
+    def path(self) -> AnyPath:
+        """The folder of its Parquet files, or one of them."""
         ...
 
     def question_triples(self, question_id: str) -> Iterable[Triple]:

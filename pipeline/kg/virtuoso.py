@@ -66,12 +66,6 @@ class VirtuosoServer(SubprocessServer):
         """The URL of the SPARQL endpoint, as in `kg.endpoints`."""
         return f"http://{LOOPBACK}:{self.http_port}/sparql"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the running server."""
-        assert self.process is not None, "the server is not running"
-        return self.process.pid
-
     def start(self) -> None:
         """Start the server and return once it answers a query.
 
@@ -93,12 +87,12 @@ class VirtuosoServer(SubprocessServer):
             raise UserError(f"a Virtuoso server (process {running[1]}) already runs in {self.folder}; stop it first")
         raise UserError(f"Virtuoso did not start; the end of {self.folder / 'server.log'}: {log[-600:]}")
 
-    def load(self, files: Sequence[Path], graph: str = GRAPH) -> None:
+    def load(self, files: Sequence[Path]) -> None:
         """Bulk load N-Triples files (plain or gzip) and write a checkpoint.
 
         Raises UserError with Virtuoso's message if a file cannot be loaded.
         """
-        adds = "".join(f"ld_add('{_sql(str(file.resolve()))}', '{_sql(graph)}'); " for file in files)
+        adds = "".join(f"ld_add('{_sql(str(file.resolve()))}', '{GRAPH}'); " for file in files)
         self._isql(f"{adds}rdf_loader_run(); checkpoint;")
         failed = self._isql(
             "select concat(ll_file, ': ', coalesce(ll_error, 'not loaded')) from DB.DBA.load_list "
@@ -178,10 +172,10 @@ def replicas(database: Path, count: int, folder: Path, config: VirtuosoConfig) -
         yield servers
 
 
-def is_healthy(endpoint: str, timeout_s: float = 5) -> bool:
+def is_healthy(endpoint: str) -> bool:
     """Return whether a SPARQL endpoint answers a trivial query."""
     query = urllib.parse.urlencode({"query": "ASK {}"}).encode()
-    return answers(endpoint, query, timeout_s=timeout_s)
+    return answers(endpoint, query)
 
 
 def _require_virtuoso() -> None:

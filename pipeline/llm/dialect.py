@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 Dialect: TypeAlias = Literal["auto", "reasoning"]
 
-_RENAMED = {"max_tokens": "max_completion_tokens"}
+RENAMED = {"max_tokens": "max_completion_tokens"}
 """Parameters that some servers know only by another name."""
-_OPTIONAL = ("seed", "top_p", "temperature", *_RENAMED)
+_OPTIONAL = ("seed", "top_p", "temperature", *RENAMED)
 """Parameters that a server may refuse. If a refusal names several, the first one is left out."""
 _REFUSAL = re.compile(
     r"unsupported|not support|not permitted|not allowed|not accepted|unrecognized|unexpected|unknown|extra_forbidden"
@@ -25,7 +25,7 @@ REFUSED_FROM_THE_START: Mapping[Dialect, frozenset[str]] = {"auto": frozenset(),
 
 def adapt(fields: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
     """Return the fields of a call without the refused parameters, or with these under their other names."""
-    renamed = {new: fields[old] for old, new in _RENAMED.items() if old in refused and old in fields}
+    renamed = {new: fields[old] for old, new in RENAMED.items() if old in refused and old in fields}
     return renamed | {name: value for name, value in fields.items() if name not in refused}
 
 
@@ -34,11 +34,6 @@ def refused_parameter(message: str, sent: Collection[str]) -> str | None:
     if not _REFUSAL.search(message):
         return None
     return next((name for name in _OPTIONAL if name in sent and re.search(rf"\b{name}\b", message)), None)
-
-
-def other_name(parameter: str) -> str | None:
-    """Return the name under which a refused parameter is sent; None if it is not sent."""
-    return _RENAMED.get(parameter)
 
 
 def without_reasoning(text: str) -> str:

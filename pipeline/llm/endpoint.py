@@ -118,8 +118,7 @@ class EndpointModel(CallConfig, OneModel):
             self._opened = opening.pop_all()
         self._token_ids: dict[str, int] = {}
         self._tokenising = asyncio.Lock()
-        self._reasoned_too_long = False
-        self._had_equal_beams = False
+        self._warnings: set[str] = set()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -152,7 +151,11 @@ class EndpointModel(CallConfig, OneModel):
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
         if not best.text and best.finish_reason == "length":
-            self._explain_empty_reply()
+            self._warn_once(
+                "a reply of %s has no text: its tokens were all spent on reasoning; allow replies more tokens, or turn "
+                "the reasoning off with llm.extra_body",
+                self._name,
+            )
         return Completion(
             text=best.text,
             finish_reason=best.finish_reason,
@@ -179,27 +182,18 @@ class EndpointModel(CallConfig, OneModel):
                 "a configuration of the method that asks for one text per call"
             ) from None
         if sampling.is_beam_search and len({text_of(choice) for choice in reply["choices"]}) == 1:
-            self._explain_equal_beams(sampling.candidates)
-        return reply
-
-    def _explain_equal_beams(self, count: int) -> None:
-        if not self._had_equal_beams:
-            self._had_equal_beams = True
-            log.warning(
+            self._warn_once(
                 "the server of %s returned the same text %d times for a beam search: it probably ignores "
                 "use_beam_search; serve the model with vLLM",
                 self._name,
-                count,
+                sampling.candidates,
             )
+        return reply
 
-    def _explain_empty_reply(self) -> None:
-        if not self._reasoned_too_long:
-            self._reasoned_too_long = True
-            log.warning(
-                "a reply of %s has no text: its tokens were all spent on reasoning; allow replies more tokens, or turn "
-                "the reasoning off with llm.extra_body",
-                self._name,
-            )
+    def _warn_once(self, message: str, *values: object) -> None:
+        if message not in self._warnings:
+            self._warnings.add(message)
+            log.warning(message, *values)
 
     async def choose(self, call: Call) -> Completion:
         """Return the softmax of single-token choices' log-probabilities as the next token (specification §4.6).
@@ -236,17 +230,14 @@ class EndpointModel(CallConfig, OneModel):
         """Return the id of a choice's only token. Asks the server once per choice."""
         async with self._tokenising:
             if choice not in self._token_ids:
-                self._token_ids[choice] = await self._tokenise(choice)
+                tokens = await self.tokens(choice)
+                if len(tokens) != 1:
+                    raise UserError(
+                        f"'{choice}' is {len(tokens)} tokens for {self._name}, but choices must be single tokens; "
+                        "serve a model whose tokenizer has it as one token"
+                    )
+                self._token_ids[choice] = tokens[0]
             return self._token_ids[choice]
-
-    async def _tokenise(self, choice: str) -> int:
-        tokens = await self.tokens(choice)
-        if len(tokens) != 1:
-            raise UserError(
-                f"'{choice}' is {len(tokens)} tokens for {self._name}, but choices must be single tokens; "
-                "serve a model whose tokenizer has it as one token"
-            )
-        return tokens[0]
 
     async def tokens(self, text: str) -> list[int]:
         """Return the ids of a text's tokens from vLLM's `/tokenize`. Raises UserError if the server is not vLLM.
@@ -327,7 +318,7 @@ class EndpointModel(CallConfig, OneModel):
             raise UserError(f"{self._client.explain(reply)}; put a valid key into the variable {self.api_key_env}")
         if reply.status != 200:
             raise UserError(f"{self._client.explain(reply)}; llm.base_urls must end in the API's prefix, usually /v1")
-        cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body)["data"]}
+        cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body, strict=True)["data"]}
         names = ", ".join(cards)
         if self.model is not None and self.model not in cards:
             raise UserError(f"{reply.url} serves {names}, not llm.model={self.model}.{did_you_mean(self.model, cards)}")

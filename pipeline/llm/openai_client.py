@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from pipeline.errors import ContextOverflow, first_defect
-from pipeline.llm.dialect import REFUSED_FROM_THE_START, Dialect, adapt, other_name, refused_parameter
+from pipeline.llm.dialect import REFUSED_FROM_THE_START, RENAMED, Dialect, adapt, refused_parameter
 from pipeline.net.http_connections import HttpConnections, Response
 from pipeline.net.replicated_client import TRANSPORT_ERRORS, AttemptFailed, ReplicatedClient, RetryPolicy, Server
 from pipeline.text import printable
@@ -39,10 +39,6 @@ _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|pro
 T = TypeVar("T")
 
 
-def _no_defect(reply: object) -> None:
-    """Take any reply."""
-
-
 class Request(NamedTuple, Generic[T]):
     """A request that any server of the model can answer."""
 
@@ -51,7 +47,7 @@ class Request(NamedTuple, Generic[T]):
     fields: Mapping[str, Any]
     form: TypeAdapter[T]
     """The form of the reply."""
-    defect: Callable[[T], str | None] = _no_defect
+    defect: Callable[[T], str | None] = lambda _: None
     """Returns why a reply of this form cannot be one to this request; None if it can."""
 
 
@@ -142,7 +138,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
 
     def _validate(self, reply: Reply, request: Request[T], server: Server) -> T:
         try:
-            read = request.form.validate_json(reply.body)
+            read = request.form.validate_json(reply.body, strict=True)
         except ValidationError as error:
             defect: str | None = first_defect(error)
         else:
@@ -151,7 +147,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
                 self.count_success(server)
                 return read
         problem = f"unusable reply ({defect}): {self._message(reply)}"
-        server.stats.failures += 1
+        server.failures += 1
         self.count_failure(server, problem)
         raise AttemptFailed(f"{server.url} sent an {problem}")
 
@@ -165,7 +161,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
     def _leave_out(self, parameter: str, server: Server) -> None:
         if parameter not in self._refused[server]:  # as other calls in flight may have found out
             self._refused[server].add(parameter)
-            instead = f"{new} in its place" if (new := other_name(parameter)) else "no such parameter"
+            instead = f"{new} in its place" if (new := RENAMED.get(parameter)) else "no such parameter"
             log.warning("model server %s refuses the parameter %s: it gets %s", server.url, parameter, instead)
 
     async def get_from_each(self, path: str) -> list[Reply | str]:

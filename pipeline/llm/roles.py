@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from pipeline.errors import UserError
@@ -29,11 +30,13 @@ class RoleRouter:
         """Take the model of each role, such as `parog.plan`, and the model of all other roles."""
         self._default = default
         self._roles = roles
-
-    @property
-    def identities(self) -> dict[str, str]:
+        self.identity = default.identity
+        """The identity of the default model."""
+        self.identities = {role: backend.identity for role, backend in roles.items()}
         """The identity of the model of each named role."""
-        return {role: backend.identity for role, backend in self._roles.items()}
+        labels = (backend.label for backend in (default, *roles.values()))
+        self.label = ", ".join(dict.fromkeys(filter(None, labels))) or None
+        """The labels of all models, printed in every table; None if there is none."""
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
         """Return one model for a question, which routes each call by its role."""
@@ -41,17 +44,6 @@ class RoleRouter:
         if not self._roles:
             return default
         return _QuestionRouter(default, {role: one.for_question(example, kg) for role, one in self._roles.items()})
-
-    @property
-    def identity(self) -> str:
-        """The identity of the default model."""
-        return self._default.identity
-
-    @property
-    def label(self) -> str | None:
-        """The labels of all models, printed in every table; None if there is none."""
-        labels = (backend.label for backend in (self._default, *self._roles.values()))
-        return ", ".join(dict.fromkeys(label for label in labels if label)) or None
 
 
 class _QuestionRouter:
@@ -69,16 +61,16 @@ class _QuestionRouter:
         return await self._roles.get(call.prompt.role, self._default).choose(call)
 
 
+@dataclass(frozen=True)
 class PromptStyle:
     """Selects how much of a prompt's fixed text the model of a role is sent: all of it, or `inputs_only`."""
 
-    def __init__(self, styles: Mapping[str | None, str]) -> None:
-        """Take `full` or `inputs_only` for each named role, and under None for all others."""
-        self._styles = styles
+    styles: Mapping[str | None, str]
+    """`full` or `inputs_only` for each named role, and under None for all others."""
 
     def __call__(self, role: str, template: Template) -> Template:
         """Return the template to render."""
-        style = self._styles.get(role, self._styles[None])
+        style = self.styles.get(role, self.styles[None])
         return inputs_only(role, template) if style == "inputs_only" else template
 
 

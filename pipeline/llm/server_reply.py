@@ -1,10 +1,13 @@
-"""What a model server may answer. A reply of another form is an error of its server, and nothing reads it."""
+"""What a model server may answer. A reply of another form is an error of its server, and nothing reads it.
+
+Replies are validated strictly: a number in a text is no number.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from pipeline.llm.prompt import TokenCount
@@ -12,10 +15,7 @@ from pipeline.llm.prompt import TokenCount
 Logprob: TypeAlias = Annotated[float, Field(le=700, allow_inf_nan=False)]
 """A natural logarithm whose exponential is a number."""
 
-_strict = with_config(ConfigDict(strict=True))
 
-
-@_strict
 class TextPart(TypedDict):
     """A part of a message that some servers send as a list of parts."""
 
@@ -23,21 +23,18 @@ class TextPart(TypedDict):
     text: str
 
 
-@_strict
 class ReasoningPart(TypedDict):
     """A part of a message with the model's reasoning, which is not read."""
 
     type: Literal["thinking", "reasoning"]
 
 
-@_strict
 class ReplyMessage(TypedDict):
     """The message of a choice."""
 
     content: NotRequired[str | list[TextPart | ReasoningPart] | None]
 
 
-@_strict
 class TokenLogprob(TypedDict):
     """The log-probability of one token."""
 
@@ -45,21 +42,18 @@ class TokenLogprob(TypedDict):
     logprob: Logprob
 
 
-@_strict
 class Position(TokenLogprob):
     """A generated token, and the most probable ones in its place."""
 
     top_logprobs: NotRequired[list[TokenLogprob] | None]
 
 
-@_strict
 class ChoiceLogprobs(TypedDict):
     """The log-probabilities of a choice, one entry per generated token."""
 
     content: NotRequired[list[Position] | None]
 
 
-@_strict
 class Choice(TypedDict):
     """One answer."""
 
@@ -68,7 +62,6 @@ class Choice(TypedDict):
     logprobs: NotRequired[ChoiceLogprobs | None]
 
 
-@_strict
 class Usage(TypedDict):
     """Counts of tokens."""
 
@@ -76,7 +69,6 @@ class Usage(TypedDict):
     completion_tokens: NotRequired[TokenCount | None]
 
 
-@_strict
 class ChatReply(TypedDict):
     """A chat completion. Only the first choice is used, unless several were asked for."""
 
@@ -84,28 +76,24 @@ class ChatReply(TypedDict):
     usage: NotRequired[Usage | None]
 
 
-@_strict
 class Tokens(TypedDict):
     """The tokens of a text, from `/tokenize`."""
 
     tokens: list[int]
 
 
-@_strict
 class EchoedPrompt(TypedDict):
     """A choice of a plain completion, with the tokens of its prompt."""
 
     prompt_token_ids: NotRequired[list[int] | None]
 
 
-@_strict
 class PlainReply(TypedDict):
     """A plain completion."""
 
     choices: list[EchoedPrompt]
 
 
-@_strict
 class ModelCard(TypedDict):
     """A model that a server lists."""
 
@@ -115,7 +103,6 @@ class ModelCard(TypedDict):
     max_model_len: NotRequired[int | None]
 
 
-@_strict
 class ModelList(TypedDict):
     """The models of a server."""
 

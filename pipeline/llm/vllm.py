@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from pipeline.errors import UserError
 from pipeline.extras import require
@@ -101,25 +101,17 @@ class VllmServer(SubprocessServer):
         return f"{shown} (see {self.log})"
 
 
-class Sample(NamedTuple):
-    """One value of a Prometheus endpoint."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
 def read_samples(url: str, *, timeout_s: float = 5) -> list[Sample]:
     """Return the samples of a Prometheus endpoint. Raises OSError if the server does not answer."""
     families = text_string_to_metric_families(fetch(url, timeout_s=timeout_s).decode())
-    return [Sample(each.name, each.labels, each.value) for family in families for each in family.samples]
+    return [sample for family in families for sample in family.samples]
 
 
 def sums(samples: Iterable[Sample]) -> Mapping[str, float]:
     """Return samples by name, summed over their labels; 0 for unknown names."""
     found: defaultdict[str, float] = defaultdict(float)
-    for name, _, value in samples:
-        found[name] += value
+    for sample in samples:
+        found[sample.name] += sample.value
     return found
 
 

@@ -53,14 +53,12 @@ _REJECTED_RECHECK_S = 30.0
 
 
 @dataclass(slots=True, eq=False)
-class Server:
-    """One server of a client: its health, its outstanding requests and its statistics."""
+class Server(ServerStats):
+    """One server of a client: its statistics, its health and its outstanding requests."""
 
-    url: str
-    stats: ServerStats
     place: int = field(init=False)
     """A number of the URL, which is the same in every process."""
-    slots: contextlib.AbstractAsyncContextManager[Any]
+    slots: contextlib.AbstractAsyncContextManager[Any] = field(kw_only=True)
     """Limits the requests that are sent at the same time."""
     outstanding: int = 0
     """Requests that were sent, or wait for a slot, and have no response yet."""
@@ -78,15 +76,6 @@ class Server:
 
     def __post_init__(self) -> None:
         self.place = zlib.crc32(self.url.encode())
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the server gets requests."""
-        return self.stats.healthy
-
-    @healthy.setter
-    def healthy(self, value: bool) -> None:
-        self.stats.healthy = value
 
     @property
     def rest_s(self) -> float:
@@ -165,7 +154,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 server as well; None turns hedging off.
         """
         self.kind = kind
-        self.servers = [Server(url, ServerStats(kind, url), _slots(max_outstanding)) for url in urls]
+        self.servers = [Server(kind, url, slots=_slots(max_outstanding)) for url in urls]
         self._leaving: list[Server] = []
         """Servers that get no requests any more, and answer those that they have."""
         self._joined = asyncio.Event()
@@ -210,7 +199,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
     @property
     def server_stats(self) -> list[ServerStats]:
         """Statistics of each server."""
-        return [server.stats for server in (*self.servers, *self._leaving)]
+        return [*self.servers, *self._leaving]
 
     @property
     def healthy_servers(self) -> list[Server]:
@@ -229,7 +218,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         for url in urls:
             if url not in known:
                 _log.warning("%s server %s has joined", self.kind, url)
-                known[url] = Server(url, ServerStats(self.kind, url), _slots(self._slots))
+                known[url] = Server(self.kind, url, slots=_slots(self._slots))
         self.servers = [known[url] for url in urls]
         self._leaving = [known[url] for url in leaving if url in known]
         if self.servers:
@@ -318,7 +307,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 finally:
                     server.requests.discard(sent)
         except TRANSPORT_ERRORS:
-            server.stats.failures += 1
+            server.failures += 1
             raise
         except asyncio.CancelledError:
             if not self.has_probes:
@@ -328,11 +317,11 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             server.outstanding -= 1
         self._heed(server, response)
         if response.status >= 500:
-            server.stats.failures += 1
+            server.failures += 1
         else:
             latency_s = time.monotonic() - started
             self._latencies.append(latency_s)
-            server.stats.latencies.append(latency_s)
+            server.latencies.append(latency_s)
         return response
 
     async def post(self, url: URL, data: Any) -> Response:

@@ -13,7 +13,7 @@ _MAX_LATENCIES = 10_000
 """Latencies kept when nothing consumes them."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ServerStats:
     """One server, as one client sees it."""
 

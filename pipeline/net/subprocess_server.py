@@ -95,10 +95,10 @@ class SubprocessServer(ABC):
             )
 
 
-def answers(url: str, body: bytes | None = None, *, timeout_s: float = 5) -> bool:
+def answers(url: str, body: bytes | None = None) -> bool:
     """Return whether a server answers with status 200. Sends a POST request if there is a body, else GET."""
     try:
-        with urllib.request.urlopen(url, data=body, timeout=timeout_s) as response:  # noqa: S310 — http
+        with urllib.request.urlopen(url, data=body, timeout=5) as response:  # noqa: S310 — http
             return bool(response.status == 200)
     except OSError:
         return False

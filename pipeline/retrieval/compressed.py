@@ -42,30 +42,18 @@ class Recall:
     queries: int
 
 
-@dataclass(frozen=True, slots=True)
 class CompressedFiles:
     """The files of a compressed index, next to the exact vectors."""
 
-    folder: Path
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / "lock"
-
-    @property
-    def trained(self) -> Path:
-        return self.folder / "trained.faiss"
-
-    @property
-    def index(self) -> Path:
-        return self.folder / "nodes.faiss"
-
-    @property
-    def recall(self) -> Path:
-        return self.folder / "recall.json"
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.lock = folder / "lock"
+        self.trained = folder / "trained.faiss"
+        self.index = folder / "nodes.faiss"
+        self.recall = folder / "recall.json"
 
     def part(self, number: int) -> Path:
-        return self.folder / f"{number:05}.faiss"
+        return self._folder / f"{number:05}.faiss"
 
     def measured(self) -> Recall | None:
         """Return the recall; None if the index is not finished."""

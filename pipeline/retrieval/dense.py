@@ -17,7 +17,8 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import UserError
 from pipeline.extras import require
-from pipeline.kg.batch_loader import BatchLoader, Fetched
+from pipeline.kg.batch_loader import BatchLoader
+from pipeline.kg.interface import Batch, batch
 from pipeline.retrieval.interface import Vectors
 from pipeline.types import RUNTIME_ONLY
 
@@ -120,9 +121,9 @@ class DenseEncoder:
     def _shared(self) -> _Model:
         return _shared_model(self.model, self.device)
 
-    async def _fetch(self, texts: Sequence[str]) -> Fetched[str, Vectors]:
+    async def _fetch(self, texts: Sequence[str]) -> Batch[str, Vectors]:
         rows = await asyncio.get_running_loop().run_in_executor(self._shared.thread, self._compute, texts)
-        return Fetched(dict(zip(texts, rows, strict=True)), queries=1, endpoint=None)
+        return batch(dict(zip(texts, rows, strict=True)), queries=1)
 
     def _compute(self, texts: Sequence[str]) -> Vectors:
         return self._shared.encode(texts, normalise=not self.unnormalised)

@@ -7,7 +7,6 @@ import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +25,13 @@ _CHUNK = 4096
 Positions = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, slots=True)
 class Shard:
     """Two files in the format of numpy: the vectors, and the ids as JSON strings. The ids are renamed last."""
 
-    folder: Path
-    number: int
-
-    @property
-    def vectors(self) -> Path:
-        return self.folder / f"{self.number:05}.vectors.npy"
-
-    @property
-    def ids(self) -> Path:
-        return self.folder / f"{self.number:05}.ids.npy"
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / f"{self.number:05}.lock"
+    def __init__(self, folder: Path, number: int) -> None:
+        self.vectors = folder / f"{number:05}.vectors.npy"
+        self.ids = folder / f"{number:05}.ids.npy"
+        self.lock = folder / f"{number:05}.lock"
 
     async def write(self, nodes: Sequence[tuple[EntityId, str]], encoder: Encoder) -> None:
         """Encode the texts of (id, text) pairs and write both files."""
@@ -109,27 +97,18 @@ class StoredNodes:
         return number, position - int(self._starts[number])
 
 
-@dataclass(frozen=True, slots=True)
 class NodeFiles:
     """The folder of one index."""
 
-    folder: Path
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / "lock"
-
-    @property
-    def count(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock = folder / "lock"
+        self.count = folder / "nodes.json"
         """A JSON file with the number of nodes. It exists as soon as all shards are written."""
-        return self.folder / "nodes.json"
-
-    def shard(self, number: int) -> Shard:
-        return Shard(self.folder, number)
 
     def open(self) -> StoredNodes:
         """Open the shards that are written. Raises OSError, EOFError or ValueError for damaged and missing files."""
-        nodes = StoredNodes([self.shard(int(file.name[:5])) for file in sorted(self.folder.glob("*.ids.npy"))])
+        nodes = StoredNodes([Shard(self.folder, int(file.name[:5])) for file in sorted(self.folder.glob("*.ids.npy"))])
         if self.count.exists() and orjson.loads(self.count.read_bytes()) != len(nodes):
             raise ValueError("a shard is missing")
         return nodes

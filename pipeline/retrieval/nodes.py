@@ -14,16 +14,16 @@ from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from pipeline.kg.batch_loader import BatchLoader, Fetched
-from pipeline.kg.interface import AttributedGraph, Batch
+from pipeline.kg.batch_loader import BatchLoader
+from pipeline.kg.interface import AttributedGraph, Batch, batch
 from pipeline.retrieval import compressed
 from pipeline.retrieval.compressed import CompressedFiles, CompressedIndex, Recall
 from pipeline.retrieval.interface import Encoder, Vectors
-from pipeline.retrieval.node_files import SHARD_NODES, NodeFiles, Positions, StoredNodes, locked, write_json
+from pipeline.retrieval.node_files import SHARD_NODES, NodeFiles, Positions, Shard, StoredNodes, locked, write_json
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.stored import are_current
 from pipeline.types import EntityId
@@ -90,12 +90,12 @@ class NodeIndex:
         recall = CompressedFiles(files.folder).measured() if approximate else None
         return None if approximate and recall is None else (nodes, recall)
 
-    async def _fetch(self, searches: Sequence[tuple[str, int]]) -> Fetched[tuple[str, int], list[EntityId]]:
+    async def _fetch(self, searches: Sequence[tuple[str, int]]) -> Batch[tuple[str, int], list[EntityId]]:
         async with self._opening:
             nodes, index = self._opened = self._opened or await self._open()
         vectors = await self._encoder.encode([query for query, _ in searches])
         found = await asyncio.to_thread(_search, nodes, index, vectors, [k for _, k in searches])
-        return Fetched(dict(zip(searches, found, strict=True)), queries=1, endpoint=None)
+        return batch(dict(zip(searches, found, strict=True)), queries=1)
 
     async def _open(self) -> tuple[StoredNodes, _Index]:
         if files := self._files():
@@ -159,7 +159,7 @@ class NodeIndex:
             if not nodes:
                 break
             total += len(nodes)
-            shard = files.shard(number)
+            shard = Shard(files.folder, number)
             if not shard.ids.exists():
                 async with locked(shard.lock, wait=wait) as held:
                     taken += not held
@@ -177,17 +177,6 @@ class NodeIndex:
                 queries = [_shortened(text) for text in await self._texts(nodes, positions)]
                 recall = await asyncio.to_thread(compressed.measure, nodes, files, await self._encoder.encode(queries))
         return recall
-
-
-class _Index(Protocol):
-    """Finds candidates for the nearest nodes."""
-
-    def candidates(self, vectors: Vectors, k: int) -> Iterable[tuple[Vectors, Positions]]:
-        """Yield scores and positions for each vector: of the k nearest nodes, and of others in any order.
-
-        There are at least k nodes.
-        """
-        ...
 
 
 class _Faiss:
@@ -231,6 +220,11 @@ class _Matrix:
     def candidates(self, vectors: Vectors, k: int) -> Iterable[tuple[Vectors, Positions]]:
         """Yield all nodes."""
         return ((self._matrix @ vector, np.arange(len(self._matrix))) for vector in vectors)
+
+
+_Index: TypeAlias = _Faiss | _Matrix | CompressedIndex
+"""Finds candidates: scores and positions for each vector, of the k nearest nodes and of others in any order. There are
+at least k nodes."""
 
 
 def _flat(nodes: StoredNodes) -> _Index:

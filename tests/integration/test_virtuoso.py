@@ -72,7 +72,7 @@ def test_sparql_over_http_cannot_write(servers):
 
 def test_killed_replica_comes_back_at_the_same_address(servers):
     server = servers[0]
-    endpoint, pid = server.endpoint, server.pid
+    endpoint, pid = server.endpoint, server.process.pid
     server.kill()
     assert not is_healthy(endpoint)
     with pytest.raises(ProcessLookupError):
@@ -110,7 +110,7 @@ def test_a_replica_holds_what_was_loaded_without_a_checkpoint(virtuoso_installed
     build_database([file], tmp_path / "database", CONFIG)
     with VirtuosoServer(tmp_path / "database", CONFIG) as server:
         post([b"<urn:2> <urn:r> <urn:o> .\n"], [server.endpoint], timeout_s=30)
-        running = pytest.raises(UserError, match=f"process {server.pid}.* is using")
+        running = pytest.raises(UserError, match=f"process {server.process.pid}.* is using")
         with running, replicas(tmp_path / "database", 1, tmp_path, CONFIG):
             pass
     with replicas(tmp_path / "database", 1, tmp_path, CONFIG) as (copy,):
@@ -140,7 +140,7 @@ def test_missing_database_says_what_to_do(tmp_path):
 @pytest.mark.exhaustive
 def test_second_server_in_a_folder_is_refused_and_the_first_lives_on(servers):
     server = servers[0]
-    with pytest.raises(UserError, match=f"process {server.pid}.* already runs in"):
+    with pytest.raises(UserError, match=f"process {server.process.pid}.* already runs in"):
         VirtuosoServer(server.folder, CONFIG).start()
     assert count(server) == 3
 

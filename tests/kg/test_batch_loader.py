@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from pipeline.errors import ServiceError
-from pipeline.kg.batch_loader import BatchLoader, Fetched
+from pipeline.kg.batch_loader import BatchLoader
+from pipeline.kg.interface import Batch, batch
 from tests.support import until
 
 
@@ -21,12 +22,12 @@ class Server:
         self.answer.set()
         self.broken = False
 
-    async def fetch(self, keys: Sequence[str]) -> Fetched[str, int]:
+    async def fetch(self, keys: Sequence[str]) -> Batch[str, int]:
         self.asked.append(list(keys))
         await self.answer.wait()
         if self.broken:
             raise ServiceError("down")
-        return Fetched({key: len(key) for key in keys}, queries=1, endpoint="http://one")
+        return batch({key: len(key) for key in keys}, queries=1, endpoint="http://one")
 
 
 def lookup(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,11 +91,12 @@ async def test_no_path_is_an_empty_list() -> None:
     assert await rank_paths(FILMS, "Scott", [()], [GoldAnswer("Scott", id="Scott")]) == []
 
 
-async def test_instantiate_follows_a_path_and_reports_truncation() -> None:
+async def test_instantiate_follows_a_path_and_reports_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
     path = [into("directed_by"), out("starred_actors")]
     assert await instantiate(FILMS, "Scott", path) == Neighbours(("Crowe", "Weaver"))
-    assert await instantiate(FILMS, "Scott", path, limit=1) == Neighbours(("Weaver",), truncated=True)
     assert await instantiate(FILMS, "Scott", [out("directed_by"), out("release_year")]) == Neighbours(())
+    monkeypatch.setattr("pipeline.kg.paths.MAX_NEIGHBOURS", 1)
+    assert await instantiate(FILMS, "Scott", path) == Neighbours(("Weaver",), truncated=True)
 
 
 async def test_paths_of_the_dataset_win_over_shorter_ones_and_may_change_direction() -> None:

@@ -14,7 +14,8 @@ class Beams:
 
     def __init__(self, chat: Chat, prompt: list[int], sampling: Sampling, ends: Ends) -> None:
         """Start without candidates. `sampling` asks for a beam search, which has no stop strings."""
-        self.prompt = prompt
+        self.context = prompt
+        """The ids that the next token depends on."""
         self.candidates: tuple[Candidate, ...] = ()
         """The best first."""
         self.tokens = 0
@@ -25,11 +26,6 @@ class Beams:
         self.next_round = Round(
             ends.tokens, sampling.max_tokens, False, beams=sampling.candidates, length_penalty=sampling.length_penalty
         )
-
-    @property
-    def context(self) -> list[int]:
-        """The ids that the next token depends on."""
-        return self.prompt
 
     @property
     def finish_reason(self) -> str | None:
@@ -43,6 +39,6 @@ class Beams:
 
     def _candidate(self, ids: Sequence[int], score: float) -> Candidate:
         ended = bool(ids) and ids[-1] in self._ends.turn
-        read = self._chat.reader(self.prompt)
+        read = self._chat.reader(self.context)
         text = "".join(read(id) for id in (ids[:-1] if ended else ids))
         return Candidate(text, "stop" if ended else "length", score)

@@ -35,15 +35,12 @@ class Chat:
         self._words = {key: _text(word) for key, word in words.items() if key.endswith("_token") and word}
         self._template = _read_template(folder, config)
         self._tokenizer = _read_tokenizer(folder)
-        self._hidden = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        self.end_of_turn: int | None = self._tokenizer.token_to_id(self._words.get("eos_token", ""))
+        """The token that ends a reply; None if the tokenizer has none."""
+        self.hidden = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        """The special tokens, which are left out of replies."""
         self._texts = [self._decode([id]) for id in range(vocabulary)]
         self._partial = {id for id, text in enumerate(self._texts) if text.endswith(_PARTIAL)}
-
-    @property
-    def end_of_turn(self) -> int | None:
-        """The token that ends a reply; None if the tokenizer has none."""
-        id: int | None = self._tokenizer.token_to_id(self._words.get("eos_token", ""))
-        return id
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids of a conversation, which the model continues; a last message of the assistant is left open.
@@ -64,10 +61,6 @@ class Chat:
     def tokens(self, text: str) -> list[int]:
         """Return the ids of a text's tokens, including special tokens that the text spells out."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def is_hidden(self, id: int) -> bool:
-        """Return whether a token is special and therefore left out of replies."""
-        return id in self._hidden
 
     def reader(self, prompt: Sequence[int]) -> Callable[[int], str]:
         """Return a function that converts the ids of a reply one by one to text; a partial character gives none."""
@@ -106,7 +99,7 @@ class Chat:
 
     def tokens_with(self, stop: str) -> list[int]:
         """Return the tokens that contain a stop string."""
-        return [id for id, text in enumerate(self._texts) if stop in text and id not in self._hidden]
+        return [id for id, text in enumerate(self._texts) if stop in text and id not in self.hidden]
 
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))

@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ContextOverflow, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.checkpoint import digest_of
-from pipeline.llm.embedded.batches import Batches, Unwanted
+from pipeline.llm.embedded.batches import Batches, Generated, Unwanted
 from pipeline.llm.embedded.beams import Beams
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL, reply_cap, training
 from pipeline.llm.embedded.chat import Chat
@@ -36,8 +36,7 @@ class EmbeddedModel(OneModel):
     max_new_tokens: PositiveInt | None
     threads: Annotated[PositiveInt | None, RUNTIME_ONLY]
 
-    def __post_init__(self) -> None:
-        self.label: str | None = None
+    label = None
 
     async def __aenter__(self) -> Self:
         """Load the checkpoint. Raises UserError if there is none or it is not supported."""
@@ -45,18 +44,14 @@ class EmbeddedModel(OneModel):
         folder = _folder(self.model)
         self.identity = f"llama@{await asyncio.to_thread(digest_of, folder)}"
         self._llama = await asyncio.to_thread(Llama, folder, threads)
+        self.context_length = self._llama.context
         self._chat = await asyncio.to_thread(Chat, folder, self._llama.vocabulary)
-        self._batches: Batches[Reply | Beams] = Batches(self._generate, threads)
+        self._batches = Batches(self._generate, threads)
         self._ends: dict[tuple[str, ...], Ends] = {}
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._batches.close()
-
-    @property
-    def context_length(self) -> int:
-        """Length of the context in tokens, for prompt and reply together."""
-        return self._llama.context
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
         return _Capped(self, example.question.dataset)
@@ -147,7 +142,7 @@ class EmbeddedModel(OneModel):
 
     def is_hidden(self, id: int) -> bool:
         """Return whether a token is special and therefore left out of replies."""
-        return self._chat.is_hidden(id)
+        return id in self._chat.hidden
 
     async def _reply(self, call: Call, sampling: Sampling, *, seed: int, listed: Sequence[int] = ()) -> Reply:
         prompt, sampling = self._prompt(call, sampling)
@@ -183,7 +178,7 @@ class EmbeddedModel(OneModel):
             )
         return tokens[0]
 
-    def _generate(self, replies: Sequence[Reply | Beams], unwanted: Unwanted) -> None:
+    def _generate(self, replies: Sequence[Generated], unwanted: Unwanted) -> None:
         """Run one round for replies with the same `next_round`."""
         began = time.perf_counter()
         self._run(replies[0].next_round, replies, unwanted)
@@ -191,7 +186,7 @@ class EmbeddedModel(OneModel):
         for reply in replies:
             reply.seconds += seconds
 
-    def _run(self, round: Round, replies: Sequence[Reply | Beams], unwanted: Unwanted) -> None:
+    def _run(self, round: Round, replies: Sequence[Generated], unwanted: Unwanted) -> None:
         contexts = [reply.context for reply in replies]
         if round.beams > 1:
             searched = self._llama.search(

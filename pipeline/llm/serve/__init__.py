@@ -25,7 +25,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import UserError
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.endpoint import CallConfig
-from pipeline.llm.serve import client
+from pipeline.llm.serve.client import ServedEndpoint
 from pipeline.llm.serve.directory import Servers
 from pipeline.llm.serve.fleet import Fleet, Placement
 from pipeline.llm.serve.replica import LOOPBACKS, Launch, several_machines
@@ -177,8 +177,12 @@ class Hosted:
     @property
     def section(self) -> dict[str, Any]:
         """The `llm` section that calls the model's servers, wherever they are, for processes of this job."""
-        endpoint = self.model.as_endpoint(self.servers.urls)
-        return client.section(endpoint, self.directory, self.model.start_timeout_s)
+        return {
+            "_target_": f"{ServedEndpoint.__module__}.{ServedEndpoint.__qualname__}",
+            "directory": self.directory,
+            "endpoint": self.model.as_endpoint(self.servers.urls),
+            "start_timeout_s": self.model.start_timeout_s,
+        }
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import ray
 from pydantic import ConfigDict, PositiveFloat
@@ -67,13 +66,3 @@ class ServedEndpoint:
                 await asyncio.sleep(_RETRY_S)
             else:
                 return changed
-
-
-def section(endpoint: dict[str, Any], directory: str, start_timeout_s: float) -> dict[str, Any]:
-    """Return the `llm` section that calls the servers of a directory."""
-    return {
-        "_target_": f"{ServedEndpoint.__module__}.{ServedEndpoint.__qualname__}",
-        "directory": directory,
-        "endpoint": endpoint,
-        "start_timeout_s": start_timeout_s,
-    }

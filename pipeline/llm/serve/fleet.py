@@ -95,7 +95,7 @@ class Fleet:
             if problem := next((each.problem for each in reports.values() if each.problem), None):
                 raise UserError(f"{self._launch.model} cannot be served: {problem}")
             up = sum(report.url is not None for report in reports.values())
-            placed = await self._placed()
+            placed = sum([await self._is_placed(each) for each in self._replicas])
             if up and up >= placed:
                 if missing := self._fewest - placed:
                     _log.warning("%d of %d model servers wait for room in the Ray cluster", missing, self._fewest)
@@ -145,7 +145,9 @@ class Fleet:
             if answers and each.successor is not None and each.successor.number in reports:
                 self._leave(each)
             if (each.successor and report.node not in alive) or (each.is_leaving and report.url is None):
-                await self._forget(each)
+                self._replicas.remove(each)
+                self._remove(each)
+                await self._directory.forget.remote(each.number)
         self._fit_to_load(list(reports.values()))
 
     def _is_hidden(self, url: str | None) -> bool:
@@ -187,11 +189,6 @@ class Fleet:
             replica.is_leaving = True
             replica.actor.leave.remote()
 
-    async def _forget(self, replica: _Replica) -> None:
-        self._replicas.remove(replica)
-        self._remove(replica)
-        await self._directory.forget.remote(replica.number)
-
     def _remove(self, replica: _Replica) -> None:
         ray.kill(replica.actor)
         remove_placement_group(replica.group)
@@ -199,9 +196,6 @@ class Fleet:
     async def _reports(self) -> Mapping[int, Report]:
         reports: Mapping[int, Report] = await self._directory.reports.remote()
         return reports
-
-    async def _placed(self) -> int:
-        return sum([await self._is_placed(each) for each in self._replicas])
 
     async def _is_placed(self, replica: _Replica) -> bool:
         table = await asyncio.to_thread(placement_group_table, replica.group)

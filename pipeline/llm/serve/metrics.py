@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from prometheus_client.samples import Sample
 from ray.util.metrics import Gauge
-
-from pipeline.llm.vllm import Sample
 
 
 class Exporter:
@@ -20,7 +19,7 @@ class Exporter:
 
     def export(self, samples: Iterable[Sample]) -> None:
         """Set each of vLLM's metrics to its value. Counters and buckets are sums already: Ray's would add."""
-        for name, labels, value in samples:
+        for name, labels, value, *_ in samples:
             if not name.startswith("vllm:"):
                 continue
             if name not in self._gauges:
