@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Protocol, Self
+from typing import Self
 
 import orjson
 from pydantic import ValidationError
@@ -64,7 +64,7 @@ class Journal:
         self._known = _replay(self._folder.journals(self._shard))
         stem = f"shard-{self._shard:05d}.{uuid.uuid4().hex[:8]}"
         path = self._folder.path / "drafts"
-        self._own: _Lines = _File(path / f"{stem}.jsonl") if isinstance(path, Path) else _Objects(path / stem)
+        self._own: _File | _Objects = _File(path / f"{stem}.jsonl") if isinstance(path, Path) else _Objects(path / stem)
 
     def calls(self, question_id: str, configuration: int | None = None) -> dict[str, Completion]:
         """Return the finished calls of a question by earlier workers, by call key.
@@ -107,14 +107,6 @@ class Journal:
     def _discard(self) -> None:
         self._own.close(keep=False)
         self._folder.clear_journals(self._shard)
-
-
-class _Lines(Protocol):
-    """Stores the lines of a journal."""
-
-    def append(self, lines: bytes) -> None: ...
-
-    def close(self, *, keep: bool) -> None: ...
 
 
 class _File:

@@ -71,10 +71,6 @@ class ShardOrigin:
         """Return the origin of a shard that asks these questions."""
         return cls(run, index, tuple(map(QuestionDigest.of, examples)))
 
-    def metadata(self) -> dict[bytes, bytes]:
-        """Return the metadata that `parse_origin` reads."""
-        return {KEY: orjson.dumps(self)}
-
 
 def parse_origin(stored: bytes) -> ShardOrigin:
     """Return the origin in the metadata of a shard. Raises LookupError, TypeError or ValueError for anything else."""

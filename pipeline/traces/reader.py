@@ -192,9 +192,8 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
         steps = rows.filter(pl.col("point").is_in(configurations)).explode("steps").drop_nulls("steps")
         named = steps.select("point", "question_id", *(pl.col("steps").struct.field(name) for name in fields))
         calls = named.filter((pl.col("kind") == "llm") & HAS_REPLY)
-        bad = UNREADABLE
-        first = pl.col("question_id").filter(bad).first()
-        parts.append(calls.group_by("point", "role", maintain_order=True).agg(pl.len(), bad.sum().alias("bad"), first))
+        counts = (pl.len(), UNREADABLE.sum().alias("bad"), pl.col("question_id").filter(UNREADABLE).first())
+        parts.append(calls.group_by("point", "role", maintain_order=True).agg(*counts))
     first = pl.col("question_id").drop_nulls().first()
     of_role = pl.concat(parts).group_by("point", "role", maintain_order=True).agg(pl.sum("len", "bad"), first)
     ordered = of_role.filter(pl.col("bad") > 0).sort("bad", descending=True, maintain_order=True)
@@ -355,15 +354,8 @@ def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
         except (ValidationError, orjson.JSONDecodeError):
             unusable += 1
             continue
-        call = RecordedCall(
-            key=step["key"],
-            role=step["role"],
-            template=step["template"],
-            inputs=step["inputs"],
-            sampling=step["sampling"],
-            completion=completion,
-            configuration=step["point"],
-        )
+        texts = {name: step[name] for name in ("key", "role", "template", "inputs", "sampling")}
+        call = RecordedCall(**texts, completion=completion, configuration=step["point"])
         calls.setdefault(step["question_id"], {})[call.key] = call
     if unusable:
         _log.warning("%d calls in %s have replies that cannot be used: they count as not made", unusable, shard.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass as plain_dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -61,20 +62,14 @@ class Replay:
         return capped_identity(identity, cap)
 
 
+@plain_dataclass(frozen=True)
 class _QuestionReplay:
     """The recorded calls of one question."""
 
-    def __init__(
-        self,
-        identity_of: Callable[[str], str],
-        llm: Mapping[str, Any],
-        recorded: Mapping[str, RecordedCall],
-        usable: Collection[str],
-    ) -> None:
-        self.identity_of = identity_of
-        self._llm = llm
-        self._recorded = recorded
-        self._usable = usable
+    identity_of: Callable[[str], str]
+    llm: Mapping[str, Any]
+    recorded: Mapping[str, RecordedCall]
+    usable: Collection[str]
 
     async def complete(self, call: Call) -> Completion:
         """Return the recorded completion.
@@ -82,13 +77,13 @@ class _QuestionReplay:
         Raises ServiceError with the differences from the nearest recorded call, or if a simulated model replied from
         other data.
         """
-        if recorded := self._recorded.get(call.key):
-            if call.key in self._usable:
+        if recorded := self.recorded.get(call.key):
+            if call.key in self.usable:
                 return recorded.completion
             raise ServiceError(f"not usable: the recorded call has {OTHER_DATA}")
-        same_role = [other for other in self._recorded.values() if other.role == call.prompt.role]
+        same_role = [other for other in self.recorded.values() if other.role == call.prompt.role]
         difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
-        style = section_of(call.prompt.role, self._llm).get("prompt_style", "full")
+        style = section_of(call.prompt.role, self.llm).get("prompt_style", "full")
         hint = f"; that run had llm.prompt_style={style}" if style != "full" else ""
         raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}{hint}")
 

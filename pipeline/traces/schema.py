@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import pyarrow as pa
 
@@ -120,50 +121,24 @@ class TraceRow:
     """What happened to the gold answers and gold paths, in order."""
 
 
-STEP_TYPE = pa.struct(
-    [
-        ("index", pa.int32()),
-        ("kind", pa.string()),
-        ("role", pa.string()),
-        ("start_s", pa.float32()),
-        ("duration_s", pa.float32()),
-        ("own_s", pa.float32()),
-        ("parent", pa.int32()),
-        ("shared", pa.bool_()),
-        ("key", pa.string()),
-        ("template", pa.string()),
-        ("sampling", pa.string()),
-        ("finish_reason", pa.string()),
-        ("prompt_tokens", pa.int32()),
-        ("completion_tokens", pa.int32()),
-        ("rows", pa.int32()),
-        ("queries", pa.int32()),
-        ("endpoint", pa.string()),
-        ("truncated", pa.bool_()),
-        ("error", pa.string()),
-    ]
-)
+_TYPES = {"str": pa.string(), "int": pa.int32(), "float": pa.float32(), "bool": pa.bool_()}
+_TEXTS = ("inputs", "completion", "probabilities", "logprobs", "query", "payload", "candidates")
+
+
+def _columns(kind: Any) -> dict[str, pa.DataType]:
+    """Return the name and the type of each field of a dataclass, in its order."""
+    return {each.name: _TYPES[str(each.type).removesuffix(" | None")] for each in fields(kind)}
+
+
+STEP_TYPE = pa.struct([column for column in _columns(Step).items() if column[0] not in _TEXTS])
 """The part of a step that is counted, grouped and averaged."""
 
-TEXT_TYPE = pa.struct(
-    [
-        (name, pa.string())
-        for name in ("inputs", "completion", "probabilities", "logprobs", "query", "payload", "candidates")
-    ]
-)
+TEXT_TYPE = pa.struct([(name, pa.string()) for name in _TEXTS])
 """The texts of a step. They have a column of their own: a reader of a nested column decodes all of it, and the texts
 are many times larger than the rest."""
 
-FACT_TYPE = pa.struct(
-    [
-        ("chain", pa.int32()),
-        ("head", pa.string()),
-        ("head_name", pa.string()),
-        ("relation", pa.string()),
-        ("tail", pa.string()),
-        ("tail_name", pa.string()),
-    ]
-)
+_FACT_TEXTS = ("head", "head_name", "relation", "tail", "tail_name")
+FACT_TYPE = pa.struct([("chain", pa.int32()), *((name, pa.string()) for name in _FACT_TEXTS)])
 
 GOLD_PATH_TYPE = pa.struct([("topic", pa.string()), ("relations", pa.list_(pa.string()))])
 
@@ -210,17 +185,13 @@ _ANSWERS: dict[str, pa.DataType] = {
     "gold_paths": pa.list_(GOLD_PATH_TYPE),
     "trail": pa.list_(TRAIL_TYPE),
 }
-_SCORES: dict[str, pa.DataType] = {score.name: pa.float32() for score in fields(Scores)}
-_COUNTERS: dict[str, pa.DataType] = {
-    counter.name: pa.int32() if counter.type == "int" else pa.float32() for counter in fields(Counters)
-}
 
 SCHEMA = pa.schema(
     [
         *_IDENTITY.items(),
         *_ANSWERS.items(),
-        *_SCORES.items(),
-        *_COUNTERS.items(),
+        *_columns(Scores).items(),
+        *_columns(Counters).items(),
         ("steps", pa.list_(STEP_TYPE)),
         ("texts", pa.list_(TEXT_TYPE)),
     ]

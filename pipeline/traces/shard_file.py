@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import orjson
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -125,7 +126,7 @@ def write_table(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None
     with pq.ParquetWriter(contents, SCHEMA, **options) as writer:
         writer.write_table(table)
         metadata = {b"kgqa_schema_version": SCHEMA_VERSION.encode(), b"kgqa_digest": _NO_DIGEST}
-        writer.add_key_value_metadata({**metadata, **origin.metadata()})
+        writer.add_key_value_metadata({**metadata, KEY: orjson.dumps(origin)})
     written = contents.getvalue()
     length = int.from_bytes(written[-_TAIL:-4], "little")
     pages, description = written[: -length - _TAIL], written[-length - _TAIL :]

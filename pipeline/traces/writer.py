@@ -17,7 +17,7 @@ from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, TRAI
 from pipeline.traces.shard_file import ShardFile, write_table
 from pipeline.traces.storage import StoragePath, read_whole
 from pipeline.traces.trail import gold_paths_of, print_edge
-from pipeline.types import Answer, Gold, Node, Question, Triple
+from pipeline.types import Answer, Gold, Node, Question
 
 _MOST_HOPS = 1 << 31
 """The column holds only smaller numbers of hops; any other value is only in `meta`."""
@@ -122,12 +122,7 @@ _step_texts = attrgetter(*(f.name for f in TEXT_TYPE))
 def _facts(answer: Answer) -> Iterable[tuple[Any, ...]]:
     for index, chain in enumerate(answer.evidence):
         for fact in chain:
-            yield index, *_fact_texts(fact, answer)
-
-
-def _fact_texts(fact: Triple, answer: Answer) -> tuple[str | None, ...]:
-    head, tail = _node_texts(fact.head, answer), _node_texts(fact.tail, answer)
-    return (*head, fact.relation, *tail)
+            yield index, *_node_texts(fact.head, answer), fact.relation, *_node_texts(fact.tail, answer)
 
 
 def _node_texts(node: Node, answer: Answer) -> tuple[str, str | None]:
