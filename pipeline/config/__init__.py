@@ -4,53 +4,32 @@ A resolved configuration is a plain nested dictionary. Each section with a `_tar
 keys are the component's arguments. `run.yaml` holds the resolved configuration, so a saved run is a command.
 """
 
-from pipeline.config.composition import (
-    HYDRA_ERRORS,
-    complete,
-    compose,
-    conf_dir,
-    describe,
-    key_of,
-    required,
-    running_hydra,
-    show,
-    user_conf_dirs,
-)
-from pipeline.config.construction import build, build_plain, build_whole, check, default, import_target
-from pipeline.config.identity import canonical, deciding_keys, drift, identity_hash, key_without_name
-from pipeline.config.keys import SECTIONS, flatten
-from pipeline.config.models import models, prompt_styles
-from pipeline.config.retrievers import departures, retriever
-from pipeline.config.trust import refuse_untrusted, refuse_untrusted_words
-
-__all__ = [
-    "HYDRA_ERRORS",
-    "SECTIONS",
-    "build",
-    "build_plain",
-    "build_whole",
-    "canonical",
-    "check",
-    "complete",
-    "compose",
-    "conf_dir",
-    "deciding_keys",
-    "default",
-    "departures",
-    "describe",
-    "drift",
-    "flatten",
-    "identity_hash",
-    "import_target",
-    "key_of",
-    "key_without_name",
-    "models",
-    "prompt_styles",
-    "refuse_untrusted",
-    "refuse_untrusted_words",
-    "required",
-    "retriever",
-    "running_hydra",
-    "show",
-    "user_conf_dirs",
-]
+from pipeline.config.composition import HYDRA_ERRORS as HYDRA_ERRORS
+from pipeline.config.composition import complete as complete
+from pipeline.config.composition import compose as compose
+from pipeline.config.composition import conf_dir as conf_dir
+from pipeline.config.composition import describe as describe
+from pipeline.config.composition import key_of as key_of
+from pipeline.config.composition import required as required
+from pipeline.config.composition import running_hydra as running_hydra
+from pipeline.config.composition import show as show
+from pipeline.config.composition import user_conf_dirs as user_conf_dirs
+from pipeline.config.construction import build as build
+from pipeline.config.construction import build_plain as build_plain
+from pipeline.config.construction import build_whole as build_whole
+from pipeline.config.construction import check as check
+from pipeline.config.construction import default as default
+from pipeline.config.construction import import_target as import_target
+from pipeline.config.identity import canonical as canonical
+from pipeline.config.identity import deciding_keys as deciding_keys
+from pipeline.config.identity import drift as drift
+from pipeline.config.identity import identity_hash as identity_hash
+from pipeline.config.identity import key_without_name as key_without_name
+from pipeline.config.keys import SECTIONS as SECTIONS
+from pipeline.config.keys import flatten as flatten
+from pipeline.config.models import models as models
+from pipeline.config.models import prompt_styles as prompt_styles
+from pipeline.config.retrievers import departures as departures
+from pipeline.config.retrievers import retriever as retriever
+from pipeline.config.trust import refuse_untrusted as refuse_untrusted
+from pipeline.config.trust import refuse_untrusted_words as refuse_untrusted_words

@@ -17,14 +17,9 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import (
-    ConfigCompositionException,
-    HydraException,
-    MissingConfigException,
-    OverrideParseException,
-)
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from pipeline.config import key_docs
@@ -107,8 +102,10 @@ def compose(
         OmegaConf.update(composed, key, given[key])
     if missing := [key for key in missing if key not in given]:
         raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
+    # Without those of a part of a section, such as `kg/vocabulary`.
+    of_sections = {group: choice for group, choice in choices.items() if "/" not in group}
     try:
-        resolved = {**current_config(_plain(composed, resolve=True)), "choices": _of_sections(choices)}
+        resolved = {**current_config(plain(composed, resolve=True)), "choices": of_sections}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
     if name == _RUN:
@@ -116,14 +113,14 @@ def compose(
     return resolved
 
 
-def required(overrides: Sequence[str], *, name: str = _RUN) -> list[str]:
-    """Return the keys that have no default under the overrides. Raises UserError for a wrong one."""
-    composed, _ = _composed(overrides, name)
+def required(overrides: Sequence[str]) -> list[str]:
+    """Return the keys of a run that have no default under the overrides. Raises UserError for a wrong one."""
+    composed, _ = _composed(overrides, _RUN)
     return _missing(composed)
 
 
 def _missing(composed: DictConfig) -> list[str]:
-    return sorted(key for key, value in flatten(_plain(composed)) if value == "???")
+    return sorted(key for key, value in flatten(plain(composed)) if value == "???")
 
 
 def complete(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +133,7 @@ def describe(overrides: Sequence[str] = (), *, name: str = _RUN) -> str:
     """Return the text of `--help`: groups with their choices, and keys with their values and meanings."""
     composed, chosen = _composed(overrides, name)
     folders = key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
-    return key_docs.help_text(_plain(composed), chosen, name, folders, overrides)
+    return key_docs.help_text(plain(composed), chosen, name, folders, overrides)
 
 
 def show(
@@ -221,15 +218,11 @@ def _initialized_hydra() -> Iterator[ConfigLoaderImpl]:
         yield loader
 
 
-def _of_sections(choices: Mapping[str, str]) -> dict[str, str]:
-    """Return the choices of whole sections, without those of a part of one, such as `kg/vocabulary`."""
-    return {group: choice for group, choice in choices.items() if "/" not in group}
-
-
-def _plain(composed: DictConfig, *, resolve: bool = False) -> dict[str, Any]:
-    plain = OmegaConf.to_container(composed, resolve=resolve)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+def plain(composed: DictConfig | ListConfig, *, resolve: bool = False) -> dict[str, Any]:
+    """Return a mapping of OmegaConf as a dictionary."""
+    contents = OmegaConf.to_container(composed, resolve=resolve)
+    assert isinstance(contents, dict)
+    return {str(key): value for key, value in contents.items()}
 
 
 def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
@@ -259,7 +252,7 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     following = overrides[overrides.index(word) + 1 :]
     value = value or next((each for each in following[:1] if "=" not in each), "…")
     composed, groups = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
-    known = [*groups, *(key for key, _ in flatten(_plain(composed)))]
+    known = [*groups, *(key for key, _ in flatten(plain(composed)))]
     keys = [key for key in known if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
@@ -285,7 +278,7 @@ def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
         )
     except HYDRA_ERRORS:  # a choice or the search path is wrong, not a key
         return None
-    known = [key for key, _ in flatten(_plain(composed))]
+    known = [key for key, _ in flatten(plain(composed))]
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}
     for word in overrides:
         key = key_of(word)

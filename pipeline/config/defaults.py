@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pipeline.config.composition import conf_dir
+from pipeline.config.composition import conf_dir, plain
 from pipeline.config.keys import RUNNER_KEYS, flatten
 
 _REFERENCE = re.compile(r"\$\{\.(\w+)\}")
@@ -118,12 +118,11 @@ def _default_choices() -> dict[str, DefaultSection]:
 
 def _load(file: Path) -> dict[str, Any]:
     """Read a file, and put the keys of a group under its name, together with those of the groups inside it."""
-    plain = OmegaConf.to_container(OmegaConf.load(file))
-    assert isinstance(plain, dict)
+    content = plain(OmegaConf.load(file))
     if file.parent == conf_dir():
-        return {str(key): value for key, value in plain.items()}
-    for entry in plain.get("defaults", ()):
+        return content
+    for entry in content.get("defaults", ()):
         for group, choice in entry.items() if isinstance(entry, dict) else ():
             if (file.parent / str(group)).is_dir():
-                plain |= _load(file.parent / str(group) / f"{choice}.yaml")
-    return {file.parent.name: plain}
+                content |= _load(file.parent / str(group) / f"{choice}.yaml")
+    return {file.parent.name: content}

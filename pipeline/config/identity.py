@@ -59,7 +59,7 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """
     before, after = deciding_keys(old), deciding_keys(new)
     pairs = {key: (before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())}
-    changed = {key: (a, b) for key, (a, b) in pairs.items() if a != b and not (_is_empty(a) and _is_empty(b))}
+    changed = {key: (a, b) for key, (a, b) in pairs.items() if a != b and (a or b)}
     defaults = _defaults(new, {key.partition(".")[0] for key in changed.keys() - before.keys()})
     return [
         f"{key}: {a} → {b}"
@@ -92,10 +92,6 @@ def _without_runtime_only(section: Mapping[str, Any], kind: str, target: str = "
             role: _without_runtime_only(keys, "llm", target) for role, keys in section["roles"].items()
         }
     return deciding
-
-
-def _is_empty(value: object) -> bool:
-    return not value
 
 
 def _runtime_only(target: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from pipeline.config.composition import conf_dir
+from pipeline.config.composition import conf_dir, plain
 
 OTHER_RETRIEVER = "other retriever than published"
 NO_REFERENCES = "no references"
@@ -54,9 +54,7 @@ def _published(method: str) -> Mapping[str, Any] | None:
     if not file.is_file():
         return None
     parents = (conf_dir() / f"{name}.yaml" for name in ("retrieval/lexical", "retrieval/dense"))
-    merged = OmegaConf.to_container(OmegaConf.merge(*map(OmegaConf.load, (*parents, file))))
-    assert isinstance(merged, dict)
-    return {str(key): value for key, value in merged.items()}
+    return plain(OmegaConf.merge(*map(OmegaConf.load, (*parents, file))))
 
 
 def _ranking(section: Mapping[str, Any]) -> tuple[object, ...]:
