@@ -50,7 +50,8 @@ def joined(engine: Mapping[str, Any], cpus: float = 0, *, extra: str | None = No
     if ray.is_initialized():
         yield False
         return
-    address = _address(engine)
+    given: str | None = engine.get("address") or os.environ.get("RAY_ADDRESS")
+    address = None if given == "local" else given
     with _kept_environment():
         if address:
             _join(engine, address)
@@ -68,12 +69,6 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
     with joined(engine):
         nodes = sum(node["Alive"] for node in ray.nodes())
         return float(ray.cluster_resources().get("CPU", 0)), nodes
-
-
-def _address(engine: Mapping[str, Any]) -> str | None:
-    """Return the address of the cluster to join, or None to start one here."""
-    given: str | None = engine.get("address") or os.environ.get("RAY_ADDRESS")
-    return None if given == "local" else given
 
 
 def _join(engine: Mapping[str, Any], address: str) -> None:

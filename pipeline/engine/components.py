@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from pipeline import config
 from pipeline.engine.question import ConfigurationRuntime
@@ -31,18 +31,12 @@ class Backends:
         return cls(model.identity, model.label, runtime.graph.fingerprint, model.identities)
 
 
-class Components:
+class Components(AsyncExitStack):
     """The open components of one worker, an asynchronous context manager."""
 
     def __init__(self) -> None:
-        self._stack = AsyncExitStack()
+        super().__init__()
         self._opened: dict[tuple[str, str], Any] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._stack.aclose()
 
     @property
     def server_stats(self) -> list[ServerStats]:
@@ -73,7 +67,7 @@ class Components:
     async def _open(self, section: str, keys: Mapping[str, Any]) -> Any:
         key = section, config.canonical(keys)
         if key not in self._opened:
-            self._opened[key] = await self._stack.enter_async_context(config.build(section, {section: keys}))
+            self._opened[key] = await self.enter_async_context(config.build(section, {section: keys}))
         return self._opened[key]
 
 

@@ -113,7 +113,7 @@ class GoldTrail:
                 if edge in present:
                     listed.setdefault(edge, set()).add(id)
         for edge in sorted(asked):
-            self._mark(step.index, "listed", edge, listed.get(edge, set()), asked[edge])
+            self._marks.append(_Mark(step.index, "listed", edge, listed.get(edge, set()), asked[edge]))
 
     def reach(self, step: Step, found: Mapping[Hop, Neighbours]) -> None:
         """Note which edges were followed, where they led, and whether a gold answer was found."""
@@ -130,10 +130,10 @@ class GoldTrail:
                 reached.setdefault(edge, set()).update(neighbours.nodes)
         for edge in sorted(passed):
             if others := passed[edge] - followed.get(edge, set()):
-                self._mark(step.index, "passed", edge, others, set(self._starts[edge]))
+                self._marks.append(_Mark(step.index, "passed", edge, others, set(self._starts[edge])))
         for edge in sorted(followed):
-            self._mark(step.index, "followed", edge, followed[edge], set(self._starts[edge]))
-            self._mark(step.index, "reached", edge, reached[edge])
+            self._marks.append(_Mark(step.index, "followed", edge, followed[edge], set(self._starts[edge])))
+            self._marks.append(_Mark(step.index, "reached", edge, reached[edge]))
         if self._is_count:
             ends = (reached[edge] for edge in followed if not self._next.get(edge))
             self._gold_nodes.update(node for nodes in ends for node in nodes if isinstance(node, str))
@@ -210,7 +210,7 @@ class GoldTrail:
         if within_reach := read & self._starts.keys():
             noted = {mark.edge for mark in self._marks if mark.step == step.index and mark.event == "written"}
             for edge in sorted(within_reach - noted):
-                self._mark(step.index, "written", edge)
+                self._marks.append(_Mark(step.index, "written", edge))
 
     def _mention(self, step: Step, event: TrailEventName, text: str) -> None:
         for edge in sorted(self._starts):
@@ -236,7 +236,7 @@ class GoldTrail:
         raw = raw.strip()
         having = [step for step in calls if raw and raw in (step.completion or "")]
         for step in (having or calls)[-1:]:
-            self._mark(step.index, "answered")
+            self._marks.append(_Mark(step.index, "answered"))
 
     # Selections
 
@@ -245,7 +245,7 @@ class GoldTrail:
         kept = set(nodes)
         self._marks.append(_Mark(step, "kept", number=self._count_gold(kept)))
         for edge in sorted(self._starts.keys() - self._first):
-            self._mark(step, "kept", edge, kept & self._starts[edge], set(self._starts[edge]))
+            self._marks.append(_Mark(step, "kept", edge, kept & self._starts[edge], set(self._starts[edge])))
 
     def cut(
         self,
@@ -267,11 +267,11 @@ class GoldTrail:
             self._marks.append(_Mark(step, "cut", number=count, by=by))
         for edge in sorted(self._starts):
             if here := dropped & self._starts[edge]:
-                self._mark(step, "cut", edge, here, set(self._starts[edge]), by=by)
+                self._marks.append(_Mark(step, "cut", edge, here, set(self._starts[edge]), by=by))
         edges = {edge for relation in relations for edge in self._edges_of(relation)} if self._edges else set()
         within_reach = {edge for node in at for edge in self._from.get(node, ())}
         for edge in sorted(edges & within_reach):
-            self._mark(step, "cut", edge, by=by)
+            self._marks.append(_Mark(step, "cut", edge, by=by))
 
     # Which nodes lead to a gold answer
 
@@ -365,18 +365,6 @@ class GoldTrail:
 
     def _names_of(self, edge: int) -> set[str]:
         return {relation.name for relation in self._equal(self._edges[edge])}
-
-    def _mark(
-        self,
-        step: int,
-        event: TrailEventName,
-        edge: int | None = None,
-        nodes: Set[Node] | None = None,
-        of: Set[Node] | None = None,
-        *,
-        by: str | None = None,
-    ) -> None:
-        self._marks.append(_Mark(step, event, edge, nodes, of, by=by))
 
 
 def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[Set[Node]]:

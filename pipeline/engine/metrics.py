@@ -151,7 +151,7 @@ def serve_metrics(port: int | None, run: str) -> Iterator[Emit]:
     Raises UserError if the port is in use.
     """
     if port is None:
-        yield _discard
+        yield lambda *_: None
         return
     registry = prometheus.CollectorRegistry()
     made = {metric.name: _make(metric, registry) for metric in METRICS}
@@ -169,10 +169,6 @@ def serve_metrics(port: int | None, run: str) -> Iterator[Emit]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _discard(metric: Metric, value: float, labels: tuple[str, ...]) -> None:
-    pass
 
 
 def _make(metric: Metric, registry: prometheus.CollectorRegistry) -> Callable[[Mapping[str, str], float], None]:

@@ -46,9 +46,8 @@ class MissingNodes:
     @property
     def among(self) -> str:
         """The questions that were looked up."""
-        return (
-            counted(self.questions, "question") if self.complete else f"the first {counted(self.questions, 'question')}"
-        )
+        questions = counted(self.questions, "question")
+        return questions if self.complete else f"the first {questions}"
 
     @property
     def about_topics(self) -> str:

@@ -11,17 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.progress import (
-    Progress as Bar,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -39,7 +29,6 @@ _RANKING_S = 0.5
 """Seconds between two rankings of the configurations."""
 _LINE_S = 30.0
 """Seconds between two lines if there is no terminal for a bar."""
-
 
 _UNKNOWN = "…"
 """What the bar shows until a row has finished."""
@@ -98,7 +87,7 @@ def _left_s(task: Task) -> float | None:
     return left
 
 
-class _Bar(Bar):
+class _Bar(Progress):
     """A progress bar, and below it the questions that wait long, and the leading configurations of a sweep."""
 
     waiting = ""

@@ -24,7 +24,7 @@ from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.kg.fit_to_graph import fit_to_graph
-from pipeline.kg.interface import KnowledgeGraph
+from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.llm.prompt import Template
 from pipeline.llm.roles import FULL, PromptStyle, RoleRouter
@@ -164,7 +164,7 @@ def _tools(
         record=record.add_decision,
         rng=rng,
         caps=runtime.budget,
-        attributes=lookups if lookups.is_attributed else None,
+        attributes=lookups if isinstance(graph, AttributedGraph) else None,
         gold_feedback=_gold_check(example, runtime.evaluation) if gold else None,
         gold_paths=_gold_paths(example, graph) if gold else None,
     )

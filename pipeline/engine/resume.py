@@ -54,8 +54,11 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return `key: old → new` for what differs, without the keys of a method, a model, … that was replaced whole."""
-    drifted = config.drift(old, _with_limit_of(old, new))
+    """Return `key: old → new` for what differs, other than the number of questions.
+
+    The keys of a method, a model, … that was replaced whole are left out.
+    """
+    drifted = config.drift(old, {**new, "run": {**new["run"], "limit": old["run"]["limit"]}})
     sections = {line.partition("._target_: ")[0] for line in drifted if "._target_: " in line}
     replaced = sorted(sections & old["choices"].keys())
     chosen = [f"{section}: {old['choices'][section]} → {new['choices'][section]}" for section in replaced]
@@ -66,11 +69,6 @@ def asks_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a configuration asks the questions of an earlier one, and further ones: a higher `run.limit`."""
     old, new = before["run"]["limit"], now["run"]["limit"]
     return old is not None and (new is None or new > old)
-
-
-def _with_limit_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with the number of questions of an earlier one."""
-    return {**now, "run": {**now["run"], "limit": before["run"]["limit"]}}
 
 
 def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, version: str | None) -> None:

@@ -25,6 +25,7 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.remote import versions
 from pipeline.datasets.selection import Selection
+from pipeline.engine import resume
 from pipeline.engine.begun_in import begun_in
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
@@ -33,18 +34,6 @@ from pipeline.engine.logs import console_of, json_lines
 from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.resume import (
-    asks_more,
-    check_reuse,
-    has_answers,
-    refuse_other_backends,
-    refuse_other_code,
-    refuse_other_configurations,
-    refuse_other_graphs,
-    refuse_other_models,
-    score_again,
-    unchanged_shards,
-)
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, user_sources
@@ -124,7 +113,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
     is_free = not restart and saved is None and folder.has_run
-    for remark in check_reuse(distinct):
+    for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
     folder.create()
@@ -154,10 +143,10 @@ def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Ma
     if saved is not None:
         configs = [each.config for each in configurations]
         try:
-            refuse_other_configurations(folder, saved, configs)
-            refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
+            resume.refuse_other_configurations(folder, saved, configs)
+            resume.refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
         except UserError:
-            if has_answers(folder):
+            if resume.has_answers(folder):
                 raise
             return None
     elif folder.finished():
@@ -176,7 +165,7 @@ def _updated(saved: Mapping[str, Any], configurations: Sequence[Configuration]) 
     run = configurations[0].config["run"]
     saved = {**saved, **{name: run[name] for name in ("tags", "note") if run[name] is not None}}
     pairs = list(zip(saved["points"], configurations, strict=True))
-    if not any(asks_more(point["config"], now.config) for point, now in pairs):
+    if not any(resume.asks_more(point["config"], now.config) for point, now in pairs):
         return saved
     points = [{**point, "overrides": list(now.overrides), "config": _resuming(now.config)} for point, now in pairs]
     return {**saved, "points": points}
@@ -231,7 +220,7 @@ class _RunDescription:
             self._saved = {**self._saved, "served": [asdict(each) for each in backends]}
             self._folder.write_run(self._saved)
             self._is_empty = False
-        refuse_other_backends(self._folder, self._saved, backends)
+        resume.refuse_other_backends(self._folder, self._saved, backends)
         if not self._is_going_on:
             self.accept()
             self._folder.remove_summary()
@@ -252,13 +241,14 @@ async def _run_shards(
     configurations: Sequence[Configuration], folder: RunFolder, saved: Mapping[str, Any] | None, console: Console
 ) -> RunTotals:
     """Run every shard that is not finished. Raises UserError if there is no question."""
-    run, engine = configurations[0].config["run"], configurations[0].config["engine"]
+    configs = [each.config for each in configurations]
+    run, engine = configs[0]["run"], configs[0]["engine"]
     parts, size = _parts(configurations), engine["shard_size"]
     finished, graphs_compared = folder.finished(), False
     if saved is not None and finished:
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     finished -= failed_shards(folder) if run["retry_failed"] else set()
-    rejections = Rejections(folder.rejected, strict=configurations[0].config["dataset"]["strict"])
+    rejections = Rejections(folder.rejected, strict=configs[0]["dataset"]["strict"])
     description = _RunDescription(configurations, folder, saved, console)
     ended = description.began
     with console.status("counting the questions"):
@@ -268,7 +258,7 @@ async def _run_shards(
         total=total,
         done=done,
         on_opened=description.on_opened,
-        confidence=configurations[0].config["evaluation"]["confidence"],
+        confidence=configs[0]["evaluation"]["confidence"],
         names=_names(configurations),
         max_equal_failures=run["max_equal_failures"],
     )
@@ -285,10 +275,10 @@ async def _run_shards(
             unreadable = f". {rejections.first}" if rejections.count else ""
             raise UserError(f"the dataset has no question to answer: see what its keys select{unreadable}")
         if has_work:
-            async with model_servers([each.config for each in configurations], console) as configs:
+            async with model_servers(configs, console) as served:
                 try:
                     with progress, _stop_announced(progress.say):
-                        await _executor(engine["name"])(configs, folder.path, unfinished, progress)
+                        await _executor(engine["name"])(served, folder.path, unfinished, progress)
                         progress.on_complete()
                 finally:
                     if progress.hopeless:
@@ -296,10 +286,9 @@ async def _run_shards(
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
             if saved is not None:
-                configs = [each.config for each in configurations]
-                await refuse_other_models(folder, saved, configs, console)
+                await resume.refuse_other_models(folder, saved, configs, console)
                 if not graphs_compared:
-                    await refuse_other_graphs(folder, saved, configs, console)
+                    await resume.refuse_other_graphs(folder, saved, configs, console)
             description.accept()
             console.print("every shard is finished already: nothing to run")
     times = {
@@ -347,11 +336,11 @@ async def _compare_dataset(
     """
     configs = [each.config for each in configurations]
     with console.status("comparing the dataset with the answered questions"):
-        finished, changes = unchanged_shards(folder, saved, folder.finished(), parts, configs)
+        finished, changes = resume.unchanged_shards(folder, saved, folder.finished(), parts, configs)
     if changes.renewed:
-        await refuse_other_graphs(folder, saved, configs, console)
+        await resume.refuse_other_graphs(folder, saved, configs, console)
         with renewed_summary(folder):  # before anything is printed: a closed pipe would leave the old scores in it
-            score_again(folder, saved, changes, configs[0])
+            resume.score_again(folder, saved, changes, configs[0])
     if changes.labels:
         console.print(f"the labels of {counted(changes.labels, 'question')} have changed: they were read again")
     if changes.gold:
@@ -382,21 +371,16 @@ def _parts(configurations: Sequence[Configuration]) -> list[Part]:
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for number, each in enumerate(configurations):
         groups[config.canonical([each.config["dataset"], asdict(Selection.of_run(each.config["run"]))])].append(number)
-    return [_part(tuple(numbers), configurations[numbers[0]].config) for numbers in groups.values()]
-
-
-def _part(numbers: tuple[int, ...], first: Mapping[str, Any]) -> Part:
-    return Part(numbers, config.build("dataset", first), Selection.of_run(first["run"]))
+    firsts = [(tuple(numbers), configurations[numbers[0]].config) for numbers in groups.values()]
+    return [Part(numbers, config.build("dataset", first), Selection.of_run(first["run"])) for numbers, first in firsts]
 
 
 def _executor(name: str) -> Any:
     if name == "local":
         return run_local
-    if name == "ray":
-        from pipeline.engine.ray import run_ray  # Ray takes a second to import
+    from pipeline.engine.ray import run_ray  # Ray takes a second to import
 
-        return run_ray
-    raise UserError(f"engine.name={name} is unknown: local or ray")
+    return run_ray
 
 
 def _check_roles(configs: Sequence[Mapping[str, Any]]) -> None:

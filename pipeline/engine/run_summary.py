@@ -12,12 +12,7 @@ import polars as pl
 from pipeline import config
 from pipeline.engine.requested import requested
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import (
-    SUMMARY_COLUMNS,
-    ConfigurationSummary,
-    aggregate,
-    group_equal_rows,
-)
+from pipeline.evaluation.configuration_summary import SUMMARY_COLUMNS, ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_distinct_calls, count_older_replies, read_shards

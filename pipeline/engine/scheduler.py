@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pipeline.engine.shard import Rounds, Shard
@@ -114,11 +115,9 @@ class Scheduler:
 
     async def _wait(self, *, until: float | None) -> None:
         """Wait for a change, or until this moment."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self._changed.wait()
-        except TimeoutError:
-            pass
 
     def _finish(self, lease: Lease, *, superseded: list[Lease]) -> None:
         del self._leased[lease.shard.index]

@@ -52,7 +52,6 @@ class FinishedRows:
     scored: int = 0
     """Rows with gold answers: the denominator of `hits`."""
     failed: int = 0
-    llm_calls: int = 0
     loop_lag_s: float = 0.0
     """The longest time that anything blocked the worker's event loop."""
     of_configurations: Mapping[int, tuple[float, int]] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class FinishedRows:
         failed = row.answer.status == "failed"
         errors = {error_kind(row.error or ""): _details(row)} if failed else {}
         of_configurations = {row.configuration: scored}
-        return cls(1, *scored, int(failed), row.counters.llm_calls, of_configurations=of_configurations, errors=errors)
+        return cls(1, *scored, int(failed), of_configurations=of_configurations, errors=errors)
 
     def __add__(self, other: FinishedRows) -> FinishedRows:
         of_configurations = dict(self.of_configurations)
@@ -80,7 +79,6 @@ class FinishedRows:
             self.hits + other.hits,
             self.scored + other.scored,
             self.failed + other.failed,
-            self.llm_calls + other.llm_calls,
             max(self.loop_lag_s, other.loop_lag_s),
             of_configurations,
             {**other.errors, **self.errors},

@@ -28,12 +28,15 @@ _Belongs = Callable[[Path, Path, str, str], bool]
 def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     """Return a digest of the source of each class that is not the project's own, and of the user's simulators.
 
-    The keys are the names of the classes and modules.
+    The keys are the names of the classes and modules. A digest covers the file of the module and the files of the same
+    author that it imports, directly or not.
     """
     targets = [str(value) for key, value in config.flatten(resolved) if key.endswith("._target_")]
     modules = {target: config.import_target(target).__module__ for target in targets}
     modules |= {module: module for module in resolved["llm"].get("simulators") or ()}
-    return {name: source_digest(module) for name, module in modules.items() if not is_own(module)}
+    return {
+        name: _digest(_files(module, {}, _have_one_author)) for name, module in modules.items() if not is_own(module)
+    }
 
 
 def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -75,11 +78,6 @@ def _model_modules(resolved: Mapping[str, Any]) -> set[str]:
     """Return the modules of the user's own models and simulators."""
     models = {config.import_target(target).__module__ for target in _model_targets(resolved)}
     return {name for name in (*models, *(resolved["llm"].get("simulators") or ())) if not is_own(name)}
-
-
-def source_digest(module: str) -> str:
-    """Return a digest of a module's file and of the files of the same author that it imports, directly or not."""
-    return _digest(_files(module, {}, _have_one_author))
 
 
 @cache

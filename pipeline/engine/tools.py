@@ -121,7 +121,8 @@ class QuestionModel:
         call = self._prepare(prompt, sampling, choices, complaint, step)
         step.parent = parent
         try:
-            completion, step.shared = await self._cache.get(call.key, lambda: self._send(call))
+            send = self._model.choose if call.choices else self._model.complete
+            completion, step.shared = await self._cache.get(call.key, lambda: send(call))
         except ServiceError as error:
             step.error = f"{type(error).__name__}: {error}"
             raise
@@ -151,9 +152,6 @@ class QuestionModel:
         seed = int.from_bytes(digest.digest()[:4], "big") >> 1
         nonce = f"{_seed_if_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
         return Call(prompt, messages, sampling, step.key, seed, choices, nonce, template, self._question_id)
-
-    async def _send(self, call: Call) -> Completion:
-        return await (self._model.choose(call) if call.choices else self._model.complete(call))
 
     def _add_to_step(self, step: Step, completion: Completion) -> None:
         step.completion, step.finish_reason = completion.text, completion.finish_reason
@@ -222,19 +220,16 @@ class QuestionGraph:
         return await self._look_up("neighbours", hops, look_up, rows=lambda found: len(found.nodes), note=note)
 
     async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        def is_named(name: str | None) -> int:
-            return name is not None
-
-        return await self._look_up("labels", ids, self._graph.labels, rows=is_named, note=self._record.trail.name)
+        look_up, note = self._graph.labels, self._record.trail.name
+        return await self._look_up("labels", ids, look_up, rows=lambda name: name is not None, note=note)
 
     async def mediators(self, ids: Sequence[EntityId]) -> Batch[EntityId, bool]:
         return await self._look_up("mediators", ids, self._graph.mediators, rows=int)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
-        async def look_up(names: Sequence[str]) -> Batch[str, list[EntityId]]:
-            return await self._graph.find_by_name(names, limit)
-
-        return await self._look_up("find_by_name", names, look_up, rows=len)
+        return await self._look_up(
+            "find_by_name", names, lambda names: self._graph.find_by_name(names, limit), rows=len
+        )
 
     async def types(self, ids: Sequence[EntityId]) -> Batch[EntityId, list[str]]:
         return await self._look_up("types", ids, self._graph.types, rows=len)
@@ -248,11 +243,6 @@ class QuestionGraph:
 
     async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
         return await self._look_up("degrees", ids, self._attributed.degrees, rows=lambda found: len(found or ()))
-
-    @property
-    def is_attributed(self) -> bool:
-        """Whether nodes have attributes: `features` and `degrees` need them."""
-        return isinstance(self._graph, AttributedGraph)
 
     @property
     def _attributed(self) -> AttributedGraph:

@@ -14,7 +14,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -175,7 +174,8 @@ async def descriptors(configuration: Configuration) -> list[Finding]:
     wanted = _SOCKETS_PER_QUESTION * concurrency + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return ok("open files", f"{_count(soft)} allowed, about {wanted:,} wanted at engine.concurrency={concurrency}")
+        allowed = "any number" if soft == resource.RLIM_INFINITY else f"{soft:,}"
+        return ok("open files", f"{allowed} allowed, about {wanted:,} wanted at engine.concurrency={concurrency}")
     return warning(
         "open files",
         f"{soft:,} allowed, but engine.concurrency={concurrency} may want {wanted:,}",
@@ -185,13 +185,10 @@ async def descriptors(configuration: Configuration) -> list[Finding]:
     )
 
 
-def _count(limit: int) -> str:
-    return "any number" if limit == resource.RLIM_INFINITY else f"{limit:,}"
-
-
 async def gpu(configuration: Configuration) -> list[Finding]:
     """List the GPUs of this machine, and check whether this configuration needs one here."""
-    reasons = [f"{key}={value}" for key, value in config.flatten(configuration.config) if _is_cuda(key, value)]
+    keys = config.flatten(configuration.config)
+    reasons = [f"{key}={value}" for key, value in keys if key.endswith(".device") and str(value).startswith("cuda")]
     if _serves_here(configuration) and "GPU" in (configuration.config["llm"]["resources"] or {"GPU": 1}):
         reasons.append("llm=serve")
     smi = shutil.which("nvidia-smi")
@@ -212,10 +209,6 @@ def _serves_here(configuration: Configuration) -> bool:
     """Return whether the model would be served on this machine only."""
     elsewhere = configuration.config["engine"].get("address") or os.environ.get("RAY_ADDRESS")
     return configuration.config["choices"]["llm"] == "serve" and not elsewhere
-
-
-def _is_cuda(key: str, value: object) -> bool:
-    return key.endswith(".device") and str(value).startswith("cuda")
 
 
 def _cards(smi: str) -> list[str]:
@@ -250,7 +243,9 @@ async def ray_cluster(configuration: Configuration) -> list[Finding]:
             f"no cluster answers at {address}: {refusal}",
             "Start one there (ray start --head), or correct engine.address or RAY_ADDRESS.",
         )
-    cpus, nodes = await asyncio.to_thread(_resources, engine)
+    from pipeline.engine.cluster import cluster_size  # Ray takes a second to import
+
+    cpus, nodes = await asyncio.to_thread(cluster_size, engine)
     here = f"{address}: {cpus:g} CPUs on {nodes} nodes, {wanted:g} reserved by engine.workers={engine['workers']}"
     if cpus < wanted:
         return warning(
@@ -280,9 +275,3 @@ def _refuses(address: str) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
-
-
-def _resources(engine: Mapping[str, Any]) -> tuple[float, int]:
-    from pipeline.engine.cluster import cluster_size  # Ray takes a second to import
-
-    return cluster_size(engine)
