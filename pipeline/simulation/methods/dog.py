@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from pipeline.methods.dog.alone import AnswerAlone
 from pipeline.methods.dog.debate import Criticise, DebatePrompt, Rewrite, Simplify
 from pipeline.methods.dog.enough import Enough
 from pipeline.methods.dog.relations import ChooseRelations
@@ -13,7 +12,7 @@ from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
-from pipeline.simulation.methods.answering import UNKNOWN, write_answers
+from pipeline.simulation.methods.answering import write_answers
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.simulation.similarity import most_similar_path, rank_relations
@@ -81,17 +80,6 @@ class DebateSimulator(Simulator[DebatePrompt]):
     def write_by_similarity(self, prompt: DebatePrompt, encoder: LexicalEncoder) -> str:
         """Announce the same question."""
         return _announce(prompt.question.text)
-
-
-@simulates(AnswerAlone)
-class AnswerAloneSimulator(Simulator[AnswerAlone]):
-    """Does not know the answer, so that a search that found nothing never counts as a success."""
-
-    def write_as_oracle(self, prompt: AnswerAlone, gold_context: GoldContext, error_rng: Random | None) -> str:
-        return write_answers([UNKNOWN])
-
-    def write_by_similarity(self, prompt: AnswerAlone, encoder: LexicalEncoder) -> str:
-        return write_answers([UNKNOWN])
 
 
 def _write_numbers(prompt: ChooseRelations, relations: Iterable[Relation]) -> str:

@@ -12,7 +12,7 @@ from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
 from pipeline.methods.parog.plan import SubGoal, whole_question, write_plan
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice, SufficeAlone
+from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice
 from pipeline.methods.parog.relations import Offer, SelectRelations
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, last_answers
 from pipeline.methods.parog.tentative import AnswerTentatively
@@ -174,13 +174,6 @@ class SufficeSimulator(RefinementSimulator[Suffice]):
     def write(self, refinement: Refinement) -> str:
         final = refinement.final
         return write_object(done=refinement.done, question_answered=bool(final), final=final)
-
-
-@simulates(SufficeAlone)
-class SufficeAloneSimulator(RefinementSimulator[SufficeAlone]):
-    """Answers the third question without a tentative answer."""
-
-    write = SufficeSimulator.write
 
 
 @simulates(Refine)
