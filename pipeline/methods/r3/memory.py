@@ -163,13 +163,12 @@ class Memory:
     def names(self) -> Mapping[EntityId, str]:
         """The names of nodes, as far as listings or name features showed them."""
         listed = {item.node: item.name for item in self._items if isinstance(item.node, str) and item.name is not None}
-        looked_up = (
-            fact for fact in self.triples if fact.relation in NAME_FEATURES and isinstance(fact.tail, LiteralNode)
-        )
-        return {
-            **listed,
-            **{str(fact.head): fact.tail.value for fact in looked_up if isinstance(fact.tail, LiteralNode)},
+        looked_up = {
+            str(head): tail.value
+            for head, relation, tail in self.triples
+            if relation in NAME_FEATURES and isinstance(tail, LiteralNode)
         }
+        return {**listed, **looked_up}
 
     @property
     def has_facts(self) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -124,14 +123,3 @@ def fit(
 def tokens_of(texts: Iterable[str]) -> int:
     """Estimate the number of tokens, at four characters each."""
     return -(-sum(map(len, texts)) // _CHARACTERS_PER_TOKEN)
-
-
-def most_frequent_ends(chains: Iterable[GroundedPath], count: int) -> Iterator[GroundedPath]:
-    """Yield one chain for each of the `count` end nodes with the most chains, the most frequent first."""
-    by_end: dict[object, GroundedPath] = {}
-    counts: Counter[object] = Counter()
-    for chain in chains:
-        by_end.setdefault(chain.end, chain)
-        counts[chain.end] += 1
-    for end, _ in counts.most_common(count):
-        yield by_end[end]
