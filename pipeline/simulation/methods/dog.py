@@ -15,7 +15,7 @@ from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answe
 from pipeline.simulation.methods.answering import write_answers
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.simulation.similarity import most_similar_path, rank_relations
+from pipeline.simulation.similarity import ends_of_most_similar_path, rank_relations
 from pipeline.types import Relation
 
 _MAX_PICKED = 3
@@ -61,9 +61,8 @@ class EnoughSimulator(Simulator[Enough]):
 
     def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
         """Write Yes with the ends of the most similar path."""
-        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
-        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
-        return _write_yes(list(dict.fromkeys(ends.values())))
+        ends = ends_of_most_similar_path(prompt.chains, prompt.names, prompt.question.text, encoder)
+        return _write_yes(ends)
 
 
 @simulates(Simplify)
