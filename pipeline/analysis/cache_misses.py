@@ -26,7 +26,7 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
         otherwise = f"the model ({', '.join(sorted(models_before))}, now {', '.join(sorted(models_now))})"
     reasons: Counter[str] = Counter()
     graphs = {served["graph"] for served in run.saved["served"]}
-    for question_id in _question_ids(folder):
+    for question_id in pl.concat(read_shards(folder, ["question_id"]))["question_id"].unique():
         recorded = {key: call for each in earlier_runs for key, call in each.calls(question_id).items()}
         gold = run.gold_of_replies(question_id)
         usable = {key for each in earlier_runs for key in each.reusable(question_id, gold, graphs)}
@@ -41,7 +41,3 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
             elif key not in usable:
                 reasons[OTHER_DATA] += 1
     return reasons
-
-
-def _question_ids(folder: RunFolder) -> list[str]:
-    return pl.concat(read_shards(folder, ["question_id"])).unique()["question_id"].to_list()

@@ -13,7 +13,8 @@ from itertools import chain, combinations_with_replacement
 from random import Random
 from typing import Literal, Protocol, TypeAlias, get_args
 
-from pipeline.simulation.world.facts import XSD, Facts, Index, Kind
+from pipeline.rdf_terms import XSD
+from pipeline.simulation.world.facts import Facts, Index, Kind
 from pipeline.simulation.world.language import Measure, phrase
 from pipeline.simulation.world.phrases import MEASURES, PLURALS, STEPS
 from pipeline.simulation.world.routes import Route, routes, sparql_path
