@@ -1,9 +1,9 @@
-"""Writes training data as JSON Lines, and a report next to it."""
+"""Reads the decisions of a collection, and writes training data as JSON Lines, and a report next to it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +26,17 @@ def write_report(document: Mapping[str, Any], output: Path) -> None:
     report = output.with_suffix(".report.json")
     with storing(report):
         report.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def decisions(trace: Mapping[str, Any], *roles: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the role and the contents of each decision of a question that has one of the roles."""
+    for step, text in zip(trace["steps"], trace["texts"], strict=True):
+        if step["kind"] == "decision" and step["role"] in roles:
+            yield step["role"], orjson.loads(text["payload"])
+
+
+def rejection(trace: Mapping[str, Any], events: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the reason why a question gave nothing: what its decision `rejected` says, or else how it ended."""
+    if "rejected" in events:
+        return str(events["rejected"]["reason"])
+    return f"{trace['status']}: {(trace['error'] or '').partition(':')[0]}"

@@ -14,7 +14,7 @@ from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
 from pipeline.methods.parog.rendering import print_answers, print_found
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.parsing import Value, parse_leniently
+from pipeline.methods.parsing import Value
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_texts
 from pipeline.types import Question
@@ -86,7 +86,7 @@ class FactsPrompt(Prompt[T]):
         }
 
     def _read_answers(self, text: str) -> tuple[str, ...]:
-        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
+        reply = read_object(text, "answers")
         return read_texts(reply["answers"], self.labels.is_name)
 
     def _final(self, reply: dict[str, Value]) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class Refine(RefinementPrompt):
     template = _template("refine")
 
     def parse(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "aligned", "answers"), text)
+        reply = read_object(text, "aligned", "answers")
         aligned, answers = read_flag(reply["aligned"]), read_texts(reply["answers"], self.labels.is_name)
         return Refinement(aligned, answers, read_flag(reply.get("done")), self._final(reply), text)
 
@@ -124,7 +124,7 @@ class Align(RefinementPrompt):
     template = _template("align")
 
     def parse(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "aligned"), text)
+        reply = read_object(text, "aligned")
         return Refinement(aligned=read_flag(reply["aligned"]))
 
 
@@ -147,7 +147,7 @@ class Suffice(RefinementPrompt):
     template = _template("suffice")
 
     def parse(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "done"), text)
+        reply = read_object(text, "done")
         return Refinement(done=read_flag(reply["done"]), final=self._final(reply), raw=text)
 
 

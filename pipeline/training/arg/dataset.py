@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,7 @@ from pipeline.methods.rendering import one_line
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import decisions, rejection, write_report, write_rows
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
 
@@ -95,24 +94,14 @@ def read_texts(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
     for shard in read_shards(folder, _COLUMNS):
         for trace in shard.iter_rows(named=True):
             report.questions += 1
-            events = dict(_events(trace, report))
+            report.discarded_paths.update(pruned["reason"] for _, pruned in decisions(trace, "pruned"))
+            events = dict(decisions(trace, "collected", "rejected"))
             if (collected := events.get("collected")) is not None:
                 row = _row(trace, collected)
                 report.add(row)
                 yield row
-            elif (rejected := events.get("rejected")) is not None:
-                report.rejected[rejected["reason"]] += 1
             else:
-                report.rejected[f"{trace['status']}: {(trace['error'] or '').partition(':')[0]}"] += 1
-
-
-def _events(trace: Mapping[str, Any], report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the outcome of a question, and count its discarded paths in `report`."""
-    for step, text in zip(trace["steps"], trace["texts"], strict=True):
-        if step["role"] == "pruned":
-            report.discarded_paths[orjson.loads(text["payload"])["reason"]] += 1
-        elif step["role"] in ("collected", "rejected"):
-            yield step["role"], orjson.loads(text["payload"])
+                report.rejected[rejection(trace, events)] += 1
 
 
 def _row(trace: Mapping[str, Any], collected: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 
 from pipeline.methods.parog.planning import MakePlan
@@ -16,7 +15,7 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.parog.decompose import PLAN_TYPES
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import decisions, write_report, write_rows
 from pipeline.types import Question
 
 PUBLISHED: Mapping[str, float] = {
@@ -91,11 +90,7 @@ def _pairs(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
         for row in shard.iter_rows(named=True):
             report.dataset, report.split = row["dataset"], row["split"]
             report.questions += 1
-            events = {
-                step["role"]: orjson.loads(texts["payload"])
-                for step, texts in zip(row["steps"], row["texts"], strict=True)
-                if step["kind"] == "decision" and step["role"] in ("decomposed", "sample", "rejected", "cap_hit")
-            }
+            events = dict(decisions(row, "decomposed", "sample", "rejected"))
             if kind := events.get("decomposed", {}).get("type"):
                 report.decomposed[kind] += 1
             if reason := _reason(row, events):

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +21,7 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.rog.collection import RoGCollection
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import decisions, rejection, write_report, write_rows
 from pipeline.types import Question
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
@@ -90,17 +89,11 @@ def _rows(folder: RunFolder, collection: RoGCollection, report: Report) -> Itera
     for shard in read_shards(folder, _COLUMNS):
         for trace in shard.iter_rows(named=True):
             report.questions += 1
-            events = {
-                step["role"]: orjson.loads(texts["payload"])
-                for step, texts in zip(trace["steps"], trace["texts"], strict=True)
-                if step["role"] in ("collected", "rejected")
-            }
+            events = dict(decisions(trace, "collected", "rejected"))
             if (collected := events.get("collected")) is not None:
                 yield from _of_question(trace, collected, collection, report)
-            elif (rejected := events.get("rejected")) is not None:
-                report.rejected[rejected["reason"]] += 1
             else:
-                report.rejected[f"{trace['status']}: {(trace['error'] or '').partition(':')[0]}"] += 1
+                report.rejected[rejection(trace, events)] += 1
 
 
 def _of_question(
