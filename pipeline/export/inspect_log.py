@@ -31,7 +31,6 @@ def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
 
 def _header(exported: ExportedConfiguration) -> dict[str, Any]:
     summary, started = exported.summary, exported.started.isoformat()
-    answered = summary.questions - summary.not_run
     saved = exported.folder.read_summary() or {}
     ended = exported.after(saved.get("wall_s") or 0.0).isoformat()
     task = f"{summary.method} on {summary.dataset}"
@@ -55,13 +54,13 @@ def _header(exported: ExportedConfiguration) -> dict[str, Any]:
         "plan": {"name": "plan", "steps": [{"solver": summary.method, "params": {}}], "config": {}},
         "results": {
             "total_samples": summary.questions,
-            "completed_samples": answered,
+            "completed_samples": summary.answered,
             "scores": [
                 {
                     "name": name,
                     "scorer": "kgqa",
                     "scored_samples": score.questions,
-                    "unscored_samples": answered - score.questions,
+                    "unscored_samples": summary.answered - score.questions,
                     "params": {},
                     "metrics": {
                         part: {"name": part, "value": float(value)}

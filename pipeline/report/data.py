@@ -82,6 +82,12 @@ class Configuration:
     `question`."""
     details: Details = field(default_factory=Details)
 
+    @property
+    def hits_at_1(self) -> float:
+        """The score by which configurations are ranked; -1 if no question has it."""
+        score = self.summary.scores.get("hits_at_1")
+        return score.mean if score else -1.0
+
     @cached_property
     def questions_digest(self) -> bytes:
         """A digest of the answered questions."""
@@ -109,8 +115,7 @@ class Configuration:
         """Return the total of a counter per answered question; None if it was not counted, or means nothing."""
         if counter == SECONDS and not self.has_seconds:
             return None
-        answered = self.summary.questions - self.summary.not_run
-        total = self.summary.counters.get(counter)
+        answered, total = self.summary.answered, self.summary.counters.get(counter)
         return None if total is None or not answered else total / answered
 
     @property
@@ -231,7 +236,7 @@ def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
         refusal
         for path, of_run in runs.items()
         for methods in [[str(each.resolved["method"].get("_target_")) for each in of_run]]
-        for counts in [[each.summary.failed_of_asked for each in of_run]]
+        for counts in [[(each.summary.failed, each.summary.answered) for each in of_run]]
         for refusal in retry_refusals(path, methods, of_run[0].run.facts, counts)
     ]
 

@@ -27,6 +27,11 @@ def write_answers(texts: Iterable[str]) -> str:
     return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
 
 
+def write_yes(answers: Iterable[str]) -> str:
+    """Write that the facts are enough, with the answers."""
+    return f"{{Yes}} {write_answers(answers)}"
+
+
 def right_or_wrong(shown: Mapping[Node, str], gold_context: GoldContext, error_rng: Random | None) -> list[str]:
     """Return the gold answers among nodes with their names. If there are none, or as an error, return another node."""
     right = answers_shown(shown, gold_context)

@@ -12,7 +12,7 @@ from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
-from pipeline.simulation.methods.answering import write_answers
+from pipeline.simulation.methods.answering import write_yes
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.simulation.similarity import ends_of_most_similar_path, rank_relations
@@ -57,12 +57,12 @@ class EnoughSimulator(Simulator[Enough]):
         starts = [chain.start for chain in prompt.chains if chain.start not in topics]
         shown = names_of([*ends, *starts], prompt.names)
         answers = sufficient_answers(shown, gold_context, error_rng)
-        return _write_yes(answers) if answers else _NO
+        return write_yes(answers) if answers else _NO
 
     def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
         """Write Yes with the ends of the most similar path."""
         ends = ends_of_most_similar_path(prompt.chains, prompt.names, prompt.question.text, encoder)
-        return _write_yes(ends)
+        return write_yes(ends)
 
 
 @simulates(Simplify)
@@ -83,10 +83,6 @@ class DebateSimulator(Simulator[DebatePrompt]):
 
 def _write_numbers(prompt: ChooseRelations, relations: Iterable[Relation]) -> str:
     return ", ".join(f"relation_{prompt.relations.index(relation) + 1}" for relation in relations)
-
-
-def _write_yes(texts: list[str]) -> str:
-    return f"{{Yes}} {write_answers(texts)}"
 
 
 def _announce(question: str) -> str:
