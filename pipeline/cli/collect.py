@@ -20,41 +20,45 @@ from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
-from pipeline.training.arg.dataset import report_table, write_texts
-from pipeline.training.parog.samples import Report, tables, write_samples
-from pipeline.training.rog.rows import table, write_training_rows
+from pipeline.training.arg import dataset as arg_texts
+from pipeline.training.parog import samples as parog_pairs
+from pipeline.training.rog import rows as rog_rows
+from pipeline.training.rows import write_collected
 
 
 def arg(arguments: Arguments) -> Output:
     """Collect training texts for ArG's generator (specification §7.2), or continue, and write them with a report."""
     collected = _collect(arguments)
-    report = write_texts(collected.folder, collected.output)
+    report = arg_texts.Report()
+    write_collected(arg_texts.read_texts(collected.folder, report), report, collected.output)
     if not report.samples:
         raise _nothing_collected("text", report.questions, report.rejected)
     figures = {**report.document(), "output": str(collected.output)}
-    return Output(figures, [report_table(report)], collected.notes("texts"))
+    return Output(figures, [arg_texts.report_table(report)], collected.notes("texts"))
 
 
 def parog(arguments: Arguments) -> Output:
     """Collect training plans for PARoG's planner from gold SPARQL, or continue, and write them with a report."""
     collected = _collect(arguments)
-    report = write_samples(collected.folder, collected.output, label=collected.summary.label)
+    report = parog_pairs.Report(label=collected.summary.label)
+    write_collected(parog_pairs.read_pairs(collected.folder, report), report, collected.output)
     if not report.kept:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
         raise UserError(f"none of {counted(report.questions, 'question')} makes a training pair ({reasons})")
-    figures = {**report.to_dict(), "output": str(collected.output)}
-    return Output(figures, tables(report), notes=_plan_notes(report, collected))
+    figures = {**report.document(), "output": str(collected.output)}
+    return Output(figures, parog_pairs.tables(report), notes=_plan_notes(report, collected))
 
 
 def rog(arguments: Arguments) -> Output:
     """Collect rows for RoG's planner and reader (specification §7.4), or continue, and write them with a report."""
     collected = _collect(arguments)
     collection = config.build("collect", arguments.compose())
-    report = write_training_rows(collected.folder, collection, collected.output)
+    report = rog_rows.Report()
+    write_collected(rog_rows.read_rows(collected.folder, collection, report), report, collected.output)
     if not report.rows:
         raise _nothing_collected("row", report.questions, report.rejected)
     figures = {**report.document(), "output": str(collected.output)}
-    return Output(figures, [table(report)], collected.notes("rows"))
+    return Output(figures, [rog_rows.table(report)], collected.notes("rows"))
 
 
 class _Collected(NamedTuple):
@@ -100,7 +104,7 @@ def _nothing_collected(kind: str, questions: int, rejected: Counter[str]) -> Use
     return UserError(f"none of {counted(questions, 'question')} gave a training {kind} ({reasons})")
 
 
-def _plan_notes(report: Report, collected: _Collected) -> list[str]:
+def _plan_notes(report: parog_pairs.Report, collected: _Collected) -> list[str]:
     unchecked = report.kept.total() - report.executed
     notes = [
         f"{counted(report.executed, 'plan')} kept {agreeing('were', report.executed)} carried out and gave gold "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -21,11 +21,19 @@ def write_rows(rows: Iterable[Mapping[str, Any]], output: Path) -> None:
             file.write(orjson.dumps(row) + b"\n")
 
 
-def write_report(document: Mapping[str, Any], output: Path) -> None:
-    """Write a report as JSON next to `output`, as `.report.json`. Raises StorageError."""
-    report = output.with_suffix(".report.json")
-    with storing(report):
-        report.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+class Report(Protocol):
+    """Counts what becomes of the questions while their rows are read."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+
+
+def write_collected(rows: Iterable[Mapping[str, Any]], report: Report, output: Path) -> None:
+    """Write the rows as `write_rows` does, then their report next to them, as `.report.json`. Raises StorageError."""
+    write_rows(rows, output)
+    file = output.with_suffix(".report.json")
+    with storing(file):
+        file.write_text(json.dumps(report.document(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def decisions(trace: Mapping[str, Any], *roles: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,11 +1,10 @@
-"""Writes the training texts of a collection, read from its traces, and a report on them."""
+"""Reads the training texts of a collection from its traces, and reports on them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -17,7 +16,7 @@ from pipeline.methods.rendering import one_line
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
-from pipeline.training.rows import decisions, rejection, write_report, write_rows
+from pipeline.training.rows import decisions, rejection
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
 
@@ -79,14 +78,6 @@ class Report:
             "characters": self.characters,
             "longest": self.longest,
         }
-
-
-def write_texts(folder: RunFolder, output: Path) -> Report:
-    """Write the texts of a finished collection, in question order, and the report. Raises StorageError."""
-    report = Report()
-    write_rows(read_texts(folder, report), output)
-    write_report(report.document(), output)
-    return report
 
 
 def read_texts(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:

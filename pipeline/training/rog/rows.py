@@ -1,11 +1,10 @@
-"""Writes the rows for RoG's planner and reader from the traces of a collection, and a report (specification §7.4)."""
+"""Makes the rows for RoG's planner and reader from the traces of a collection, and a report (specification §7.4)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -21,7 +20,7 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.rog.collection import RoGCollection
-from pipeline.training.rows import decisions, rejection, write_report, write_rows
+from pipeline.training.rows import decisions, rejection
 from pipeline.types import Question
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
@@ -53,14 +52,6 @@ class Report:
         return {**asdict(self), "rows": dict(self.rows), "rejected": dict(self.rejected), "path_lengths": in_order}
 
 
-def write_training_rows(folder: RunFolder, collection: RoGCollection, output: Path) -> Report:
-    """Write the rows of a finished collection, in question order, and the report. Raises StorageError."""
-    report = Report()
-    write_rows(_rows(folder, collection, report), output)
-    write_report(report.document(), output)
-    return report
-
-
 def table(report: Report) -> Table:
     """Return the report as a table for the terminal."""
     title = f"{counted(report.rows.total(), 'row')} from {counted(report.questions, 'question')}"
@@ -85,7 +76,8 @@ def _lines(report: Report) -> Iterator[tuple[str, int]]:
         yield f"rejected: {reason}", count
 
 
-def _rows(folder: RunFolder, collection: RoGCollection, report: Report) -> Iterator[dict[str, Any]]:
+def read_rows(folder: RunFolder, collection: RoGCollection, report: Report) -> Iterator[dict[str, Any]]:
+    """Yield the rows in a collection's traces, and count them and the rejected questions in `report`."""
     for shard in read_shards(folder, _COLUMNS):
         for trace in shard.iter_rows(named=True):
             report.questions += 1
