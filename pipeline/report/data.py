@@ -25,6 +25,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
+from pipeline.grouping import grouped
 from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, read_shards
@@ -216,9 +217,7 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
     """
     blocks: dict[tuple[str, bytes], list[Configuration]] = {}
     for folder in folders:
-        by_selection: dict[str, list[Configuration]] = {}
-        for configuration in _read_configurations(RunFolder(folder)):
-            by_selection.setdefault(configuration.question_selection, []).append(configuration)
+        by_selection = grouped(_read_configurations(RunFolder(folder)), lambda each: each.question_selection)
         for configurations in by_selection.values():
             first = Block(configurations).most_complete
             blocks.setdefault((first.summary.dataset, first.questions_digest), []).extend(configurations)
@@ -229,12 +228,9 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
 
 def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
     """Return when `run.retry_failed=true` is refused for the runs with failed questions, and what to do then."""
-    runs: dict[StoragePath, list[Configuration]] = {}
-    for each in configurations:
-        runs.setdefault(each.run.path, []).append(each)
     return [
         refusal
-        for path, of_run in runs.items()
+        for path, of_run in grouped(configurations, lambda each: each.run.path).items()
         for methods in [[str(each.resolved["method"].get("_target_")) for each in of_run]]
         for counts in [[(each.summary.failed, each.summary.answered) for each in of_run]]
         for refusal in retry_refusals(path, methods, of_run[0].run.facts, counts)

@@ -10,12 +10,11 @@ from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import contains_arrow
-from pipeline.methods.rendering import Printer, one_line, quoted
+from pipeline.methods.rendering import CHARACTERS_PER_TOKEN, Printer, one_line, quoted
 from pipeline.methods.walk import CostedChain, Layer, Move, first_u_turn, follow
 from pipeline.types import Direction, Entity, EntityId, Relation
 
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(slots=True)
@@ -106,7 +105,7 @@ def fit(
 
     A chain is shown whole or not at all. One that does not fit does not keep shorter ones out.
     """
-    characters = max_tokens * _CHARACTERS_PER_TOKEN
+    characters = max_tokens * CHARACTERS_PER_TOKEN
     shown: list[GroundedPath] = []
     lines: dict[str, None] = {}
     for chain in chains:
@@ -122,4 +121,4 @@ def fit(
 
 def tokens_of(texts: Iterable[str]) -> int:
     """Estimate the number of tokens, at four characters each."""
-    return -(-sum(map(len, texts)) // _CHARACTERS_PER_TOKEN)
+    return -(-sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
