@@ -61,10 +61,6 @@ class Listing:
                 return replace(self, items=self.items[:index])
         return self
 
-    def first(self, count: int) -> Listing:
-        """Return the listing with at most the first `count` items."""
-        return replace(self, items=self.items[:count])
-
     def __str__(self) -> str:
         texts = ", ".join(item.text for item in self.items)
         if self.bare:
@@ -91,7 +87,8 @@ class Observation:
         """Return the observation with only the first of its relations, if it lists a node's relations."""
         if self.action.tool != "Relations":
             return self
-        return replace(self, listings=tuple(listing.first(_MAX_OLD_RELATIONS) for listing in self.listings))
+        shown = (replace(listing, items=listing.items[:_MAX_OLD_RELATIONS]) for listing in self.listings)
+        return replace(self, listings=tuple(shown))
 
     @classmethod
     def failed(cls, action: Action, text: str) -> Observation:
