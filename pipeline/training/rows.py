@@ -36,7 +36,7 @@ def write_collected(rows: Iterable[Mapping[str, Any]], report: Report, output: P
         file.write_text(json.dumps(report.document(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def decisions(trace: Mapping[str, Any], *roles: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def decisions(trace: Mapping[str, Any], *roles: str) -> Iterator[tuple[str, Any]]:
     """Yield the role and the contents of each decision of a question that has one of the roles."""
     for step, text in zip(trace["steps"], trace["texts"], strict=True):
         if step["kind"] == "decision" and step["role"] in roles:
