@@ -52,6 +52,11 @@ class Relation(NamedTuple):
     name: str
     direction: Direction
 
+    @property
+    def reversed(self) -> Relation:
+        """The same relation, followed in the other direction."""
+        return Relation(self.name, "in" if self.direction == "out" else "out")
+
 
 RelationPath: TypeAlias = tuple[Relation, ...]
 """The relations of a walk, in order."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from pipeline.grouping import grouped
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import OTHER_DATA, RecordedCall, RecordedCalls, explain_miss, read_shards
+from pipeline.traces.reader import OTHER_DATA, RecordedCalls, explain_miss, read_shards
 
 NEW_QUESTION = "a question of which no earlier run has a call"
 """The reason for all calls of such a question."""
@@ -26,13 +27,11 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
         otherwise = f"the model ({', '.join(sorted(models_before))}, now {', '.join(sorted(models_now))})"
     reasons: Counter[str] = Counter()
     graphs = {served["graph"] for served in run.saved["served"]}
-    for question_id in _question_ids(folder):
+    for question_id in pl.concat(read_shards(folder, ["question_id"]))["question_id"].unique():
         recorded = {key: call for each in earlier_runs for key, call in each.calls(question_id).items()}
         gold = run.gold_of_replies(question_id)
         usable = {key for each in earlier_runs for key in each.reusable(question_id, gold, graphs)}
-        by_role: dict[str, list[RecordedCall]] = {}
-        for call in recorded.values():
-            by_role.setdefault(call.role, []).append(call)
+        by_role = grouped(recorded.values(), lambda call: call.role)
         for key, call in run.calls(question_id).items():
             if not recorded:
                 reasons[NEW_QUESTION] += 1
@@ -41,7 +40,3 @@ def explain_misses(folder: RunFolder, earlier: Sequence[str]) -> Counter[str]:
             elif key not in usable:
                 reasons[OTHER_DATA] += 1
     return reasons
-
-
-def _question_ids(folder: RunFolder) -> list[str]:
-    return pl.concat(read_shards(folder, ["question_id"])).unique()["question_id"].to_list()

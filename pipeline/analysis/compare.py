@@ -259,7 +259,7 @@ def _compare(
         base=float(before.mean()),
         other=float(after.mean()),
         difference=difference(pair, clusters, scoring),
-        exact_p=mcnemar(after, before, clusters=labels).p_value if binary else None,
+        exact_p=mcnemar(after, before, clusters=labels) if binary else None,
         won=pair.filter(pl.col("other") > pl.col("base"))["question_id"].to_list(),
         lost=pair.filter(pl.col("other") < pl.col("base"))["question_id"].to_list(),
         base_cost=_cost(base, pair),

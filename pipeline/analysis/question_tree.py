@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
+from pipeline.grouping import grouped
 from pipeline.normalisation import normalise
 
 Kind: TypeAlias = Literal["question", "group", "step", "item", "fact"]
@@ -398,12 +399,9 @@ def _names(trace: QuestionTrace) -> Mapping[str, str]:
 def fact_tree(trace: QuestionTrace, most: int) -> TreeNode:
     """Return the first `most` facts that the answer was read from, as a tree from where their chains start."""
     facts = trace.row["evidence"] or ()
-    chains: dict[int, list[Mapping[str, Any]]] = {}
-    for fact in facts[:most]:
-        chains.setdefault(fact["chain"], []).append(fact)
     gold = gold_forms(trace)
     branches: dict[tuple[str, str], Any] = {}
-    for chain in chains.values():
+    for chain in grouped(facts[:most], lambda fact: fact["chain"]).values():
         branch = branches
         for hop in _hops(chain):
             branch = branch.setdefault(hop, {})

@@ -1,4 +1,7 @@
-"""Runs a collection of training data: a run whose method is the collection. Shared by the `kgqa collect` commands."""
+"""`kgqa collect arg`, `collect parog` and `collect rog`: collect training data.
+
+A collection is a run whose method is the collection.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,56 @@ from typing import Any, NamedTuple
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments
+from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
+from pipeline.training.arg import dataset as arg_texts
+from pipeline.training.parog import samples as parog_pairs
+from pipeline.training.rog import rows as rog_rows
+from pipeline.training.rows import write_collected
 
 
-class Collected(NamedTuple):
+def arg(arguments: Arguments) -> Output:
+    """Collect training texts for ArG's generator (specification §7.2), or continue, and write them with a report."""
+    collected = _collect(arguments)
+    report = arg_texts.Report()
+    write_collected(arg_texts.read_texts(collected.folder, report), report, collected.output)
+    if not report.samples:
+        raise _nothing_collected("text", report.questions, report.rejected)
+    figures = {**report.document(), "output": str(collected.output)}
+    return Output(figures, [arg_texts.report_table(report)], collected.notes("texts"))
+
+
+def parog(arguments: Arguments) -> Output:
+    """Collect training plans for PARoG's planner from gold SPARQL, or continue, and write them with a report."""
+    collected = _collect(arguments)
+    report = parog_pairs.Report(label=collected.summary.label)
+    write_collected(parog_pairs.read_pairs(collected.folder, report), report, collected.output)
+    if not report.kept:
+        reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
+        raise UserError(f"none of {counted(report.questions, 'question')} makes a training pair ({reasons})")
+    figures = {**report.document(), "output": str(collected.output)}
+    return Output(figures, parog_pairs.tables(report), notes=_plan_notes(report, collected))
+
+
+def rog(arguments: Arguments) -> Output:
+    """Collect rows for RoG's planner and reader (specification §7.4), or continue, and write them with a report."""
+    collected = _collect(arguments)
+    collection = config.build("collect", arguments.compose())
+    report = rog_rows.Report()
+    write_collected(rog_rows.read_rows(collected.folder, collection, report), report, collected.output)
+    if not report.rows:
+        raise _nothing_collected("row", report.questions, report.rejected)
+    figures = {**report.document(), "output": str(collected.output)}
+    return Output(figures, [rog_rows.table(report)], collected.notes("rows"))
+
+
+class _Collected(NamedTuple):
     """A finished collection."""
 
     folder: RunFolder
@@ -35,13 +78,7 @@ class Collected(NamedTuple):
         return [*again, *remarks(self.rejected, self.folder.rejected), f"{kind}: {self.output}"]
 
 
-def nothing_collected(kind: str, questions: int, rejected: Counter[str]) -> UserError:
-    """Return the error of a collection without a single text or row (`kind`), with the reasons by their numbers."""
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.most_common())
-    return UserError(f"none of {counted(questions, 'question')} gave a training {kind} ({reasons})")
-
-
-def collect(arguments: Arguments) -> Collected:
+def _collect(arguments: Arguments) -> _Collected:
     """Run or resume the collection that the overrides describe."""
     composed = arguments.compose()
     for section in ("material", "collect"):  # an error names the key under which the value was given
@@ -50,7 +87,7 @@ def collect(arguments: Arguments) -> Collected:
     (summary,) = execute([configuration], Console(stderr=True))
     folder = RunFolder(run_dir([configuration]))
     rejected = (folder.read_summary() or {})["rejected"]
-    return Collected(folder, summary, Path(composed["output"]), rejected)
+    return _Collected(folder, summary, Path(composed["output"]), rejected)
 
 
 def _as_run(composed: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,3 +96,25 @@ def _as_run(composed: Mapping[str, Any]) -> dict[str, Any]:
     material = {**composed["material"], "strict": composed["dataset"]["strict"]}
     choices = {**composed["choices"], "method": composed["collect"]["name"]}
     return {**own, "dataset": material, "method": composed["collect"], "choices": choices}
+
+
+def _nothing_collected(kind: str, questions: int, rejected: Counter[str]) -> UserError:
+    """Return the error of a collection without a single text or row (`kind`), with the reasons by their numbers."""
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejected.most_common())
+    return UserError(f"none of {counted(questions, 'question')} gave a training {kind} ({reasons})")
+
+
+def _plan_notes(report: parog_pairs.Report, collected: _Collected) -> list[str]:
+    unchecked = report.kept.total() - report.executed
+    notes = [
+        f"{counted(report.executed, 'plan')} kept {agreeing('were', report.executed)} carried out and gave gold "
+        f"answers alone; {report.complete:,} gave all of them",
+        f"{counted(unchecked, 'plan')} kept {agreeing('were', unchecked)} not carried out (collect.execute_where)",
+        f"{counted(report.kept.total(), 'pair')} in {collected.output}",
+    ]
+    if report.label:
+        notes.insert(0, f"worded by llm={report.label}, which is not a language model")
+    if report.split.lower().startswith("test"):
+        split = f"made from the {report.split} split (material.allow_test_split)"
+        notes.insert(0, f"{split}: do not evaluate a model on it that was trained on this data")
+    return [*notes, *remarks(collected.rejected, collected.folder.rejected)]

@@ -13,7 +13,8 @@ from pipeline.console import Console
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
-from pipeline.training.call_collection import Report, read_calls, tables, write_calls
+from pipeline.training.call_collection import Report, read_calls, tables
+from pipeline.training.rows import write_collected
 
 _SHOWN_EVERY = 1000
 
@@ -24,7 +25,7 @@ def run(arguments: Arguments) -> Output:
     material, selection = config.build("material", composed), config.build("collect", composed)
     folders = [RunFolder(storage_path(word)) for word in dict.fromkeys(arguments.words)]
     report, output = Report(), Path(composed["output"])
-    write_calls(_with_progress(read_calls(folders, material, selection, report)), report, output)
+    write_collected(_with_progress(read_calls(folders, material, selection, report)), report, output)
     figures = {**report.document(), "output": str(output)}
     return Output(figures, tables(report), notes=[*_notes(folders), f"rows: {output}"])
 

@@ -14,15 +14,14 @@ from pipeline.cli.output import Output
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 from pipeline.training.corrections import Report, read_corrections, table
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import write_collected
 
 
 def run(arguments: Arguments) -> Output:
     """Write the calls that the model of the runs got wrong, with the teacher's replies, and their report."""
     composed = arguments.compose()
     report, output = Report(), Path(composed["output"])
-    write_rows(asyncio.run(_rows(list(dict.fromkeys(arguments.words)), composed, report)), output)
-    write_report(report.document(), output)
+    write_collected(asyncio.run(_rows(list(dict.fromkeys(arguments.words)), composed, report)), report, output)
     return Output({**report.document(), "output": str(output)}, [table(report)], notes=[f"rows: {output}"])
 
 

@@ -181,19 +181,19 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
     },
     "Training": {
         "collect arg": Command(
-            "collect_arg:run",
+            "collect:arg",
             "collect training texts for ArG's generator",
             config_name="collect_arg",
             resumes=True,
         ),
         "collect parog": Command(
-            "collect_parog:run",
+            "collect:parog",
             "collect training plans for PARoG's planner",
             config_name="collect_parog",
             resumes=True,
         ),
         "collect rog": Command(
-            "collect_rog:run",
+            "collect:rog",
             "collect training rows for RoG's planner and reader",
             config_name="collect_rog",
             resumes=True,

@@ -23,7 +23,6 @@ from pipeline.text import counted
 
 _COUNTED: tuple[Level, ...] = ("problem", "warning")
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-_SHOWN: tuple[Level, ...] = ("problem", "warning")
 
 
 def run(arguments: Arguments) -> Output:

@@ -62,13 +62,10 @@ def _saved_configurations(path: StoragePath, run: Mapping[str, Any], search: Seq
     try:
         if not run["trust"]:
             config.refuse_untrusted([saved["config"] for saved in points], path, search)
-        configs = [config.complete(_with_run(saved["config"], run)) for saved in points]
+        resolved = [saved["config"] for saved in points]
+        configs = [config.complete({**each, "run": {**each["run"], **run}}) for each in resolved]
         refuse_other_folder(path, contents, configs)
     except UserError as error:
         named = str(error) if str(path) in str(error) else f"{path}: {error}"
         raise UserError(named) from None
     return [Configuration(tuple(saved["overrides"]), each, path) for saved, each in zip(points, configs, strict=True)]
-
-
-def _with_run(resolved: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    return {**resolved, "run": {**resolved["run"], **run}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.papers.efficiency import HEADINGS as COST_HEADINGS
-from pipeline.papers.efficiency import Efficiency, efficiency, machine_load, to_dict
+from pipeline.papers.efficiency import Efficiency, efficiency, machine_load
 from pipeline.papers.reproduction import (
     HEADINGS,
     ReproducedFigure,
@@ -79,7 +80,7 @@ def run(arguments: Arguments) -> Output:
     figures = {
         "circumstances": [*differing, str(load)],
         "figures": [line.to_dict() for line in found],
-        "efficiency": [to_dict(row) for row in costs],
+        "efficiency": [asdict(row) for row in costs],
         "machine": load.by_device(),
     }
     sections = list(by_table(found, labels))

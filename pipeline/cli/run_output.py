@@ -135,8 +135,8 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary])
     methods = [str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"]]
     own = dict.fromkeys(name for name in methods if not is_own(name))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
-    edited = retry_refusals(folder.path, own, {}, [each.failed_of_asked for each in summaries]) or free
-    failed, asked = map(sum, zip(*(each.failed_of_asked for each in summaries), strict=True))
+    edited = retry_refusals(folder.path, own, {}, [(each.failed, each.answered) for each in summaries]) or free
+    failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
     too_long = sum(each.count for each in errors if each.error.startswith(f"{ContextOverflow.__name__}:"))
     again = "; run.retry_failed=true runs them again" if too_long < failed else ""

@@ -216,5 +216,5 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> 
 
 def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
     """Return the calls and the tokens per question."""
-    answered = max(1, summary.questions - summary.not_run)
+    answered = max(1, summary.answered)
     return summary.counters["llm_calls"] / answered, summary.counters["tokens"] / answered

@@ -32,7 +32,7 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
 def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
     """Say for which share of the questions PARoG could use no plan; empty if it used every plan."""
     met = [each for each in summaries if each.counters.get("without_plan")]
-    shares = [(each.counters["without_plan"] / (each.questions - each.not_run), each.number) for each in met]
+    shares = [(each.counters["without_plan"] / each.answered, each.number) for each in met]
     if not shares:
         return ""
     shares.sort(key=lambda pair: (-pair[0], pair[1]))
@@ -45,8 +45,7 @@ def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
 def limited_share(summary: ConfigurationSummary) -> float | None:
     """Return the share of the answered questions that met a limit; None if an older version wrote the traces."""
     met = summary.counters.get("at_limit")
-    answered = summary.questions - summary.not_run
-    return None if met is None or not answered else met / answered
+    return None if met is None or not summary.answered else met / summary.answered
 
 
 def much_limited(summaries: Sequence[ConfigurationSummary]) -> list[tuple[float, ConfigurationSummary]]:

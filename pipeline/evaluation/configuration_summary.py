@@ -108,9 +108,9 @@ class ConfigurationSummary:
         return self.scores[name].mean
 
     @property
-    def failed_of_asked(self) -> tuple[int, int]:
-        """The numbers of failed questions and of all that were asked."""
-        return self.failed, self.questions - self.not_run
+    def answered(self) -> int:
+        """The questions that were asked so far."""
+        return self.questions - self.not_run
 
     @property
     def from_gold(self) -> bool:

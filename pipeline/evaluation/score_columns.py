@@ -26,7 +26,6 @@ def score_columns(summary: ConfigurationSummary) -> Table:
     others = {name for names in METRICS_OF_METHOD.values() for name in names} - {*paper_metrics_of(summary.method)}
     scores = {name: summary.scores[name] for name in SCORES if name in summary.scores and name not in others}
     counts = {"questions": summary.questions, "failed": summary.failed, "not run": summary.not_run}
-    answered = summary.questions - summary.not_run
     costs = {name: heading for name, heading in COSTS.items() if name in summary.counters}  # a file has no costs
     texts = {
         "method": f"{summary.method}{departures_label(summary)}",
@@ -39,7 +38,7 @@ def score_columns(summary: ConfigurationSummary) -> Table:
             STANDARD_SCORES.get(name, name): f"{percent(score.mean)} {percent(score.low)}–{percent(score.high)}"
             for name, score in scores.items()
         },
-        **{heading: f"{summary.counters[name] / answered:,.1f}" for name, heading in costs.items()},
+        **{heading: f"{summary.counters[name] / summary.answered:,.1f}" for name, heading in costs.items()},
     }
     note = f"percent, {100 * summary.confidence:g} % intervals; costs per question; failed questions count as wrong"
     table = plain_table(None, note)

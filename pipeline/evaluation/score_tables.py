@@ -156,7 +156,7 @@ def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[
         means = (each.scores.get(name) for each in summaries)
         columns[heading] = [Text(percent(mean.mean) if mean else _ABSENT) for mean in means]
     for name, heading in COSTS.items():
-        columns[heading] = [Text(f"{each.counters[name] / (each.questions - each.not_run):,.1f}") for each in summaries]
+        columns[heading] = [Text(f"{each.counters[name] / each.answered:,.1f}") for each in summaries]
     return columns
 
 
@@ -289,9 +289,9 @@ def _score(score: Estimate | None, *, separator: str = "\n") -> Text:
 
 
 def _cost(summary: ConfigurationSummary) -> Text:
-    answered = summary.questions - summary.not_run
     totals = ((summary.counters.get(name), unit) for name, unit in COSTS.items())
-    return Text("\n".join(f"{total / answered:,.1f} {unit}" for total, unit in totals if total is not None) or _ABSENT)
+    costs = (f"{total / summary.answered:,.1f} {unit}" for total, unit in totals if total is not None)
+    return Text("\n".join(costs) or _ABSENT)
 
 
 def _group_cells(field: str, group: Group) -> tuple[Text, ...]:

@@ -45,16 +45,6 @@ class Difference:
     """Two-sided; the null hypothesis is no difference."""
 
 
-@dataclass(frozen=True, slots=True)
-class McNemar:
-    """Questions that exactly one of two methods answers correctly, with McNemar's test."""
-
-    only_first: int
-    only_second: int
-    p_value: float
-    """Exact and two-sided; the null hypothesis is no difference."""
-
-
 def estimate_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:
     """Return the mean with its interval: Wilson's if all values are 0 or 1, else by bootstrap.
 
@@ -146,19 +136,19 @@ def paired_bootstrap(
     return Difference(_mean(differences), low, high, min(1.0, 2 * (int(tail) + 1) / (resamples + 1)))
 
 
-def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> McNemar:
-    """Compare two methods that are right or wrong on the same questions, in the same order.
+def mcnemar(first: npt.ArrayLike, second: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> float:
+    """Return the exact, two-sided p-value of McNemar's test of two methods on the same questions, in the same order.
 
-    Under the null hypothesis, each discordant question favours either method with probability 1/2. The p-value is the
-    probability of a split at least as uneven. With `clusters`, one label per question, all questions with the same
-    label favour the same method. Raises ValueError for a single cluster.
+    Both are right or wrong on each question. Under the null hypothesis, each question that only one of them answers
+    correctly favours either method with probability 1/2. The p-value is the probability of a split at least as uneven.
+    With `clusters`, one label per question, all questions with the same label favour the same method. Raises ValueError
+    for a single cluster.
     """
     correct_first, correct_second = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     surplus = correct_first.astype(np.int64) - correct_second
-    only_first, only_second = int((surplus > 0).sum()), int((surplus < 0).sum())
     if clusters is not None:
         surplus = _per_cluster(surplus, clusters)[0].astype(np.int64)
-    return McNemar(only_first, only_second, _sign_flip_p_value(np.abs(surplus[surplus != 0]), abs(surplus.sum())))
+    return _sign_flip_p_value(np.abs(surplus[surplus != 0]), abs(surplus.sum()))
 
 
 def not_worse_p_value(differences: Values, margin: float, *, clusters: npt.ArrayLike | None = None) -> float:

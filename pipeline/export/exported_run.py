@@ -101,10 +101,9 @@ class ExportedConfiguration:
     def started(self) -> datetime:
         """When the run began. A trace does not say when a question began, so all of them count from here."""
         try:
-            moment = datetime.strptime(str(self.metadata.get("started")), "%Y-%m-%dT%H:%M:%S%z")
+            return datetime.strptime(str(self.metadata.get("started")), "%Y-%m-%dT%H:%M:%S%z")
         except ValueError:
-            moment = datetime.fromtimestamp(0, UTC)
-        return moment
+            return datetime.fromtimestamp(0, UTC)
 
     def after(self, seconds: float) -> datetime:
         """Return the moment so many seconds after the run began."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -32,7 +31,6 @@ def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
 
 def _header(exported: ExportedConfiguration) -> dict[str, Any]:
     summary, started = exported.summary, exported.started.isoformat()
-    answered = summary.questions - summary.not_run
     saved = exported.folder.read_summary() or {}
     ended = exported.after(saved.get("wall_s") or 0.0).isoformat()
     task = f"{summary.method} on {summary.dataset}"
@@ -46,7 +44,7 @@ def _header(exported: ExportedConfiguration) -> dict[str, Any]:
             "created": started,
             "task": task,
             "task_id": exported.name,
-            "task_args": _json_of(exported.parameters),
+            "task_args": orjson.loads(orjson.dumps(exported.parameters, default=str)),
             "dataset": {"name": summary.dataset, "samples": summary.questions},
             "model": str(exported.served["model"]),
             "config": {"epochs": 1},
@@ -56,13 +54,13 @@ def _header(exported: ExportedConfiguration) -> dict[str, Any]:
         "plan": {"name": "plan", "steps": [{"solver": summary.method, "params": {}}], "config": {}},
         "results": {
             "total_samples": summary.questions,
-            "completed_samples": answered,
+            "completed_samples": summary.answered,
             "scores": [
                 {
                     "name": name,
                     "scorer": "kgqa",
                     "scored_samples": score.questions,
-                    "unscored_samples": answered - score.questions,
+                    "unscored_samples": summary.answered - score.questions,
                     "params": {},
                     "metrics": {
                         part: {"name": part, "value": float(value)}
@@ -83,11 +81,7 @@ def _header(exported: ExportedConfiguration) -> dict[str, Any]:
 def _sample(exported: ExportedConfiguration, question: ExportedQuestion) -> dict[str, Any]:
     trace = question.trace
     row, model = trace.row, str(exported.served["model"])
-    events = [
-        event
-        for step, columns in zip(trace.steps, question.steps, strict=True)
-        for event in [_event(exported, model, step, columns)]
-    ]
+    steps = zip(trace.steps, question.steps, strict=True)
     lost = {"lost": str(trace.loss), "stage": trace.loss.stage, "reason": trace.loss.reason} if trace.loss else {}
     explanation = f"lost: {trace.loss}" if trace.loss else None
     known = {name: row[name] for name in ("split", "type", "level", "hops") if row[name] is not None}
@@ -107,10 +101,10 @@ def _sample(exported: ExportedConfiguration, question: ExportedQuestion) -> dict
             for name, value in trace.scores.items()
         },
         "metadata": {"status": trace.status, "answers": list(trace.answers), **known, **lost},
-        "events": events,
+        "events": [_event(exported, model, step, columns) for step, columns in steps],
         "model_usage": {model: _usage(row)},
-        "started_at": _moment(exported.started),
-        "completed_at": _moment(exported.after(row["wall_s"])),
+        "started_at": exported.started.isoformat(),
+        "completed_at": exported.after(row["wall_s"]).isoformat(),
         "total_time": float(row["wall_s"]),
         "working_time": float(row["critical_s"] or 0.0),
         **({"error": failed} if trace.status == "failed" else {}),
@@ -120,8 +114,8 @@ def _sample(exported: ExportedConfiguration, question: ExportedQuestion) -> dict
 def _event(exported: ExportedConfiguration, model: str, step: StepTrace, columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step as an event of a model, of a tool, or of information."""
     start, end = columns["start_s"], columns["start_s"] + columns["duration_s"]
-    common = {"timestamp": _moment(exported.after(start)), "working_start": float(start)}
-    taken = {"completed": _moment(exported.after(end)), "working_time": float(columns["own_s"] or 0.0)}
+    common = {"timestamp": exported.after(start).isoformat(), "working_start": float(start)}
+    taken = {"completed": exported.after(end).isoformat(), "working_time": float(columns["own_s"] or 0.0)}
     metadata = {"metadata": {"role": step.role, "step": step.number, "shared": step.shared}}
     if step.kind == "llm":
         sampling = orjson.loads(columns["sampling"] or "{}").get("sampling", {})
@@ -154,11 +148,3 @@ def _output(model: str, text: str, finish_reason: str | None, counted: Mapping[s
 def _usage(counted: Mapping[str, Any]) -> dict[str, int]:
     read, written = (int(counted.get(name) or 0) for name in ("prompt_tokens", "completion_tokens"))
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-
-
-def _moment(moment: datetime) -> str:
-    return moment.isoformat()
-
-
-def _json_of(parameters: Mapping[str, Any]) -> Any:
-    return orjson.loads(orjson.dumps(parameters, default=str))

@@ -15,17 +15,15 @@ _MOST_PARAMETERS = 100
 
 
 def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
-    """Store the configuration at a tracking URI: a server, `sqlite:///FILE`, or `file:FOLDER`."""
-    yield track(tracked_run(exported), output)
+    """Store the configuration at a tracking URI: a server, `sqlite:///FILE`, or `file:FOLDER`.
 
-
-def track(run: TrackedRun, output: str) -> str:
-    """Store a run in the experiment `kgqa`. A run that is there already is deleted, and stored anew."""
+    It is a run of the experiment `kgqa`. A run that is there already is deleted, and stored anew.
+    """
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
     try:
-        return _store(MlflowClient(tracking_uri=output), run, output)
+        yield _store(MlflowClient(tracking_uri=output), tracked_run(exported), output)
     except MlflowException as error:
         raise ServiceError(f"output={output}: MLflow says: {error}") from None
 

@@ -32,7 +32,7 @@ class TrackedRun:
 def tracked_run(exported: ExportedConfiguration) -> TrackedRun:
     """Return what is tracked of a configuration."""
     summary, served = exported.summary, exported.served
-    answered = max(1, summary.questions - summary.not_run)
+    answered = max(1, summary.answered)
     costs = {f"per_question.{name}": total / answered for name, total in summary.counters.items() if total is not None}
     counts = {"questions": summary.questions, "failed": summary.failed, "not_run": summary.not_run}
     about = {"method": summary.method, "dataset": summary.dataset, "model": served["model"], "graph": served["graph"]}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pipeline.errors import ServiceError
 from pipeline.export.exported_run import ExportedConfiguration
-from pipeline.export.tracking import TrackedRun, tracked_run
+from pipeline.export.tracking import tracked_run
 
 _LONGEST_TAG = 64
 
@@ -15,15 +15,12 @@ _LONGEST_TAG = 64
 def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Store the configuration in a project: `PROJECT` or `ENTITY/PROJECT`.
 
-    `WANDB_MODE=offline` writes it to a folder of this machine, which `wandb sync` uploads.
+    `WANDB_MODE=offline` writes it to a folder of this machine, which `wandb sync` uploads. A run that is there already
+    is continued, and gets the same figures again.
     """
-    yield track(tracked_run(exported), output)
-
-
-def track(run: TrackedRun, output: str) -> str:
-    """Store a run. A run that is there already is continued, and gets the same figures again."""
     import wandb
 
+    run = tracked_run(exported)
     entity, _, project = output.rpartition("/")
     try:
         stored = wandb.init(
@@ -43,4 +40,4 @@ def track(run: TrackedRun, output: str) -> str:
         stored.finish()
     except wandb.Error as error:
         raise ServiceError(f"output={output}: Weights & Biases says: {error}") from None
-    return f"{run.name} is a run of the project {output}, in {where}"
+    yield f"{run.name} is a run of the project {output}, in {where}"

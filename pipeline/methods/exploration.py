@@ -45,12 +45,12 @@ async def reach(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, expand_cvt
     It takes one `neighbours` and one `labels` lookup; with mediators, one more of each and one `relations` lookup.
     """
     found = await kg.neighbours(hops, limit)
-    names = dict(await kg.labels(_entities(found.values())))
+    names = dict(await kg.labels(entities_among(found.values())))
     truncated = any(reached.truncated for reached in found.values())
     beyond: Mapping[EntityId, Sequence[tuple[Relation, Node]]] = {}
     if expand_cvt:
         behind = await _behind([id for id, name in names.items() if name is None], kg, limit)
-        names.update(await kg.labels([id for id in _entities(behind.values()) if id not in names]))
+        names.update(await kg.labels([id for id in entities_among(behind.values()) if id not in names]))
         truncated |= any(reached.truncated for reached in behind.values())
         beyond = _by_mediator(behind)
     groups: dict[tuple[EntityId, tuple[Relation, ...]], dict[Node, GroundedPath]] = {}
@@ -92,6 +92,11 @@ async def most_relevant_facts(
     return tuple(fact for fact in facts if fact in shown)
 
 
+def entities_among(reached: Iterable[Neighbours]) -> list[EntityId]:
+    """Return the entities among the nodes of several lookups, sorted."""
+    return sorted({node for neighbours in reached for node in neighbours.nodes if not isinstance(node, LiteralNode)})
+
+
 def is_number(node: Node) -> bool:
     """Return whether a node is a literal of digits alone."""
     return isinstance(node, LiteralNode) and node.value.isascii() and node.value.isdigit()
@@ -114,7 +119,3 @@ def _by_mediator(behind: Mapping[Hop, Neighbours]) -> dict[EntityId, list[tuple[
     for (mediator, relation), reached in behind.items():
         steps.setdefault(mediator, []).extend((relation, node) for node in reached.nodes)
     return steps
-
-
-def _entities(reached: Iterable[Neighbours]) -> list[EntityId]:
-    return sorted({node for neighbours in reached for node in neighbours.nodes if not isinstance(node, LiteralNode)})

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.errors import ParseError
-from pipeline.methods.parsing import Value, read_records
+from pipeline.methods.parsing import Value, parse_leniently, read_records
 
 _NOTHING = re.compile(r"null|none|n/?a|unknown|[mg]\.[0-9a-z_]+|<(?:unnamed|cvt) ?[0-9]*>|", re.IGNORECASE)
 """Texts that are not an answer: words for nothing, a bare MID, the label of an unnamed node (specification §5.7)."""
 
 
 def read_object(text: str, *keys: str) -> dict[str, Value]:
-    """Return the last object in the text that has all of `keys`. Raises ParseError when there is none."""
+    """Return the last object in a reply that has all of `keys`. Raises ParseError when there is none."""
+    return parse_leniently(lambda text: _last_object(text, keys), text)
+
+
+def _last_object(text: str, keys: Sequence[str]) -> dict[str, Value]:
     for record in reversed(read_records(text)):
         if all(key in record for key in keys):
             return record

@@ -265,7 +265,7 @@ def _literals(text: str, opening: str) -> list[Value]:
             failures += 1
             at += 1
         else:
-            at = reader.end
+            at = reader.at
     return values
 
 
@@ -282,7 +282,8 @@ class _Reader:
 
     def __init__(self, text: str, at: int) -> None:
         self._text = text
-        self._at = at
+        self.at = at
+        """The position after the last token that was read."""
 
     def value(self, depth: int) -> Value:
         if depth > _MAX_DEPTH:
@@ -299,11 +300,6 @@ class _Reader:
         if token in _CLOSING:
             return self._items(_CLOSING[token], depth)
         raise ParseError(f"'{token}' stands where a value should")
-
-    @property
-    def end(self) -> int:
-        """The position after the last token that was read."""
-        return self._at
 
     def _items(self, closing: str, depth: int) -> list[Value]:
         items: list[Value] = []
@@ -329,18 +325,18 @@ class _Reader:
         if self._peek() == ",":
             self._next()
         elif self._peek() != closing:
-            raise ParseError(f"',' or '{closing}' is missing near '{truncate(self._text[self._at : self._at + 20])}'")
+            raise ParseError(f"',' or '{closing}' is missing near '{truncate(self._text[self.at : self.at + 20])}'")
 
     def _peek(self) -> str:
-        match = _TOKEN.match(self._text, self._at)
+        match = _TOKEN.match(self._text, self.at)
         return match[match.lastgroup or 0] if match else ""
 
     def _next(self) -> tuple[str, str]:
-        match = _TOKEN.match(self._text, self._at)
+        match = _TOKEN.match(self._text, self.at)
         if match is None or match.lastgroup is None:
-            rest = truncate(self._text[self._at : self._at + 20])
+            rest = truncate(self._text[self.at : self.at + 20])
             raise ParseError(f"the literal cannot be read near '{rest}'" if rest else "the literal has no end")
-        self._at = match.end()
+        self.at = match.end()
         return match.lastgroup, match[match.lastgroup]
 
 

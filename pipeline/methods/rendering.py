@@ -19,7 +19,7 @@ Fact: TypeAlias = tuple[str, str, str]
 
 T = TypeVar("T")
 
-_CHARACTERS_PER_TOKEN = 4
+CHARACTERS_PER_TOKEN = 4
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -100,7 +100,7 @@ def print_step(relation: str) -> str:
 
 def fit(items: Sequence[T], text: Callable[[T], str], max_tokens: int) -> tuple[T, ...]:
     """Return the longest run of first items whose texts have at most `max_tokens` tokens, four characters each."""
-    characters = max_tokens * _CHARACTERS_PER_TOKEN
+    characters = max_tokens * CHARACTERS_PER_TOKEN
     for count, item in enumerate(items):
         characters -= len(text(item)) + 1
         if characters < 0:

@@ -87,7 +87,7 @@ def _each_edge_once(reached: Iterable[tuple[Move, Sequence[Node]]]) -> list[tupl
     kept = []
     taken: set[tuple[int, GroundedPath, Direction, tuple[Node, ...]]] = set()
     for move, nodes in reached:
-        inverse: Direction = "in" if move.relation.direction == "out" else "out"
+        inverse = move.relation.reversed.direction
         if not nodes or (move.plan, move.chain, inverse, tuple(nodes)) not in taken:
             taken.add((move.plan, move.chain, move.relation.direction, tuple(nodes)))
             kept.append((move, nodes))

@@ -7,18 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
+from pydantic import TypeAdapter, model_validator
 
-from pipeline.papers.published import Figure
+from pipeline.papers.published import Figure, Part
 from pipeline.text import load_yaml
 
 _FILE = Path(__file__).with_name("comparison_systems.yaml")
 
 
-class ComparisonSystem(BaseModel):
+class ComparisonSystem(Part):
     """A system that a paper compares itself with."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     what: str
     """What the system does."""

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import polars as pl
 
@@ -129,11 +128,6 @@ def efficiency(
         )
         found.setdefault(number, row)
     return [row for row in found.values() if row.row != "cot"]
-
-
-def to_dict(row: Efficiency) -> dict[str, Any]:
-    """Return the entry of `reproduction.json`."""
-    return {name: getattr(row, name) for name in row.__slots__}
 
 
 def _retries(folder: RunFolder) -> dict[int, list[float]]:

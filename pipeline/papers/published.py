@@ -70,20 +70,22 @@ class Figure:
         return f"{sign}{self.value:.{decimals}f}{upper}"
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a file about the papers: no key is ignored."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _About(_Part):
+class _About(Part):
     about: float
     to: float | None = None
 
 
-class _Above(_Part):
+class _Above(Part):
     above: float
 
 
-class _Column(_Part):
+class _Column(Part):
     dataset: str | None = None
     subset: str | None = None
     metric: str | None = None
@@ -92,7 +94,7 @@ class _Column(_Part):
     reason: str | None = None
 
 
-class _Row(_Part):
+class _Row(Part):
     method: str
     variant: str | None = None
     model: str | None = None
@@ -102,7 +104,7 @@ class _Row(_Part):
     values: list[float | _About | _Above | None]
 
 
-class _Table(_Part):
+class _Table(Part):
     paper: str
     table: str
     section: str

@@ -6,17 +6,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
+from pipeline.papers.published import Part
 from pipeline.text import load_yaml
 
 _FILE = Path(__file__).with_name("unprinted.yaml")
 
 
-class UnprintedRow(BaseModel):
+class UnprintedRow(Part):
     """A row, with the command that runs it or the reason why none does."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     row: str
     run: str | None = None
@@ -29,10 +28,8 @@ class UnprintedRow(BaseModel):
         return self
 
 
-class UnprintedTable(BaseModel):
+class UnprintedTable(Part):
     """A table or a figure of a paper."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     paper: str
     table: str

@@ -108,7 +108,7 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
 
 def role_charts(block: Block, labels: BlockLabels) -> list[BarChart]:
     """Build the bars of tokens per question by role: one chart per method, all with the same scale."""
-    known = {i: each for i, each in enumerate(block.configurations) if each.details.roles and _answered(each)}
+    known = {i: each for i, each in enumerate(block.configurations) if each.details.roles and each.summary.answered}
     most = max((_tokens(each) for each in known.values()), default=0)
     if not most:
         return []
@@ -138,8 +138,8 @@ def _role_bar(
     labels: BlockLabels, known: Mapping[int, Configuration], index: int, roles: Sequence[str], most: float
 ) -> Bar:
     configuration = known[index]
+    answered = configuration.summary.answered
     costs = {cost.role: cost for cost in configuration.details.roles}
-    answered = _answered(configuration)
     parts = [
         Part(
             round(100 * cost.tokens / answered / most, 2),
@@ -155,7 +155,9 @@ def _role_bar(
 
 
 def _role_row(role: str, configurations: Iterable[Configuration]) -> list[str]:
-    found = [(cost, _answered(each)) for each in configurations for cost in each.details.roles if cost.role == role]
+    found = [
+        (cost, each.summary.answered) for each in configurations for cost in each.details.roles if cost.role == role
+    ]
 
     def span(value: Callable[[RoleCost, int], float], pattern: str) -> str:
         ends = [format(end([value(*each) for each in found]), pattern) for end in (min, max)]
@@ -243,20 +245,12 @@ def _bar(
 
 
 def _best_first(configurations: Mapping[int, Configuration]) -> list[int]:
-    def worse(index: int) -> float:
-        score = configurations[index].summary.scores.get(_SCORE)
-        return -score.mean if score else 1.0
-
-    return sorted(configurations, key=worse)
-
-
-def _answered(configuration: Configuration) -> int:
-    return configuration.summary.questions - configuration.summary.not_run
+    return sorted(configurations, key=lambda index: -configurations[index].hits_at_1)
 
 
 def _tokens(configuration: Configuration) -> float:
     """Return the tokens per question, as if the configuration had run alone."""
-    return sum(cost.tokens for cost in configuration.details.roles) / _answered(configuration)
+    return sum(cost.tokens for cost in configuration.details.roles) / configuration.summary.answered
 
 
 def _seconds(value: float) -> str:

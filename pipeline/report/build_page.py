@@ -152,7 +152,7 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
     facts = {
         "runs": [f"{len({id(each.run) for each in configurations}):,}"],
         "configurations": [f"{len(configurations):,}"],
-        "questions": [f"{summary.questions - summary.not_run:,}"],
+        "questions": [f"{summary.answered:,}"],
         "model": [_model(each) for each in configurations],
         "models of roles": [
             f"{role}: {model}" for each in configurations for role, model in (each.served.get("roles") or {}).items()

@@ -5,7 +5,6 @@ Its headings are in `labels.py`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from functools import partial
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.unreadable import much_unreadable, share_text
+from pipeline.grouping import grouped
 from pipeline.report.charts import score_range
 from pipeline.report.curves import is_number
 from pipeline.report.data import CHARTED, Block, Configuration
@@ -128,16 +128,8 @@ def _columns(
 def _equal(configurations: Sequence[Configuration]) -> list[list[int]]:
     """Return groups of configurations of one method with equal scores on every question, the best group first."""
     cheapest_first = sorted(range(len(configurations)), key=lambda index: configurations[index].cost_key)
-    groups: dict[object, list[int]] = {}
-    for index in cheapest_first:
-        configuration = configurations[index]
-        groups.setdefault((configuration.group, configuration.scores_digest), []).append(index)
-
-    def worse(group: Sequence[int]) -> float:
-        score = configurations[group[0]].summary.scores.get(_BAR_SCORE)
-        return -score.mean if score else math.inf
-
-    return sorted(groups.values(), key=worse)
+    equal = grouped(cheapest_first, lambda index: (configurations[index].group, configurations[index].scores_digest))
+    return sorted(equal.values(), key=lambda group: -configurations[group[0]].hits_at_1)
 
 
 def _run(configuration: Configuration) -> Cell:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config import canonical, key_of
+from pipeline.grouping import grouped
 from pipeline.report.data import Configuration, Group
 
 BEAM_WIDTH = "method.beam_width"
@@ -93,7 +94,7 @@ def _curves(axis: str, configurations: Mapping[int, Configuration]) -> Iterator[
     for group in _groups(each for each in configurations.values() if axis in each.parameters):
         categories, numbers, followers = _other_keys(axis, group)
         for part in _split(group, categories):
-            combinations = [_by_value(axis, each) for each in _split(part, numbers)]
+            combinations = [grouped(equal, lambda each: each.parameters[axis]) for equal in _split(part, numbers)]
             slices = _largest_common(combinations)
             values = sorted(slices[0], key=lambda value: (axis == BEAM_WIDTH and value == 0, value))
             if len(values) < 2:
@@ -133,26 +134,13 @@ def _largest_common(parts: Sequence[_ByValue]) -> list[_ByValue]:
     return [{value: part[value] for value in largest} for part in parts if largest.keys() <= part.keys()]
 
 
-def _by_value(axis: str, configurations: Sequence[Configuration]) -> _ByValue:
-    parts: _ByValue = {}
-    for configuration in configurations:
-        parts.setdefault(configuration.parameters[axis], []).append(configuration)
-    return parts
-
-
 def _groups(configurations: Iterable[Configuration]) -> list[list[Configuration]]:
-    parts: dict[Group, list[Configuration]] = {}
-    for configuration in configurations:
-        parts.setdefault(configuration.group, []).append(configuration)
-    return list(parts.values())
+    return list(grouped(configurations, lambda each: each.group).values())
 
 
 def _split(configurations: Sequence[Configuration], keys: Sequence[str]) -> list[list[Configuration]]:
     """Split the configurations into parts with equal values of the keys."""
-    parts: dict[str, list[Configuration]] = {}
-    for configuration in configurations:
-        parts.setdefault(canonical(_values(configuration, keys)), []).append(configuration)
-    return list(parts.values())
+    return list(grouped(configurations, lambda each: canonical(_values(each, keys))).values())
 
 
 def _sufficient(keys: Sequence[str], configurations: Sequence[Configuration]) -> list[str]:

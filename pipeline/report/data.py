@@ -25,6 +25,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
+from pipeline.grouping import grouped
 from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RoleReplies, read_shards
@@ -82,6 +83,12 @@ class Configuration:
     `question`."""
     details: Details = field(default_factory=Details)
 
+    @property
+    def hits_at_1(self) -> float:
+        """The score by which configurations are ranked; -1 if no question has it."""
+        score = self.summary.scores.get("hits_at_1")
+        return score.mean if score else -1.0
+
     @cached_property
     def questions_digest(self) -> bytes:
         """A digest of the answered questions."""
@@ -109,8 +116,7 @@ class Configuration:
         """Return the total of a counter per answered question; None if it was not counted, or means nothing."""
         if counter == SECONDS and not self.has_seconds:
             return None
-        answered = self.summary.questions - self.summary.not_run
-        total = self.summary.counters.get(counter)
+        answered, total = self.summary.answered, self.summary.counters.get(counter)
         return None if total is None or not answered else total / answered
 
     @property
@@ -211,9 +217,7 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
     """
     blocks: dict[tuple[str, bytes], list[Configuration]] = {}
     for folder in folders:
-        by_selection: dict[str, list[Configuration]] = {}
-        for configuration in _read_configurations(RunFolder(folder)):
-            by_selection.setdefault(configuration.question_selection, []).append(configuration)
+        by_selection = grouped(_read_configurations(RunFolder(folder)), lambda each: each.question_selection)
         for configurations in by_selection.values():
             first = Block(configurations).most_complete
             blocks.setdefault((first.summary.dataset, first.questions_digest), []).extend(configurations)
@@ -224,14 +228,11 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
 
 def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
     """Return when `run.retry_failed=true` is refused for the runs with failed questions, and what to do then."""
-    runs: dict[StoragePath, list[Configuration]] = {}
-    for each in configurations:
-        runs.setdefault(each.run.path, []).append(each)
     return [
         refusal
-        for path, of_run in runs.items()
+        for path, of_run in grouped(configurations, lambda each: each.run.path).items()
         for methods in [[str(each.resolved["method"].get("_target_")) for each in of_run]]
-        for counts in [[each.summary.failed_of_asked for each in of_run]]
+        for counts in [[(each.summary.failed, each.summary.answered) for each in of_run]]
         for refusal in retry_refusals(path, methods, of_run[0].run.facts, counts)
     ]
 

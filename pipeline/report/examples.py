@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.runs import open_run
-from pipeline.report.data import Block, Configuration, Group
+from pipeline.report.data import Block, Group
 from pipeline.report.labels import BlockLabels, Name, inline
 from pipeline.text import kgqa, printable, show_command
 from pipeline.viewer.index_queries import question_url
@@ -15,7 +15,6 @@ from pipeline.viewer.index_queries import question_url
 _MOST_METHODS = 6
 _LONGEST_TEXT = 3_000
 """Of one message, reply or payload, in characters."""
-_SCORE = "hits_at_1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,9 @@ def examples(block: Block, labels: BlockLabels) -> list[Example]:
 
 def _best_of_methods(block: Block) -> list[int]:
     best: dict[Group, int] = {}
-
-    def mean(configuration: Configuration) -> float:
-        score = configuration.summary.scores.get(_SCORE)
-        return score.mean if score else -1.0
-
     for index, configuration in enumerate(block.configurations):
         other = best.setdefault(configuration.group, index)
-        if mean(configuration) > mean(block.configurations[other]):
+        if configuration.hits_at_1 > block.configurations[other].hits_at_1:
             best[configuration.group] = index
     return list(best.values())[:_MOST_METHODS]
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from pipeline.config import canonical
 from pipeline.evaluation.statistics import Estimate
+from pipeline.grouping import grouped
 from pipeline.report.curves import distinguishing_keys, is_number
 from pipeline.report.data import SECONDS, Configuration, Group
 
@@ -183,12 +184,9 @@ class BlockLabels:
 
     def _names(self, configurations: Sequence[Configuration]) -> list[Name]:
         """Return the method of each configuration, with the parameters in which those of one method differ."""
-        by_method: dict[str, list[Configuration]] = {}
-        for configuration in configurations:
-            by_method.setdefault(configuration.summary.method, []).append(configuration)
         keys = {
             method: [key for key in self.keys if len({canonical(each.parameters.get(key)) for each in same_method}) > 1]
-            for method, same_method in by_method.items()
+            for method, same_method in grouped(configurations, lambda each: each.summary.method).items()
         }
         return [
             Name.of(

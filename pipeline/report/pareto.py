@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pipeline.grouping import grouped
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
@@ -133,10 +134,7 @@ def front_view(
 
 def _by_label(block: Block) -> list[list[int]]:
     """Group the comparable configurations by label: simulated and language models are not compared."""
-    parts: dict[str | None, list[int]] = {}
-    for index in block.comparable:
-        parts.setdefault(block.configurations[index].summary.label, []).append(index)
-    return list(parts.values())
+    return list(grouped(block.comparable, lambda index: block.configurations[index].summary.label).values())
 
 
 def _command(configuration: Configuration) -> tuple[str, str]:

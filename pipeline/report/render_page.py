@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipeline.report.build_page import build_page
-from pipeline.report.data import read_blocks
 from pipeline.report.page_content import Page
 from pipeline.text import counted
-from pipeline.traces.storage import StoragePath
 
 _HERE = Path(__file__).parent
-
-
-def report(runs: Sequence[StoragePath]) -> str:
-    """Compare the configurations of run folders on one HTML page. Raises UserError if a folder is not a run."""
-    return render(build_page(read_blocks(runs)))
 
 
 def render(page: Page) -> str:

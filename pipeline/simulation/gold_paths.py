@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names, node_name
@@ -12,6 +12,8 @@ from pipeline.types import EntityId, Node, Relation
 
 if TYPE_CHECKING:
     from pipeline.simulation.gold_context import GoldContext
+
+T = TypeVar("T")
 
 
 def gold_paths(gold_context: GoldContext, entity: EntityId) -> list[Path]:
@@ -68,3 +70,8 @@ def corrupted(path: Path, pool: Iterable[str], error_rng: Random) -> Path:
         return path + path[-1:]
     index = error_rng.randrange(len(path)) if path else 0
     return (*path[:index], error_rng.choice(others), *path[index + 1 :])
+
+
+def sample_one(items: Sequence[T], error_rng: Random) -> list[T]:
+    """Draw one item; none if there are none."""
+    return error_rng.sample(items, min(1, len(items)))

@@ -15,7 +15,8 @@ from pydantic.dataclasses import dataclass
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Completion
-from pipeline.methods.grounded_path import Path
+from pipeline.methods.grounded_path import GroundedPath, Path
+from pipeline.methods.rendering import Names, names_of
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.relations import as_text
 from pipeline.simulation.completions import simulated_completion
@@ -85,3 +86,12 @@ def most_similar_path(paths: Iterable[Path], question: str, encoder: LexicalEnco
     distinct = list(dict.fromkeys(paths))
     scores = encoder.similarities(question, [" ".join(map(as_text, path)) for path in distinct])
     return max(zip(distinct, scores, strict=True), key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+
+def ends_of_most_similar_path(
+    chains: Sequence[GroundedPath], names: Names, question: str, encoder: LexicalEncoder
+) -> list[str]:
+    """Return the distinct names of the nodes at the ends of the chains whose path is most similar to the question."""
+    best = most_similar_path([chain.path for chain in chains], question, encoder)
+    ends = names_of((chain.end for chain in chains if chain.path == best), names)
+    return list(dict.fromkeys(ends.values()))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,7 +20,6 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.labelled import TrainingSource, is_held_out, read_held_out
-from pipeline.training.rows import write_report, write_rows
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "hits_at_1", "steps", "texts")
 
@@ -136,12 +134,6 @@ def call_row(source: tuple[str, str, str], role: str, messages: Sequence[Message
         "text": text,
         "loss": [[len(prefix), len(text)]],
     }
-
-
-def write_calls(rows: Iterable[Mapping[str, Any]], report: Report, output: Path) -> None:
-    """Write the rows as JSON Lines, and the report next to them. Raises StorageError."""
-    write_rows(rows, output)
-    write_report(report.document(), output)
 
 
 def tables(report: Report) -> list[Table]:

@@ -26,6 +26,15 @@ class LabelledQuestion(Question):
     held_out: bool = False
     """Whether it must be kept out of training data."""
 
+    @property
+    def unusable(self) -> str | None:
+        """Why nothing can be collected from it, whatever the graph has; None if something may be."""
+        if self.held_out:
+            return "held out"
+        if not self.topic_entities:
+            return "no topic entity"
+        return None if self.gold.answers else "no answer"
+
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class TrainingSource:

@@ -279,15 +279,8 @@ def draw_time_line(trace: QuestionTrace) -> TimeLine:
 
 
 def _timing(step: StepTrace) -> Mapping[str, object]:
-    return {
-        "index": step.number,
-        "kind": step.kind,
-        "role": step.role,
-        "start_s": step.start_s,
-        "duration_s": step.duration_s,
-        "own_s": step.own_s,
-        "shared": step.shared,
-    }
+    names = ("kind", "role", "start_s", "duration_s", "own_s", "shared")
+    return {"index": step.number, **{name: getattr(step, name) for name in names}}
 
 
 def _ticks(seconds: float, scale: float) -> Iterator[tuple[float, str]]:

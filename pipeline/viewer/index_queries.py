@@ -138,20 +138,28 @@ def question_url(run: str, configuration: int, id: str, **parameters: object) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """One page of the questions that pass the filters, and counts of all that do."""
+class _Page:
+    """One page of rows, and the number of all rows."""
 
     rows: Sequence[Mapping[str, Any]]
-    """Each has `COLUMNS` and `run`, the name of its run."""
     count: int
-    outcomes: Mapping[str, int]
-    stages: Mapping[str, int]
-    """Questions by the stage at which they were lost, in the order of the stages."""
 
     @property
     def pages(self) -> int:
         """The number of pages, 1 if there is nothing to show."""
         return max(1, -(-self.count // PAGE))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(_Page):
+    """One page of the questions that pass the filters, and counts of all that do.
+
+    Each row has `COLUMNS` and `run`, the name of its run.
+    """
+
+    outcomes: Mapping[str, int]
+    stages: Mapping[str, int]
+    """Questions by the stage at which they were lost, in the order of the stages."""
 
 
 def list_questions(indexes: Sequence[RunIndex], filters: Filters) -> Listing:
@@ -248,18 +256,13 @@ def find_side(indexes: Sequence[RunIndex], key: str) -> Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """One page of the questions that two configurations share, and counts of all of them."""
+class Comparison(_Page):
+    """One page of the questions that two configurations share, and counts of all of them.
 
-    rows: Sequence[Mapping[str, Any]]
-    """Each has `question_id`, `question`, and the other columns of both, those of the second with `_after`."""
-    count: int
+    Each row has `question_id`, `question`, and the other columns of both, those of the second with `_after`.
+    """
+
     changes: Mapping[str, int]
-
-    @property
-    def pages(self) -> int:
-        """The number of pages, 1 if there is nothing to show."""
-        return max(1, -(-self.count // PAGE))
 
 
 def compare(before: Side, after: Side, change: Change, text: str, page: int) -> Comparison:

@@ -1,7 +1,6 @@
 """Where answers are lost: the stage, the step and the reason of every wrong question (`find`), and tables of them."""
 
 from pipeline.analysis.losses.frames import (
-    ROW_COLUMNS,
     TRACE_COLUMNS,
     clusters,
     flips,
@@ -16,9 +15,6 @@ from pipeline.analysis.losses.stage_names import (
     STAGE_TEXTS,
     STAGES,
     Loss,
-    Reason,
-    Stage,
-    StageText,
 )
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.analysis.losses.waiting import critical_path
@@ -27,14 +23,10 @@ __all__ = [
     "LOSS_COLUMNS",
     "REASONS",
     "REASON_TEXTS",
-    "ROW_COLUMNS",
     "STAGES",
     "STAGE_TEXTS",
     "TRACE_COLUMNS",
     "Loss",
-    "Reason",
-    "Stage",
-    "StageText",
     "clusters",
     "critical_path",
     "find_loss",

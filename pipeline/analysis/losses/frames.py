@@ -35,8 +35,6 @@ _SCHEMA: Mapping[str, Any] = {
 }
 TRACE_COLUMNS = tuple(dict.fromkeys((*_KEYS, *LOSS_COLUMNS)))
 """The columns of the traces that `loss_rows` reads."""
-ROW_COLUMNS = tuple(_SCHEMA)
-"""The columns of `scan_losses`."""
 GROUPS = ("configuration", "method", "dataset", "type", "level", "hops", "query_type")
 """The columns by which shares can be given."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 import orjson
@@ -21,6 +22,8 @@ from pipeline.config import default
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Call, Sampling
 from pipeline.traces.reader import RecordedCalls
+
+_T = TypeVar("_T")
 
 _EXACTLY = {"ignore_eos": True}
 """Makes vLLM write as many tokens as a call allows."""
@@ -57,24 +60,21 @@ async def replay_questions(url: str, questions: Sequence[Sequence[Call]], in_fli
 
     So many questions are `in_flight`.
     """
-    waiting = deque(questions)
     async with default(EndpointModel, base_urls=(url,), extra_body=_EXACTLY) as model:
 
-        async def take_turns() -> int:
-            tokens = 0
-            while waiting:
-                for call in waiting.popleft():
-                    tokens += (await model.complete(call)).completion_tokens
-            return tokens
+        async def ask(call: Call) -> int:
+            return (await model.complete(call)).completion_tokens
 
-        began = time.perf_counter()
-        tokens = await asyncio.gather(*(take_turns() for _ in range(in_flight)))
-        return time.perf_counter() - began, sum(tokens)
+        return await _ask_all(questions, ask, in_flight)
 
 
 async def replay_at_once(url: str, model: str, calls: Sequence[Call]) -> tuple[float, int]:
     """Make all calls at the same time, with a bare HTTP client; return seconds and tokens."""
-    bodies = [orjson.dumps(body_of(call, model) | _EXACTLY) for call in calls]
+    return await post_all(url, [[orjson.dumps(body_of(call, model) | _EXACTLY)] for call in calls], len(calls))
+
+
+async def post_all(url: str, questions: Sequence[Sequence[bytes]], in_flight: int) -> tuple[float, int]:
+    """Post the bodies of each question one after the other, with a bare HTTP client; return seconds and tokens."""
     headers = {"Content-Type": "application/json"}
     timeout = aiohttp.ClientTimeout(None)
     async with aiohttp.ClientSession(
@@ -85,6 +85,21 @@ async def replay_at_once(url: str, model: str, calls: Sequence[Call]) -> tuple[f
             async with session.post(f"{url}/chat/completions", data=body) as response:
                 return int(orjson.loads(await response.read())["usage"]["completion_tokens"])
 
-        began = time.perf_counter()
-        tokens = await asyncio.gather(*map(ask, bodies))
-        return time.perf_counter() - began, sum(tokens)
+        return await _ask_all(questions, ask, in_flight)
+
+
+async def _ask_all(
+    questions: Sequence[Sequence[_T]], ask: Callable[[_T], Awaitable[int]], in_flight: int
+) -> tuple[float, int]:
+    waiting = deque(questions)
+
+    async def take_turns() -> int:
+        tokens = 0
+        while waiting:
+            for call in waiting.popleft():
+                tokens += await ask(call)
+        return tokens
+
+    began = time.perf_counter()
+    tokens = await asyncio.gather(*(take_turns() for _ in range(in_flight)))
+    return time.perf_counter() - began, sum(tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pipeline import config
 from pipeline.console import Console
@@ -33,6 +33,12 @@ def run_steady(folder: Path, overrides: Sequence[str], *, calls: int, configurat
     budgets = [{**budget, "max_wall_s": budget["max_wall_s"] + number} for number in range(configurations)]
     execute([Configuration(tuple(words), {**resolved, "budget": each}) for each in budgets], Console(quiet=True))
     return _summary(folder)
+
+
+def peak_mib(process: int | Literal["self"]) -> float:
+    """Return the peak memory of a process. `wait4` would include what its parent held at the fork."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _summary(folder: Path) -> dict[str, Any]:

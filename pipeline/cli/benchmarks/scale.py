@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from pipeline.cli.benchmarks.announcing import announce
-from pipeline.cli.benchmarks.runs import run_steady
+from pipeline.cli.benchmarks.runs import peak_mib, run_steady
 from pipeline.text import counted
 
 _CALLS = 4
@@ -55,12 +55,6 @@ def _measure(size: int, calls: int, configurations: int) -> tuple[float, float]:
         return size / (summary["wall_s"] - summary["opening_s"]), summary["peak_mib"]
 
 
-def _peak_mib() -> float:
-    """Return the peak memory of this process. `wait4` would include what its parent held at the fork."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
 if __name__ == "__main__":
     run_folder, (questions, calls, configurations) = Path(sys.argv[1]), map(int, sys.argv[2:])
     overrides = ["llm=oracle", "engine.concurrency=64"]
@@ -72,4 +66,4 @@ if __name__ == "__main__":
         calls=calls,
         configurations=configurations,
     )
-    sys.stdout.buffer.write(orjson.dumps(summary | {"peak_mib": _peak_mib()}))
+    sys.stdout.buffer.write(orjson.dumps(summary | {"peak_mib": peak_mib("self")}))

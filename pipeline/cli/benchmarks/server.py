@@ -57,7 +57,7 @@ _COMPLETION = _response(
 )
 
 
-class _Slots:
+class Slots:
     """Says when each call is answered."""
 
     def __init__(self, latency_s: float, slots: int) -> None:
@@ -76,7 +76,7 @@ class _Slots:
 class _Connection(asyncio.Protocol):
     """One keep-alive connection."""
 
-    def __init__(self, slots: _Slots) -> None:
+    def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._received = b""
 
@@ -98,7 +98,7 @@ class _Connection(asyncio.Protocol):
 async def main(latency_s: float, slots: int) -> None:
     """Serve until terminated."""
     loop = asyncio.get_running_loop()
-    shared = _Slots(latency_s, slots)
+    shared = Slots(latency_s, slots)
     server = await loop.create_server(lambda: _Connection(shared), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()

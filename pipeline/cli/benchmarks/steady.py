@@ -9,7 +9,6 @@ from typing import ClassVar
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt, Sampling, Template
 from pipeline.methods.interface import Tools
 from pipeline.methods.parsing import brace_answers
@@ -38,10 +37,7 @@ class Step(Prompt[tuple[str, ...]]):
         return {"facts": facts, "question": self.question.text, "step": str(self.step)}
 
     def parse(self, text: str) -> tuple[str, ...]:
-        answers = tuple(brace_answers(text))
-        if not answers:
-            raise ParseError("there is no answer in braces")
-        return answers
+        return brace_answers(text)
 
     def fallback(self, text: str) -> tuple[str, ...]:
         return ()

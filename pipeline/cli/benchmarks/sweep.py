@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import json
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.cli.benchmarks.runs import run_method
+from pipeline.cli.benchmarks.server import Slots
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, execute
 from pipeline.kg.interface import KnowledgeGraph
@@ -43,18 +43,18 @@ class BusyOracle(Oracle):
     slots: PositiveInt = _SLOTS
 
     async def __aenter__(self) -> Self:
-        self._free_at = [0.0] * self.slots
+        self._taken = Slots(_LATENCY_S, self.slots)
         return self
 
     def for_question(self, example: Example, kg: KnowledgeGraph) -> QuestionOracle:
-        return _Queued(super().for_question(example, kg), self._free_at)
+        return _Queued(super().for_question(example, kg), self._taken)
 
 
 class _Queued(QuestionOracle):
-    def __init__(self, oracle: QuestionOracle, free_at: list[float]) -> None:
+    def __init__(self, oracle: QuestionOracle, slots: Slots) -> None:
         self.identity = oracle.identity
         self._inner = oracle
-        self._free_at = free_at
+        self._slots = slots
 
     async def complete(self, call: Call) -> Completion:
         await self._served()
@@ -67,9 +67,7 @@ class _Queued(QuestionOracle):
     async def _served(self) -> None:
         """Wait for the next free slot, and for the call's time in it."""
         now = time.perf_counter()
-        done = max(now, self._free_at[0]) + _LATENCY_S
-        heapq.heapreplace(self._free_at, done)
-        await asyncio.sleep(done - now)
+        await asyncio.sleep(self._slots.take(now) - now)
 
 
 def sweep(alone: int = 12) -> dict[str, float]:

@@ -13,9 +13,10 @@ from pipeline.cli.benchmarks.runs import run_method
 from pipeline.config import default
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL
 from pipeline.traces.folder import RunFolder
-from pipeline.training.call_collection import Report, Selection, read_calls, write_calls
+from pipeline.training.call_collection import Report, Selection, read_calls
 from pipeline.training.labelled import TrainingSource
 from pipeline.training.llama import Checkpoint
+from pipeline.training.rows import write_rows
 from pipeline.training.sft.batches import Collator
 from pipeline.training.sft.config import SFTConfig
 from pipeline.training.sft.model import open_base
@@ -44,12 +45,8 @@ def measure_training(checkpoint: Checkpoint, *, questions: int, device: str = "c
 def _calls(folder: Path, questions: int) -> list[TrainingText]:
     run, rows = folder / "run", folder / "calls.jsonl"
     run_method(run, ["method=arg", "method.depth=3", "llm=oracle", f"run.limit={questions}", "dataset.split=train"])
-    report = Report()
-    write_calls(
-        read_calls([RunFolder(run)], default(TrainingSource), default(Selection, merge_continuations=True), report),
-        report,
-        rows,
-    )
+    selection = default(Selection, merge_continuations=True)
+    write_rows(read_calls([RunFolder(run)], default(TrainingSource), selection, Report()), rows)
     return list(read_texts([rows]))
 
 

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import orjson
 import polars as pl
 
-from pipeline.cli.benchmarks.runs import run_method
+from pipeline.cli.benchmarks.runs import peak_mib, run_method
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import open_shards
 from pipeline.traces.schema import SCHEMA
@@ -54,7 +54,7 @@ def viewer(shards: int = _SHARDS) -> dict[str, float]:
             rows = _get_json(f"{address}state")["rows"]
             opening_s = time.perf_counter() - began
             figures = measure(address, rows)
-            peak = _peak_mib(server)
+            peak = peak_mib(server)
     return {"questions": rows, "index_s": index_s, "opening_s": opening_s, **figures, "peak_mib": peak}
 
 
@@ -162,8 +162,3 @@ def _served(folder: Path) -> Iterator[tuple[str, int]]:
             yield server.stdout.readline().split()[0], server.pid
         finally:
             server.terminate()
-
-
-def _peak_mib(process: int) -> float:
-    status = Path(f"/proc/{process}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import time
 import urllib.request
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-import aiohttp
 import orjson
 
 from pipeline.cli.benchmarks.client import body_of
-from pipeline.cli.benchmarks.replay import recorded, replay_at_once, replay_questions
+from pipeline.cli.benchmarks.replay import post_all, recorded, replay_at_once, replay_questions
 from pipeline.cli.benchmarks.runs import run_method, run_steady
 from pipeline.cli.benchmarks.world import refuse
 from pipeline.config import default
@@ -104,27 +101,11 @@ def _measure_pipeline(server: VllmServer, run: Path, questions: int, in_flight: 
 
 
 def _measure_bare(server: VllmServer, made: Iterable[list[Call]], in_flight: int) -> tuple[float, float]:
-    questions = deque([orjson.dumps(body_of(call, server.name)) for call in calls] for calls in made)
+    questions = [[orjson.dumps(body_of(call, server.name)) for call in calls] for calls in made]
     calls = sum(map(len, questions))
     before = _reset(server)
-    seconds = asyncio.run(_post_all(f"{server.base_url}/chat/completions", questions, in_flight))
+    seconds, _ = asyncio.run(post_all(server.base_url, questions, in_flight))
     return calls / seconds, _hit_rate(server, before)
-
-
-async def _post_all(url: str, questions: deque[list[bytes]], in_flight: int) -> float:
-    """Post the calls of each question one after the other, and return the seconds for all of them."""
-    headers = {"Content-Type": "application/json"}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=headers) as session:
-
-        async def take_turns() -> None:
-            while questions:
-                for body in questions.popleft():
-                    async with session.post(url, data=body) as response:
-                        assert orjson.loads(await response.read())["choices"], response.status
-
-        began = time.perf_counter()
-        await asyncio.gather(*(take_turns() for _ in range(in_flight)))
-        return time.perf_counter() - began
 
 
 def _reset(server: VllmServer) -> tuple[float, float]:

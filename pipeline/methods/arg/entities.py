@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 from pipeline.errors import ParseError
+from pipeline.grouping import grouped
 from pipeline.methods.arg.answers import ParsedAnswers, known_names, read_answers
 from pipeline.methods.arg.tokens import (
     NO_RETRIEVAL,
@@ -112,10 +113,7 @@ class EntitySegment(Segment[TailJudgement]):
     @cached_property
     def by_name(self) -> dict[str, list[GroundedPath]]:
         """The tails by their printed names, in the order of the tails."""
-        by_name: dict[str, list[GroundedPath]] = {}
-        for tail in self.tails:
-            by_name.setdefault(printed_node(tail.end, self.names), []).append(tail)
-        return by_name
+        return grouped(self.tails, lambda tail: printed_node(tail.end, self.names))
 
     def render(self, labels: Mapping[str, str], rationality: str, answers: str | None) -> str:
         """Render the segment that labels the shown tails and the path; without answers it asks for more relations."""

@@ -35,10 +35,6 @@ class HypotheticalRelations(Segment[tuple[str, ...]]):
     walks: tuple[GroundedPath, ...]
     """The walks to the current entities of the transcript."""
 
-    @property
-    def text_so_far(self) -> str:
-        return self.transcript
-
     def fallback(self, text: str) -> tuple[str, ...]:
         """Return the whole relations of a paragraph that was cut before its end, or none: retrieval works without."""
         _, opened, paragraph = text.partition(OPEN)

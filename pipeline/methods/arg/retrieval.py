@@ -31,10 +31,6 @@ class RetrievalToken(Segment[bool]):
     transcript: str = ""
 
     @property
-    def text_so_far(self) -> str:
-        return self.transcript
-
-    @property
     def template(self) -> Template:
         return super().template if self.prompted else _BEGINNING
 

@@ -10,7 +10,7 @@ from pipeline.methods.arg.generation import GeneratedSegment, Generator
 from pipeline.methods.arg.settings import Settings
 from pipeline.methods.arg.tokens import RETRIEVE_RELATION
 from pipeline.methods.arg.transcript import Segment
-from pipeline.methods.arg.tree import Leaf, Node, best_leaves, relations_to_follow
+from pipeline.methods.arg.tree import Leaf, Node, best_leaves, excluded_relations
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Tools
 from pipeline.types import EntityId, Question, Relation
@@ -72,8 +72,12 @@ class Search:
         return level.segments
 
     def relations_to_follow(self, node: Node) -> Mapping[EntityId, Sequence[Relation]]:
-        """Return the relations to follow from each current entity of a node."""
-        return relations_to_follow(node, self.relations, self.names)
+        """Return the relations to follow from each current entity of a node (specification §4.5.1, §8.4)."""
+        excluded = {entity: excluded_relations(node, walk, self.names) for entity, walk in node.walk_to.items()}
+        return {
+            entity: [relation for relation in self.relations.get(entity, ()) if relation not in left_out]
+            for entity, left_out in excluded.items()
+        }
 
     async def look_up_relations(self, entities: Iterable[EntityId]) -> Mapping[EntityId, Sequence[Relation]]:
         """Look up the relations at the entities that are new, up to the limit; return those of all entities."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
@@ -44,9 +44,9 @@ class Segment(LenientPrompt[T], ABC):
     """Up to and including the retrieval token that this segment follows."""
 
     @property
-    @abstractmethod
     def text_so_far(self) -> str:
         """The transcript up to where the model continues."""
+        return self.transcript
 
     @property
     def template(self) -> Template:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -101,21 +101,9 @@ def best_leaves(leaves: Iterable[Leaf]) -> list[Leaf]:
     return sorted((leaf for leaf in leaves if leaf.answers.texts), key=lambda leaf: -leaf.score)
 
 
-def relations_to_follow(
-    node: Node, relations_of: Mapping[EntityId, Sequence[Relation]], names: Names
-) -> dict[EntityId, list[Relation]]:
-    """Return the relations to follow from each current entity (specification §4.5.1, §8.4)."""
-    return {
-        entity: [relation for relation in relations_of.get(entity, ()) if relation not in _excluded(node, walk, names)]
-        for entity, walk in node.walk_to.items()
-    }
-
-
-def _excluded(node: Node, walk: GroundedPath, names: Names) -> frozenset[Relation]:
+def excluded_relations(node: Node, walk: GroundedPath, names: Names) -> frozenset[Relation]:
     """Return the relation of the last hop and, at an unnamed node, its inverse; and what was tried before."""
     if not walk.steps:
         return node.tried
-    name, direction = last = walk.steps[-1].relation
-    if node_name(walk.end, names) is not None:
-        return node.tried | {last}
-    return node.tried | {last, Relation(name, "in" if direction == "out" else "out")}
+    last = walk.steps[-1].relation
+    return node.tried | ({last} if node_name(walk.end, names) is not None else {last, last.reversed})

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipeline.kg.interface import GraphLookups, Hop, Neighbours
+from pipeline.kg.interface import GraphLookups, Hop
+from pipeline.methods.exploration import entities_among
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.rendering import Names, node_name
-from pipeline.types import EntityId, LiteralNode, Relation
+from pipeline.types import Relation
 
 Directions: TypeAlias = Literal["out", "both"]
 
@@ -37,7 +38,7 @@ async def expand(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, direction
     It takes one `neighbours` and one `labels` lookup; with mediators, one more of each and one `relations` lookup.
     """
     found = await kg.neighbours(hops, limit)
-    names = dict(await kg.labels(_entities(found.values())))
+    names = dict(await kg.labels(entities_among(found.values())))
     reached = [
         GroundedPath(source).then(relation, node)
         for (source, relation), neighbours in found.items()
@@ -51,7 +52,7 @@ async def expand(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, direction
     behind = await kg.neighbours(
         [(mediator, relation) for mediator in mediators for relation in followed(around[mediator], directions)], limit
     )
-    names.update(await kg.labels([id for id in _entities(behind.values()) if id not in names]))
+    names.update(await kg.labels([id for id in entities_among(behind.values()) if id not in names]))
     far = [
         fact.then(relation, node)
         for fact in through
@@ -61,7 +62,3 @@ async def expand(hops: Sequence[Hop], kg: GraphLookups, *, limit: int, direction
     ]
     truncated = any(neighbours.truncated for lookup in (found, behind) for neighbours in lookup.values())
     return Expansion((*direct, *far), names, truncated)
-
-
-def _entities(reached: Iterable[Neighbours]) -> list[EntityId]:
-    return sorted({node for neighbours in reached for node in neighbours.nodes if not isinstance(node, LiteralNode)})

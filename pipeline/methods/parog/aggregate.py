@@ -12,7 +12,6 @@ from pipeline.methods.json_replies import read_object, read_texts
 from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.rendering import print_answers, print_found
 from pipeline.methods.parog.subgoal_result import SubgoalResult, last_answers
-from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
@@ -48,7 +47,7 @@ class Aggregate(Prompt[Answers]):
         }
 
     def parse(self, text: str) -> Answers:
-        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
+        reply = read_object(text, "answers")
         return Answers(read_texts(reply["answers"], self.labels.is_name), text)
 
     def fallback(self, text: str) -> Answers:

@@ -12,6 +12,7 @@ from pipeline.errors import BudgetExhausted
 from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import entity_names
 from pipeline.methods.concurrency import concurrently
+from pipeline.methods.exploration import most_relevant_facts
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.parog.aggregate import Aggregate
@@ -136,7 +137,7 @@ class PARoG:
 
     async def _answer_early(self, state: QuestionState, result: SubgoalResult) -> Answer:
         """Answer with the final answers of a refinement that reported the question answered."""
-        facts = await state.most_relevant(result.facts, result.subgoal.goal, result.names)
+        facts = await most_relevant_facts(result.facts, result.subgoal.goal, result.names, state.tools)
         return await self._answer(state, result.final, facts, result.names, raw=result.raw, status="ok")
 
     async def _aggregate(self, state: QuestionState, *, exhausted: bool = False) -> Answer:
@@ -194,7 +195,7 @@ async def _aggregation(state: QuestionState, target: SubGoal | None = None) -> A
     key_facts = dict.fromkeys(fact for result in results if result.is_grounded for fact in _key_facts(result))
     labels = state.node_labels(results)
     goal = target.goal if target else state.question.text
-    facts = await state.most_relevant(list(key_facts), goal, labels.names)
+    facts = await most_relevant_facts(list(key_facts), goal, labels.names, state.tools)
     labels.add_facts(facts)
     labels.add_answers(results)
     left_out = len(key_facts) - len(facts)

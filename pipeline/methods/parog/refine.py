@@ -14,7 +14,7 @@ from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.relations import print_subgoal
 from pipeline.methods.parog.rendering import print_answers, print_found
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.parsing import Value, parse_leniently
+from pipeline.methods.parsing import Value
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_texts
 from pipeline.types import Question
@@ -34,9 +34,6 @@ def _template(name: str) -> Template:
 
 def _template_without_tentative(texts: Mapping[str, str]) -> Template:
     return Template(system="\n\n".join([texts["task"], _ABOUT_FACTS["facts"], texts["ask"]]), user=_ABOUT_FACTS["user"])
-
-
-REFINE, ALIGN, CORRECT, SUFFICE = map(_template, ("refine", "align", "correct", "suffice"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +85,8 @@ class FactsPrompt(Prompt[T]):
             "facts": print_found(self.facts, self.labels, self.left_out),
         }
 
-    def _read_verdict(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "done"), text)
-        return Refinement(done=read_flag(reply["done"]), final=self._final(reply), raw=text)
-
     def _read_answers(self, text: str) -> tuple[str, ...]:
-        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
+        reply = read_object(text, "answers")
         return read_texts(reply["answers"], self.labels.is_name)
 
     def _final(self, reply: dict[str, Value]) -> tuple[str, ...]:
@@ -106,7 +99,7 @@ class RefinementPrompt(FactsPrompt[Refinement]):
     """Base of the prompts that check the tentative answer against the facts."""
 
     def fallback(self, text: str) -> Refinement:
-        """Return a refinement that keeps the tentative answer."""
+        """Return a refinement that keeps the tentative answer, and does not end the sub-goal."""
         return Refinement()
 
 
@@ -115,10 +108,10 @@ class Refine(RefinementPrompt):
     """The tentative answer corrected by the facts, and whether to continue."""
 
     role: ClassVar[str] = "parog.refine"
-    template = REFINE
+    template = _template("refine")
 
     def parse(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "aligned", "answers"), text)
+        reply = read_object(text, "aligned", "answers")
         aligned, answers = read_flag(reply["aligned"]), read_texts(reply["answers"], self.labels.is_name)
         return Refinement(aligned, answers, read_flag(reply.get("done")), self._final(reply), text)
 
@@ -128,10 +121,10 @@ class Align(RefinementPrompt):
     """The first question alone: whether the facts are about the sub-goal."""
 
     role: ClassVar[str] = "parog.align"
-    template = ALIGN
+    template = _template("align")
 
     def parse(self, text: str) -> Refinement:
-        reply = parse_leniently(lambda text: read_object(text, "aligned"), text)
+        reply = read_object(text, "aligned")
         return Refinement(aligned=read_flag(reply["aligned"]))
 
 
@@ -140,7 +133,7 @@ class Correct(RefinementPrompt):
     """The second question alone: the answers according to the facts."""
 
     role: ClassVar[str] = "parog.correct"
-    template = CORRECT
+    template = _template("correct")
 
     def parse(self, text: str) -> Refinement:
         return Refinement(answers=self._read_answers(text))
@@ -151,25 +144,18 @@ class Suffice(RefinementPrompt):
     """The third question alone: whether the facts suffice, for the sub-goal and for the question."""
 
     role: ClassVar[str] = "parog.suffice"
-    template = SUFFICE
+    template = _template("suffice")
 
     def parse(self, text: str) -> Refinement:
-        return self._read_verdict(text)
+        reply = read_object(text, "done")
+        return Refinement(done=read_flag(reply["done"]), final=self._final(reply), raw=text)
 
 
 @dataclass(frozen=True)
-class SufficeAlone(FactsPrompt[Refinement]):
+class SufficeAlone(Suffice):
     """The third question where there is no tentative answer: whether the facts suffice (§5.8)."""
 
-    role: ClassVar[str] = "parog.suffice"
     template = _template_without_tentative(load_texts(__file__, "suffice_alone"))
-
-    def parse(self, text: str) -> Refinement:
-        return self._read_verdict(text)
-
-    def fallback(self, text: str) -> Refinement:
-        """Return the verdict that they do not."""
-        return Refinement()
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pipeline.llm.prompt import Prompt, Sampling
-from pipeline.methods.exploration import most_relevant_facts
-from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Tools
 from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import Plan
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.rendering import Names
 from pipeline.types import Question
 
 T = TypeVar("T")
@@ -41,7 +38,3 @@ class QuestionState:
         for result in results:
             labels.add_names(result.names)
         return labels
-
-    async def most_relevant(self, facts: Sequence[GroundedPath], goal: str, names: Names) -> tuple[GroundedPath, ...]:
-        """Return as many facts as a prompt may show (§2.5), in their order: those most like `goal`."""
-        return await most_relevant_facts(facts, goal, names, self.tools)

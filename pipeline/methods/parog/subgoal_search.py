@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import BudgetExhausted
 from pipeline.methods.concurrency import concurrently
-from pipeline.methods.exploration import MAX_TAILS, Group, is_number, reach, selecting
+from pipeline.methods.exploration import MAX_TAILS, Group, is_number, most_relevant_facts, reach, selecting
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.node_labels import path_label, relation_label
 from pipeline.methods.parog.entities import CandidateGroup, SelectEntities
@@ -366,7 +366,7 @@ class SubgoalSearch:
 
     async def _facts_inputs(self) -> FactsInputs:
         """Return the fields of a prompt about the facts, after all nodes that it shows got labels."""
-        facts = await self._state.most_relevant(list(self._facts), self._subgoal.goal, self._labels.names)
+        facts = await most_relevant_facts(list(self._facts), self._subgoal.goal, self._labels.names, self._tools)
         self._labels.add_answers(self._dependencies)
         self._labels.add_facts(facts)
         return FactsInputs(

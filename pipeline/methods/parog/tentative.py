@@ -11,7 +11,6 @@ from pipeline.methods.parog.node_labels import SubgoalLabels
 from pipeline.methods.parog.plan import SubGoal
 from pipeline.methods.parog.rendering import print_answers
 from pipeline.methods.parog.subgoal_result import SubgoalResult
-from pipeline.methods.parsing import parse_leniently
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
@@ -47,7 +46,7 @@ class AnswerTentatively(Prompt[TentativeAnswer]):
         }
 
     def parse(self, text: str) -> TentativeAnswer:
-        reply = parse_leniently(lambda text: read_object(text, "answers"), text)
+        reply = read_object(text, "answers")
         confidence = str(reply.get("confidence", "")).strip().lower()
         known = confidence if confidence in {"high", "medium", "low"} else ""
         return TentativeAnswer(read_texts(reply["answers"], self.labels.is_name), known)

@@ -31,7 +31,7 @@ from pipeline.methods.pog.search import Search, Source
 from pipeline.methods.pog.selection import Selection
 from pipeline.methods.pog.verdict import Verdict
 from pipeline.retrieval.relations import as_text
-from pipeline.types import Answer, Direction, EntityId, Prediction, Question, Relation
+from pipeline.types import Answer, EntityId, Prediction, Question, Relation
 
 _MOST_WITHOUT_REPLY = 20
 """Nodes kept of a group when no reply could be read and the width is adaptive."""
@@ -155,7 +155,7 @@ class PoG:
         """Return the relations to offer of an entity, without those followed before and those that are barred."""
         barred = set() if self.reoffer else set(search.expanded.get(entity, ()))
         if self.no_return == "relation":
-            barred |= {_reversed(relation) for relation in search.arrivals.get(entity, ())}
+            barred |= {relation.reversed for relation in search.arrivals.get(entity, ())}
         offered = tuple(sorted(set(relations) - barred))
         return RelationOffer(entity, search.labels.label(entity), search.paths(entity), offered)
 
@@ -395,8 +395,3 @@ def _prediction(text: str, labels: NodeLabels) -> Prediction:
     if node is None:
         return Prediction(text)
     return Prediction(labels.name(node) or text, node if isinstance(node, str) else None)
-
-
-def _reversed(relation: Relation) -> Relation:
-    direction: Direction = "in" if relation.direction == "out" else "out"
-    return Relation(relation.name, direction)

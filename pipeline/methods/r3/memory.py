@@ -61,10 +61,6 @@ class Listing:
                 return replace(self, items=self.items[:index])
         return self
 
-    def first(self, count: int) -> Listing:
-        """Return the listing with at most the first `count` items."""
-        return replace(self, items=self.items[:count])
-
     def __str__(self) -> str:
         texts = ", ".join(item.text for item in self.items)
         if self.bare:
@@ -91,7 +87,8 @@ class Observation:
         """Return the observation with only the first of its relations, if it lists a node's relations."""
         if self.action.tool != "Relations":
             return self
-        return replace(self, listings=tuple(listing.first(_MAX_OLD_RELATIONS) for listing in self.listings))
+        shown = (replace(listing, items=listing.items[:_MAX_OLD_RELATIONS]) for listing in self.listings)
+        return replace(self, listings=tuple(shown))
 
     @classmethod
     def failed(cls, action: Action, text: str) -> Observation:
@@ -163,13 +160,12 @@ class Memory:
     def names(self) -> Mapping[EntityId, str]:
         """The names of nodes, as far as listings or name features showed them."""
         listed = {item.node: item.name for item in self._items if isinstance(item.node, str) and item.name is not None}
-        looked_up = (
-            fact for fact in self.triples if fact.relation in NAME_FEATURES and isinstance(fact.tail, LiteralNode)
-        )
-        return {
-            **listed,
-            **{str(fact.head): fact.tail.value for fact in looked_up if isinstance(fact.tail, LiteralNode)},
+        looked_up = {
+            str(head): tail.value
+            for head, relation, tail in self.triples
+            if relation in NAME_FEATURES and isinstance(tail, LiteralNode)
         }
+        return {**listed, **looked_up}
 
     @property
     def has_facts(self) -> bool:

@@ -9,7 +9,7 @@ from pipeline.errors import BudgetExhausted
 from pipeline.methods.exploration import reach
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Tools
-from pipeline.methods.rag.context import Order
+from pipeline.methods.rag.nodes import Order
 from pipeline.types import EntityId, LiteralNode, Question
 
 

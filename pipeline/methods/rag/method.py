@@ -19,7 +19,7 @@ from pipeline.methods.answering import Answers
 from pipeline.methods.grounded_path import within
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rag import facts, nodes
-from pipeline.methods.rag.context import Order
+from pipeline.methods.rag.nodes import Order
 from pipeline.methods.rag.read import ReadFacts, ReadNodes
 from pipeline.methods.rendering import Printer, fit
 from pipeline.types import Answer, Chain, Prediction, Question, Status

@@ -7,19 +7,34 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import AttributeLookups
 from pipeline.methods.interface import Tools
-from pipeline.methods.rag.context import NodeText, Order
 from pipeline.methods.rendering import one_line
 from pipeline.text import load_yaml
 from pipeline.types import EntityId, LiteralNode, Relation, Triple
 
+Order: TypeAlias = Literal["nested", "breadth"]
+"""`nested` shows a neighbour's own neighbours directly behind it, `breadth` shows the first ring before the second."""
 _Features = Mapping[str, Any]
 _Edges = Mapping[str, Sequence[EntityId]]
 """Connection → the nodes that it leads to."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeText:
+    """A node as a prompt shows it."""
+
+    id: EntityId
+    name: str | None
+    lines: tuple[str, ...]
+    """Its own line; before it, the line that names the connection if this node is the first one on it."""
+    values: tuple[str, ...]
+    """The texts of its features, for simulated models."""
+    facts: tuple[Triple, ...]
+    """The connection that led to it, and its features."""
 
 
 @dataclass(slots=True)

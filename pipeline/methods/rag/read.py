@@ -8,7 +8,7 @@ from typing import ClassVar
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.answering import AnswerFromFacts, Answers
-from pipeline.methods.rag.context import NodeText
+from pipeline.methods.rag.nodes import NodeText
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question

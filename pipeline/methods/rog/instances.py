@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -11,12 +10,11 @@ from pipeline.errors import BudgetExhausted
 from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import contains_arrow
-from pipeline.methods.rendering import Printer, one_line, quoted
+from pipeline.methods.rendering import CHARACTERS_PER_TOKEN, Printer, one_line, quoted
 from pipeline.methods.walk import CostedChain, Layer, Move, first_u_turn, follow
 from pipeline.types import Direction, Entity, EntityId, Relation
 
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(slots=True)
@@ -107,7 +105,7 @@ def fit(
 
     A chain is shown whole or not at all. One that does not fit does not keep shorter ones out.
     """
-    characters = max_tokens * _CHARACTERS_PER_TOKEN
+    characters = max_tokens * CHARACTERS_PER_TOKEN
     shown: list[GroundedPath] = []
     lines: dict[str, None] = {}
     for chain in chains:
@@ -123,15 +121,4 @@ def fit(
 
 def tokens_of(texts: Iterable[str]) -> int:
     """Estimate the number of tokens, at four characters each."""
-    return -(-sum(map(len, texts)) // _CHARACTERS_PER_TOKEN)
-
-
-def most_frequent_ends(chains: Iterable[GroundedPath], count: int) -> Iterator[GroundedPath]:
-    """Yield one chain for each of the `count` end nodes with the most chains, the most frequent first."""
-    by_end: dict[object, GroundedPath] = {}
-    counts: Counter[object] = Counter()
-    for chain in chains:
-        by_end.setdefault(chain.end, chain)
-        counts[chain.end] += 1
-    for end, _ in counts.most_common(count):
-        yield by_end[end]
+    return -(-sum(map(len, texts)) // CHARACTERS_PER_TOKEN)

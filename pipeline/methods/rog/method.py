@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from pipeline.methods.concurrency import concurrently
 from pipeline.methods.grounded_path import GroundedPath, Path, within
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rendering import Printer, node_name
-from pipeline.methods.rog.instances import Instances, fit, instantiate, most_frequent_ends, tokens_of, walked
+from pipeline.methods.rog.instances import Instances, fit, instantiate, tokens_of, walked
 from pipeline.methods.rog.plan import ListPaths, PlanPath, most_frequent, read_candidates
 from pipeline.methods.rog.read import AnswerAlone, ReadPaths
 from pipeline.methods.rog.wording import Wording, read_wording
@@ -212,17 +213,12 @@ class RoG:
     def _answer_with_ends(self, question: Question, tools: Tools, found: Instances, *, exhausted: bool) -> Answer:
         """Answer with the named nodes at the ends of the instances, without a model."""
         named = [chain for chain in found.in_order if node_name(chain.end, found.names)]
-        ends = {chain.end: chain for chain in reversed(named)}
-        chosen = (
-            [ends[node] for node in dict.fromkeys(chain.end for chain in named)]
-            if self.reader == "all"
-            else list(most_frequent_ends(named, _VOTED_ENDS))
-        )
+        counts = Counter(chain.end for chain in named)
+        chosen = counts.most_common(_VOTED_ENDS) if self.reader == "vote" else counts.items()
         evidence = tuple(chain.triples for chain in within(named, tools.caps.max_evidence_triples))
         status = search_status(question, evidence, exhausted=exhausted)
         predictions = tuple(
-            Prediction(node_name(chain.end, found.names) or "", chain.end if isinstance(chain.end, str) else None)
-            for chain in chosen
+            Prediction(node_name(end, found.names) or "", end if isinstance(end, str) else None) for end, _ in chosen
         )
         tools.record("answered", answers=[each.text for each in predictions], evidence=len(evidence), status=status)
         names = entity_names(evidence, found.names)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from pipeline.grouping import grouped
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names, node_name
 from pipeline.methods.srp.instantiation import Instantiation
@@ -70,9 +71,7 @@ def sequences_to_judge(found: Sequence[Instantiation], names: Names, *, partial:
 
 def sample_of_each_path(chains: Iterable[GroundedPath], size: int) -> tuple[GroundedPath, ...]:
     """Return the first `size` chains of each relation path, grouped by path."""
-    by_path: dict[Path, list[GroundedPath]] = {}
-    for chain in chains:
-        by_path.setdefault(chain.path, []).append(chain)
+    by_path = grouped(chains, lambda chain: chain.path)
     return tuple(chain for group in by_path.values() for chain in group[:size])
 
 

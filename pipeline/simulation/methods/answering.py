@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 
 from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
@@ -12,7 +12,8 @@ from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.gold_paths import answers_shown
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.simulation.similarity import most_similar_path
+from pipeline.simulation.similarity import ends_of_most_similar_path
+from pipeline.types import Node
 
 UNKNOWN = "unknown"
 """The answer of a simulated model that knows none."""
@@ -26,6 +27,18 @@ def write_answers(texts: Iterable[str]) -> str:
     return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
 
 
+def write_yes(answers: Iterable[str]) -> str:
+    """Write that the facts are enough, with the answers."""
+    return f"{{Yes}} {write_answers(answers)}"
+
+
+def right_or_wrong(shown: Mapping[Node, str], gold_context: GoldContext, error_rng: Random | None) -> list[str]:
+    """Return the gold answers among nodes with their names. If there are none, or as an error, return another node."""
+    right = answers_shown(shown, gold_context)
+    wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
+    return [error_rng.choice(wrong)] if error_rng else right or wrong[:1]
+
+
 @simulates(AnswerFromFacts)
 class AnswerFromFactsSimulator(Simulator[AnswerFromFacts]):
     """Answers with nodes of the facts that the prompt shows."""
@@ -33,17 +46,12 @@ class AnswerFromFactsSimulator(Simulator[AnswerFromFacts]):
     def write_as_oracle(self, prompt: AnswerFromFacts, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Write the gold answers among the facts. If there are none, or as an error, write another node."""
         shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
-        right = answers_shown(shown, gold_context)
-        wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
-        if error_rng:
-            return write_answers([error_rng.choice(wrong)])
-        return write_answers(right or wrong[:1])
+        return write_answers(right_or_wrong(shown, gold_context, error_rng))
 
     def write_by_similarity(self, prompt: AnswerFromFacts, encoder: LexicalEncoder) -> str:
         """Write the last nodes of the relation path that is most similar to the question."""
-        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
-        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
-        return write_answers(dict.fromkeys(ends.values()) or [UNKNOWN])
+        ends = ends_of_most_similar_path(prompt.chains, prompt.names, prompt.question.text, encoder)
+        return write_answers(ends or [UNKNOWN])
 
 
 @simulates(AnswerWithoutFacts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from pipeline.methods.dog.alone import AnswerAlone
 from pipeline.methods.dog.debate import Criticise, DebatePrompt, Rewrite, Simplify
 from pipeline.methods.dog.enough import Enough
 from pipeline.methods.dog.relations import ChooseRelations
@@ -13,10 +12,10 @@ from pipeline.methods.rendering import names_of, one_line
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
-from pipeline.simulation.methods.answering import UNKNOWN, write_answers
+from pipeline.simulation.methods.answering import write_yes
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.simulation.similarity import most_similar_path, rank_relations
+from pipeline.simulation.similarity import ends_of_most_similar_path, rank_relations
 from pipeline.types import Relation
 
 _MAX_PICKED = 3
@@ -58,13 +57,12 @@ class EnoughSimulator(Simulator[Enough]):
         starts = [chain.start for chain in prompt.chains if chain.start not in topics]
         shown = names_of([*ends, *starts], prompt.names)
         answers = sufficient_answers(shown, gold_context, error_rng)
-        return _write_yes(answers) if answers else _NO
+        return write_yes(answers) if answers else _NO
 
     def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
         """Write Yes with the ends of the most similar path."""
-        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
-        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
-        return _write_yes(list(dict.fromkeys(ends.values())))
+        ends = ends_of_most_similar_path(prompt.chains, prompt.names, prompt.question.text, encoder)
+        return write_yes(ends)
 
 
 @simulates(Simplify)
@@ -83,23 +81,8 @@ class DebateSimulator(Simulator[DebatePrompt]):
         return _announce(prompt.question.text)
 
 
-@simulates(AnswerAlone)
-class AnswerAloneSimulator(Simulator[AnswerAlone]):
-    """Does not know the answer, so that a search that found nothing never counts as a success."""
-
-    def write_as_oracle(self, prompt: AnswerAlone, gold_context: GoldContext, error_rng: Random | None) -> str:
-        return write_answers([UNKNOWN])
-
-    def write_by_similarity(self, prompt: AnswerAlone, encoder: LexicalEncoder) -> str:
-        return write_answers([UNKNOWN])
-
-
 def _write_numbers(prompt: ChooseRelations, relations: Iterable[Relation]) -> str:
     return ", ".join(f"relation_{prompt.relations.index(relation) + 1}" for relation in relations)
-
-
-def _write_yes(texts: list[str]) -> str:
-    return f"{{Yes}} {write_answers(texts)}"
 
 
 def _announce(question: str) -> str:

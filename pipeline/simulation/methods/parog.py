@@ -12,13 +12,14 @@ from pipeline.methods.parog.aggregate import Aggregate
 from pipeline.methods.parog.entities import SelectEntities
 from pipeline.methods.parog.plan import SubGoal, whole_question, write_plan
 from pipeline.methods.parog.planning import MakePlan
-from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice, SufficeAlone
+from pipeline.methods.parog.refine import Align, Correct, FactsPrompt, Read, Refine, Refinement, Suffice
 from pipeline.methods.parog.relations import Offer, SelectRelations
 from pipeline.methods.parog.subgoal_result import SubgoalAnswer, last_answers
 from pipeline.methods.parog.tentative import AnswerTentatively
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.relations import as_text
 from pipeline.simulation.gold_context import GoldContext
+from pipeline.simulation.gold_paths import sample_one
 from pipeline.simulation.methods.answering import UNKNOWN
 from pipeline.simulation.parog_plan import (
     GoldStep,
@@ -94,7 +95,7 @@ class SelectRelationsSimulator(Simulator[SelectRelations]):
             offer.text: [relation for relation in offer.relations if relation not in right[offer.text]]
             for offer in prompt.offers
         }
-        return _write_relations({text: _sample_one(others, error_rng) for text, others in wrong.items()})
+        return _write_relations({text: sample_one(others, error_rng) for text, others in wrong.items()})
 
     def write_by_similarity(self, prompt: SelectRelations, encoder: LexicalEncoder) -> str:
         """Select the relation of each offer that is most like the sub-goal."""
@@ -123,7 +124,7 @@ class SelectEntitiesSimulator(Simulator[SelectEntities]):
             return _write_groups([[text for text, _ in kept] for kept in right])
         ends = {end for kept in right for _, end in kept} if steps else set()
         wrong = [[text for text, fact in group.facts if fact.end not in ends] for group in prompt.groups]
-        return _write_groups([_sample_one(others, error_rng) for others in wrong])
+        return _write_groups([sample_one(others, error_rng) for others in wrong])
 
     def write_by_similarity(self, prompt: SelectEntities, encoder: LexicalEncoder) -> str:
         """Select all candidates of the groups whose relations are most like the sub-goal."""
@@ -174,13 +175,6 @@ class SufficeSimulator(RefinementSimulator[Suffice]):
     def write(self, refinement: Refinement) -> str:
         final = refinement.final
         return write_object(done=refinement.done, question_answered=bool(final), final=final)
-
-
-@simulates(SufficeAlone)
-class SufficeAloneSimulator(RefinementSimulator[SufficeAlone]):
-    """Answers the third question without a tentative answer."""
-
-    write = SufficeSimulator.write
 
 
 @simulates(Refine)
@@ -300,11 +294,6 @@ def _aggregate_as_oracle(prompt: Aggregate, gold_context: GoldContext) -> list[s
 
 def _texts(prompt: Aggregate, answers: Iterable[SubgoalAnswer]) -> list[str]:
     return list(dict.fromkeys(map(prompt.labels.answer, answers)))
-
-
-def _sample_one(items: Sequence[Any], error_rng: Random) -> list[Any]:
-    """Draw one item; none if there are none."""
-    return error_rng.sample(items, min(1, len(items)))
 
 
 def _write_relations(selected: Mapping[str, Iterable[Relation]]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import TypeVar
 
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.node_labels import NodeLabels
@@ -20,14 +19,12 @@ from pipeline.methods.pog.relations import RelationOffer, SelectRelations
 from pipeline.methods.rendering import names_of
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, next_gold_relations, sufficient_answers
-from pipeline.simulation.methods.answering import UNKNOWN
+from pipeline.simulation.gold_paths import next_gold_relations, sample_one, sufficient_answers
+from pipeline.simulation.methods.answering import UNKNOWN, right_or_wrong
 from pipeline.simulation.parog_plan import perfect_plan
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.simulation.similarity import most_similar_path, rank_names, rank_relations
+from pipeline.simulation.similarity import ends_of_most_similar_path, rank_names, rank_relations
 from pipeline.types import Node, Question
-
-T = TypeVar("T")
 
 _MAX_PICKED = 5
 """The largest number of names that the similarity policy picks from a list, and that a note names."""
@@ -60,7 +57,7 @@ class SelectRelationsSimulator(Simulator[SelectRelations]):
             [name for name in offer.names if name not in names]
             for offer, names in zip(prompt.offers, right, strict=True)
         ]
-        return _write_lists([_sample_one(names, error_rng) for names in others], batched=prompt.batched)
+        return _write_lists([sample_one(names, error_rng) for names in others], batched=prompt.batched)
 
     def write_by_similarity(self, prompt: SelectRelations, encoder: LexicalEncoder) -> str:
         """Pick the relations most similar to the question."""
@@ -80,7 +77,7 @@ class SelectEntitiesSimulator(Simulator[SelectEntities]):
             others = [
                 [node for node in of_group if node not in good] for of_group, good in zip(nodes, right, strict=True)
             ]
-            right = [_sample_one(of_group, error_rng) for of_group in others]
+            right = [sample_one(of_group, error_rng) for of_group in others]
         picked = [list(map(prompt.labels.label, of_group)) for of_group in right]
         return _write_lists(picked, batched=prompt.batched)
 
@@ -145,7 +142,7 @@ class ChooseBackSimulator(Simulator[ChooseBack]):
             entity for entity in prompt.candidates if entity in gold_context.waypoints or gold_context.paths.get(entity)
         ]
         others = [entity for entity in prompt.candidates if entity not in right]
-        return _write(list(map(prompt.labels.label, _sample_one(others, error_rng) if error_rng else right)))
+        return _write(list(map(prompt.labels.label, sample_one(others, error_rng) if error_rng else right)))
 
     def write_by_similarity(self, prompt: ChooseBack, encoder: LexicalEncoder) -> str:
         """Pick the names most similar to the question."""
@@ -160,9 +157,7 @@ class AnswerFromTriplesSimulator(Simulator[AnswerFromTriples]):
     def write_as_oracle(self, prompt: AnswerFromTriples, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Give the gold answers among the facts. If there are none, or as an error, give another node."""
         shown = _shown_names(prompt.facts, prompt.question)
-        right = answers_shown(shown, gold_context)
-        wrong = [name for name in shown.values() if name not in right] or [UNKNOWN]
-        return _write_verdict([error_rng.choice(wrong)] if error_rng else right or wrong[:1])
+        return _write_verdict(right_or_wrong(shown, gold_context, error_rng))
 
     def write_by_similarity(self, prompt: AnswerFromTriples, encoder: LexicalEncoder) -> str:
         """Give the ends of the facts whose relation is most similar to the question."""
@@ -201,13 +196,7 @@ def _shown_names(facts: ShownFacts, question: Question) -> dict[Node, str]:
 
 
 def _ends_of_best_relation(facts: ShownFacts, question: str, encoder: LexicalEncoder) -> list[str]:
-    best = most_similar_path([fact.path for fact in facts.facts], question, encoder)
-    ends = names_of((fact.end for fact in facts.facts if fact.path == best), facts.labels.names)
-    return list(dict.fromkeys(ends.values()))
-
-
-def _sample_one(items: Sequence[T], error_rng: Random) -> list[T]:
-    return error_rng.sample(items, min(1, len(items)))
+    return ends_of_most_similar_path(facts.facts, facts.labels.names, question, encoder)
 
 
 def _write(value: object) -> str:

@@ -13,10 +13,10 @@ from pipeline.methods.rog.plan import ListPaths, PlanPath, write_path
 from pipeline.methods.rog.read import AnswerAlone, ReadPaths
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown, corrupted, gold_paths
-from pipeline.simulation.methods.answering import UNKNOWN
+from pipeline.simulation.gold_paths import corrupted, gold_paths
+from pipeline.simulation.methods.answering import UNKNOWN, right_or_wrong
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.simulation.similarity import most_similar_path, rank_relations
+from pipeline.simulation.similarity import ends_of_most_similar_path, rank_relations
 
 _UNKNOWN_PATH: Path = ("unknown.relation",)
 
@@ -90,15 +90,12 @@ class ReadPathsSimulator(Simulator[ReadPaths]):
     def write_as_oracle(self, prompt: ReadPaths, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Write the gold answers among the paths. If there are none, or as an error, write another node."""
         shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
-        right = answers_shown(shown, gold_context)
-        wrong = [text for text in shown.values() if text not in right] or [UNKNOWN]
-        return _write_answers([error_rng.choice(wrong)] if error_rng else right or wrong[:1])
+        return _write_answers(right_or_wrong(shown, gold_context, error_rng))
 
     def write_by_similarity(self, prompt: ReadPaths, encoder: LexicalEncoder) -> str:
         """Write the ends of the relation path that is most similar to the question."""
-        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
-        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
-        return _write_answers(dict.fromkeys(ends.values()) or [UNKNOWN])
+        ends = ends_of_most_similar_path(prompt.chains, prompt.names, prompt.question.text, encoder)
+        return _write_answers(ends or [UNKNOWN])
 
 
 def _write_answers(texts: Iterable[str]) -> str:

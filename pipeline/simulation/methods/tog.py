@@ -12,9 +12,9 @@ from pipeline.methods.tog.relations import RelationScores, print_relation
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
 from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
-from pipeline.simulation.methods.answering import write_answers
+from pipeline.simulation.methods.answering import write_yes
 from pipeline.simulation.registry import Simulator, simulates
-from pipeline.simulation.similarity import most_similar_path, rank_relations
+from pipeline.simulation.similarity import ends_of_most_similar_path, rank_relations
 from pipeline.types import Relation
 
 _MAX_PICKED = 5
@@ -75,13 +75,12 @@ class EnoughSimulator(Simulator[Enough]):
         """
         shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
         answers = sufficient_answers(shown, gold_context, error_rng)
-        return _write_yes(answers) if answers else _NO
+        return write_yes(answers) if answers else _NO
 
     def write_by_similarity(self, prompt: Enough, encoder: LexicalEncoder) -> str:
         """Write Yes with the last nodes of the most similar path, or No when they are unnamed."""
-        best = most_similar_path([chain.path for chain in prompt.chains], prompt.question.text, encoder)
-        ends = names_of((chain.end for chain in prompt.chains if chain.path == best), prompt.names)
-        return _write_yes(list(dict.fromkeys(ends.values()))) if ends else _NO
+        ends = ends_of_most_similar_path(prompt.chains, prompt.names, prompt.question.text, encoder)
+        return write_yes(ends) if ends else _NO
 
 
 def _write_relations(weights: Mapping[Relation, float]) -> str:
@@ -94,7 +93,3 @@ def _write_relations(weights: Mapping[Relation, float]) -> str:
 def _write_scores(weights: Sequence[float]) -> str:
     total = sum(weights)
     return "\n".join(f"{number}. {weight / total:.3f}" for number, weight in enumerate(weights, start=1))
-
-
-def _write_yes(texts: list[str]) -> str:
-    return f"{{Yes}} {write_answers(texts)}"

@@ -8,11 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
+from pipeline.rdf_terms import XSD
 from pipeline.simulation.world.names import Ids, Labels
 from pipeline.text import load_yaml
 from pipeline.types import EntityId, LiteralNode, Node, Relation, Triple
-
-XSD = "http://www.w3.org/2001/XMLSchema#"
 
 Kind: TypeAlias = str
 """The kind of an entity in questions: `film`, `person`, `city`, … A kind may have several Freebase types."""

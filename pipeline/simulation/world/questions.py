@@ -13,7 +13,9 @@ from itertools import chain, combinations_with_replacement
 from random import Random
 from typing import Literal, Protocol, TypeAlias, get_args
 
-from pipeline.simulation.world.facts import XSD, Facts, Index, Kind
+from pipeline.grouping import grouped
+from pipeline.rdf_terms import XSD
+from pipeline.simulation.world.facts import Facts, Index, Kind
 from pipeline.simulation.world.language import Measure, phrase
 from pipeline.simulation.world.phrases import MEASURES, PLURALS, STEPS
 from pipeline.simulation.world.routes import Route, routes, sparql_path
@@ -226,9 +228,7 @@ class Deck:
     """All forms of one question type, by the kind of their topic."""
 
     def __init__(self, forms: Iterable[Form]) -> None:
-        self._forms: dict[Kind, list[Form]] = {}
-        for form in forms:
-            self._forms.setdefault(form.domain, []).append(form)
+        self._forms = grouped(forms, lambda form: form.domain)
 
     def size(self, view: RegionView) -> int:
         """Return the number of pairs of a form and a topic."""

@@ -101,7 +101,7 @@ class Route:
 
     @cached_property
     def _hops_back(self) -> Hops:
-        return tuple(tuple(map(_reverse, reversed(hop))) for hop in reversed(self._hops))
+        return tuple(tuple(relation.reversed for relation in reversed(hop)) for hop in reversed(self._hops))
 
     def _thing(self, name: str, rng: Random) -> tuple[str, bool]:
         """Return the subject of the last step as a noun phrase, and whether it is plural."""
@@ -155,7 +155,3 @@ def _follow(index: Index, node: Node, hop: tuple[Relation, ...]) -> list[Node]:
 def _iri(name: str) -> str:
     # Full IRIs, because some parsers reject prefixed names with two dots. Ids and relations need no escaping.
     return f"<http://rdf.freebase.com/ns/{name}>"
-
-
-def _reverse(relation: Relation) -> Relation:
-    return Relation(relation.name, "in" if relation.direction == "out" else "out")

@@ -27,8 +27,8 @@ class Stream(Generic[T]):
     adapter: TypeAdapter[T]
     items: Callable[[], Iterator[T]]
 
-    def write(self, folder: Path) -> Path:
-        """Write the items, one JSON value per line, unless the file exists; return the file."""
+    def read(self, folder: Path) -> Iterator[T]:
+        """Yield the items from the file, which has one JSON value per line. Write it first if it is missing."""
         file = folder / f"v{FORMAT}-{self.name}"
         if not file.exists():
             try:
@@ -36,11 +36,7 @@ class Stream(Generic[T]):
                 self._write(file)
             except OSError as error:
                 raise UserError(f"dataset.path={folder} cannot be written: {error.strerror}") from None
-        return file
-
-    def read(self, folder: Path) -> Iterator[T]:
-        """Yield the items from the file, writing it first if it is missing."""
-        with self.write(folder).open("rb") as lines:
+        with file.open("rb") as lines:
             for line in lines:
                 yield self.adapter.validate_json(line)
 

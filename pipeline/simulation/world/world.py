@@ -66,13 +66,6 @@ class SyntheticWorld:
         """Return the number of questions."""
         return self.questions
 
-    def write(self) -> None:
-        """Write the graph and the questions of this split to `path`, unless they exist."""
-        if self.path is None:
-            raise UserError("dataset.path is not set: give the folder for the synthetic world")
-        self._graph.write(self.path)
-        self._asked.write(self.path)
-
     @property
     def _graph(self) -> Stream[Triple]:
         return Stream(f"sample-{self.size}-seed{self.seed}.triples.jsonl", TypeAdapter(Triple), self._generate_triples)

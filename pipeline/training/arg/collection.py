@@ -113,12 +113,8 @@ class ArGCollection:
     async def _collect(self, state: QuestionState) -> Sample:
         """Return the first text that a drawn path gives. Raises Unusable."""
         question = state.question
-        if question.held_out:
-            raise Unusable("held out")
-        if not question.topic_entities:
-            raise Unusable("no topic entity")
-        if not question.gold.answers:
-            raise Unusable("no answer")
+        if question.unusable:
+            raise Unusable(question.unusable)
         reason = Unusable(f"no path to an answer within {self.max_hops} hops")
         for topic, path in await self._draw_paths(state):
             try:

@@ -1,14 +1,12 @@
-"""Writes the training texts of a collection, read from its traces, and a report on them."""
+"""Reads the training texts of a collection from its traces, and reports on them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +16,7 @@ from pipeline.methods.rendering import one_line
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import decisions, rejection
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
 
@@ -82,37 +80,19 @@ class Report:
         }
 
 
-def write_texts(folder: RunFolder, output: Path) -> Report:
-    """Write the texts of a finished collection, in question order, and the report. Raises StorageError."""
-    report = Report()
-    write_rows(read_texts(folder, report), output)
-    write_report(report.document(), output)
-    return report
-
-
 def read_texts(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
     """Yield the training texts in a collection's traces, and count them and the rejected questions in `report`."""
     for shard in read_shards(folder, _COLUMNS):
         for trace in shard.iter_rows(named=True):
             report.questions += 1
-            events = dict(_events(trace, report))
+            report.discarded_paths.update(pruned["reason"] for _, pruned in decisions(trace, "pruned"))
+            events = dict(decisions(trace, "collected", "rejected"))
             if (collected := events.get("collected")) is not None:
                 row = _row(trace, collected)
                 report.add(row)
                 yield row
-            elif (rejected := events.get("rejected")) is not None:
-                report.rejected[rejected["reason"]] += 1
             else:
-                report.rejected[f"{trace['status']}: {(trace['error'] or '').partition(':')[0]}"] += 1
-
-
-def _events(trace: Mapping[str, Any], report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the outcome of a question, and count its discarded paths in `report`."""
-    for step, text in zip(trace["steps"], trace["texts"], strict=True):
-        if step["role"] == "pruned":
-            report.discarded_paths[orjson.loads(text["payload"])["reason"]] += 1
-        elif step["role"] in ("collected", "rejected"):
-            yield step["role"], orjson.loads(text["payload"])
+                report.rejected[rejection(trace, events)] += 1
 
 
 def _row(trace: Mapping[str, Any], collected: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.json_replies import read_flag, read_object
 from pipeline.methods.parog.plan import Plan
-from pipeline.methods.parsing import parse_leniently
-from pipeline.methods.rendering import as_question, one_line
+from pipeline.methods.parog.relations import print_plan
+from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
@@ -27,7 +27,7 @@ class BackTranslate(Prompt[str]):
     """The names and values that the question has to mention."""
 
     def inputs(self) -> dict[str, str]:
-        return {"plan": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}
+        return {"plan": print_plan(self.plan)}
 
     def parse(self, text: str) -> str:
         lines = (line.strip("\"'` ") for line in text.splitlines() if "```" not in line)
@@ -57,7 +57,7 @@ class JudgeEquivalent(Prompt[bool]):
         return {"first": as_question(self.question.text), "second": as_question(self.translated)}
 
     def parse(self, text: str) -> bool:
-        return read_flag(parse_leniently(lambda text: read_object(text, "equivalent"), text)["equivalent"])
+        return read_flag(read_object(text, "equivalent")["equivalent"])
 
     def fallback(self, text: str) -> bool:
         """Return False: an unreadable reply does not confirm anything."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
@@ -89,8 +89,7 @@ class _Branch:
     @property
     def back(self) -> RelationPath:
         """The path from the end to the variable."""
-        opposite: Mapping[str, Literal["out", "in"]] = {"out": "in", "in": "out"}
-        return tuple(Relation(relation.name, opposite[relation.direction]) for relation in reversed(self.path))
+        return tuple(relation.reversed for relation in reversed(self.path))
 
 
 class _QueryTree:

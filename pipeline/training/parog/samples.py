@@ -1,14 +1,12 @@
-"""Writes the training pairs of a finished collection, and the report on them (specification §7.3, steps 6 and 7)."""
+"""Makes the training pairs of a finished collection, and the report on them (specification §7.3, steps 6 and 7)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 
 from pipeline.methods.parog.planning import MakePlan
@@ -16,7 +14,7 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.parog.decompose import PLAN_TYPES
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import decisions
 from pipeline.types import Question
 
 PUBLISHED: Mapping[str, float] = {
@@ -51,18 +49,10 @@ class Report:
     rejected: Counter[str] = field(default_factory=Counter)
     """Reason → questions."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Return the contents of `.report.json`."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return {**own, "shares": _shares(self.kept), "published_shares": dict(PUBLISHED)}
-
-
-def write_samples(folder: RunFolder, output: Path, *, label: str | None) -> Report:
-    """Write the pairs of a finished run that passed every check, and `.report.json`. Raises StorageError."""
-    report = Report(label=label)
-    write_rows(_pairs(folder, report), output)
-    write_report(report.to_dict(), output)
-    return report
 
 
 def tables(report: Report) -> list[Table]:
@@ -86,16 +76,13 @@ def tables(report: Report) -> list[Table]:
     return [types, reasons] if report.rejected else [types]
 
 
-def _pairs(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
+def read_pairs(folder: RunFolder, report: Report) -> Iterator[dict[str, Any]]:
+    """Yield the pairs in a collection's traces that passed every check, and count all questions in `report`."""
     for shard in read_shards(folder, _COLUMNS):
         for row in shard.iter_rows(named=True):
             report.dataset, report.split = row["dataset"], row["split"]
             report.questions += 1
-            events = {
-                step["role"]: orjson.loads(texts["payload"])
-                for step, texts in zip(row["steps"], row["texts"], strict=True)
-                if step["kind"] == "decision" and step["role"] in ("decomposed", "sample", "rejected", "cap_hit")
-            }
+            events = dict(decisions(row, "decomposed", "sample", "rejected"))
             if kind := events.get("decomposed", {}).get("type"):
                 report.decomposed[kind] += 1
             if reason := _reason(row, events):

@@ -9,6 +9,7 @@ from typing import ClassVar
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.parog.plan import Keep, Plan, SubGoal
+from pipeline.methods.parog.relations import print_plan
 from pipeline.methods.parsing import parse_leniently, read_literal, truncate
 from pipeline.methods.rendering import one_line
 from pipeline.methods.templates import load_template
@@ -40,7 +41,7 @@ class Polish(Prompt[Plan]):
     """The names and values that the sentences must keep."""
 
     def inputs(self) -> dict[str, str]:
-        return {"steps": "\n".join(f"{subgoal.id}. {one_line(subgoal.goal)}" for subgoal in self.plan)}
+        return {"steps": print_plan(self.plan)}
 
     def parse(self, text: str) -> Plan:
         goals = parse_leniently(_read_sentences, text)

@@ -46,9 +46,8 @@ class RoGCollection:
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Record the gold relation paths of a question, and the lines that the reader is shown."""
         assert isinstance(question, LabelledQuestion), "training data is collected from solved questions"
-        reason = _unusable(question)
-        if reason:
-            tools.record("rejected", reason=reason)
+        if question.unusable:
+            tools.record("rejected", reason=question.unusable)
             return Answer(status="ok" if question.topic_entities else "no_topic_entity")
         paths = await self._gold_paths(question, tools.kg)
         limit = min(self.max_instances, tools.caps.max_frontier)
@@ -110,12 +109,3 @@ class RoGCollection:
     def wording(self) -> Wording:
         """The texts of the prompts."""
         return read_wording(self.templates)
-
-
-def _unusable(question: LabelledQuestion) -> str | None:
-    """Return why a question gives no training rows; None if it gives some, also without any path."""
-    if question.held_out:
-        return "held out"
-    if not question.topic_entities:
-        return "no topic entity"
-    return None if question.gold.answers else "no answer"

@@ -1,14 +1,12 @@
-"""Writes the rows for RoG's planner and reader from the traces of a collection, and a report (specification §7.4)."""
+"""Makes the rows for RoG's planner and reader from the traces of a collection, and a report (specification §7.4)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +20,7 @@ from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.training.rog.collection import RoGCollection
-from pipeline.training.rows import write_report, write_rows
+from pipeline.training.rows import decisions, rejection
 from pipeline.types import Question
 
 _COLUMNS = ("question_id", "dataset", "split", "question", "status", "error", "steps", "texts")
@@ -54,14 +52,6 @@ class Report:
         return {**asdict(self), "rows": dict(self.rows), "rejected": dict(self.rejected), "path_lengths": in_order}
 
 
-def write_training_rows(folder: RunFolder, collection: RoGCollection, output: Path) -> Report:
-    """Write the rows of a finished collection, in question order, and the report. Raises StorageError."""
-    report = Report()
-    write_rows(_rows(folder, collection, report), output)
-    write_report(report.document(), output)
-    return report
-
-
 def table(report: Report) -> Table:
     """Return the report as a table for the terminal."""
     title = f"{counted(report.rows.total(), 'row')} from {counted(report.questions, 'question')}"
@@ -86,21 +76,16 @@ def _lines(report: Report) -> Iterator[tuple[str, int]]:
         yield f"rejected: {reason}", count
 
 
-def _rows(folder: RunFolder, collection: RoGCollection, report: Report) -> Iterator[dict[str, Any]]:
+def read_rows(folder: RunFolder, collection: RoGCollection, report: Report) -> Iterator[dict[str, Any]]:
+    """Yield the rows in a collection's traces, and count them and the rejected questions in `report`."""
     for shard in read_shards(folder, _COLUMNS):
         for trace in shard.iter_rows(named=True):
             report.questions += 1
-            events = {
-                step["role"]: orjson.loads(texts["payload"])
-                for step, texts in zip(trace["steps"], trace["texts"], strict=True)
-                if step["role"] in ("collected", "rejected")
-            }
+            events = dict(decisions(trace, "collected", "rejected"))
             if (collected := events.get("collected")) is not None:
                 yield from _of_question(trace, collected, collection, report)
-            elif (rejected := events.get("rejected")) is not None:
-                report.rejected[rejected["reason"]] += 1
             else:
-                report.rejected[f"{trace['status']}: {(trace['error'] or '').partition(':')[0]}"] += 1
+                report.rejected[rejection(trace, events)] += 1
 
 
 def _of_question(
