@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 
 CORE = (
-    {"types", "errors", "extras", "suggestions", "text", "normalisation", "renames", "rdf_terms", "console"},
+    {"types", "errors", "extras", "suggestions", "text", "normalisation", "renames", "rdf_terms", "console", "grouping"},
     {"net", "datasets"},
     {"llm", "kg"},
     {"retrieval", "traces"},

@@ -20,7 +20,7 @@ from pipeline.engine.sources import is_own
 from pipeline.errors import ContextOverflow
 from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.evaluation.score_columns import full_score_tables
+from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder

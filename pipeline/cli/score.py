@@ -16,7 +16,7 @@ from pipeline.engine.run_summary import rescore_run
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.evaluation.predictions import read_predictions, score_predictions
-from pipeline.evaluation.score_columns import full_score_tables
+from pipeline.evaluation.score_file import full_score_tables
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
 from pipeline.traces.folder import RunFolder

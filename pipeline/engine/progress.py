@@ -18,7 +18,6 @@ from rich.text import Text
 from pipeline.console import Console
 from pipeline.engine.components import Backends
 from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls
-from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
 from pipeline.text import counted, printable
@@ -118,7 +117,7 @@ class RunProgress:
         on_opened: Callable[[Sequence[Backends]], None],
         confidence: float,
         names: Sequence[str] = (),
-        max_equal_failures: int | None = None,
+        check: Callable[[FinishedRows], None] = lambda _: None,
     ) -> None:
         """Create the bar. It is drawn when the first worker has opened its components.
 
@@ -129,16 +128,14 @@ class RunProgress:
             on_opened: Called with the backends of each worker. It stops the run by raising.
             confidence: Coverage of the intervals of the leading configurations, between 0 and 1.
             names: The names of the configurations, if there are several.
-            max_equal_failures: Stop after so many rows if all have failed with one error; None never stops.
+            check: Called with all rows that have finished in this attempt. It stops the run by raising.
         """
-        self._max_equal_failures = max_equal_failures
-        self._check = on_opened
+        self._check = check
+        self._on_opened = on_opened
         self._names = names
         self._confidence = confidence
         self._done = done
         self.sum = FinishedRows()
-        self.hopeless = ""
-        """Why the run was stopped, if all of its first rows failed alike."""
         self._bar = _Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -156,7 +153,7 @@ class RunProgress:
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
-        self._check(backends)
+        self._on_opened(backends)
         if not self._bar.tasks[0].started:
             self._printed_at = time.monotonic()
             self._bar.start_task(self._task)
@@ -178,9 +175,9 @@ class RunProgress:
         self._bar.update(self._task, total=self._rows)
 
     def on_progress(self, progress: FinishedRows) -> None:
-        """Add rows that have just finished. Raises UserError if all so far have failed with one error."""
+        """Add rows that have just finished. Raises what `check` raises."""
         self.sum = self.sum + progress
-        self._stop_hopeless_run()
+        self._check(self.sum)
         if progress.questions:
             self._pace.rows, self._pace.last_s = self.sum.questions, self._bar.tasks[0].elapsed or 0.0
         self._bar.update(self._task, completed=self._rows, hits=self._hits)
@@ -195,20 +192,6 @@ class RunProgress:
         self._bar.waiting = "" if calls is None else _waiting_text(calls)
         if calls is not None and not self._draws:
             self._print_periodically()
-
-    def _stop_hopeless_run(self) -> None:
-        most, rows = self._max_equal_failures, self.sum
-        if most is None or not most <= rows.failed == rows.questions or len(rows.errors) > 1:
-            return
-        (details,) = rows.errors.values()
-        said = (
-            f"the first {counted(most, 'question')} all failed with the same error "
-            "(run.max_equal_failures=null goes on):"
-        )
-        self.hopeless = f"{said}\n{details}"
-        *traceback, error = details.splitlines()
-        where = "; stopped.txt in the run folder has the traceback" if traceback else ""
-        raise UserError(f"{said} {error}{where}")
 
     @property
     def _rows(self) -> int:

@@ -29,6 +29,7 @@ from pipeline.engine import resume
 from pipeline.engine.begun_in import begun_in
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
+from pipeline.engine.equal_failures import EqualFailures
 from pipeline.engine.local import run_local
 from pipeline.engine.logs import console_of, json_lines
 from pipeline.engine.model_servers import model_servers
@@ -253,6 +254,7 @@ async def _run_shards(
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)
+    equal_failures = EqualFailures(run["max_equal_failures"])
     progress = RunProgress(
         console,
         total=total,
@@ -260,7 +262,7 @@ async def _run_shards(
         on_opened=description.on_opened,
         confidence=configs[0]["evaluation"]["confidence"],
         names=_names(configurations),
-        max_equal_failures=run["max_equal_failures"],
+        check=equal_failures.check,
     )
     rounds: Rounds
     if run["early_stopping"]:
@@ -281,8 +283,8 @@ async def _run_shards(
                         await _executor(engine["name"])(served, folder.path, unfinished, progress)
                         progress.on_complete()
                 finally:
-                    if progress.hopeless:
-                        folder.write_error(progress.hopeless)
+                    if equal_failures.error:
+                        folder.write_error(equal_failures.error)
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
             if saved is not None:

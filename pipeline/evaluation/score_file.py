@@ -17,11 +17,11 @@ from pipeline.evaluation.score_tables import COSTS, STANDARD_SCORES, percent, pl
 def full_score_tables(
     printed: Sequence[RenderableType], summaries: Sequence[ConfigurationSummary]
 ) -> list[RenderableType]:
-    """Return the printed tables; if the first is `score_table` of a single configuration, `score_columns` for it."""
-    return list(printed) if len(summaries) > 1 else [score_columns(summaries[0]), *printed[1:]]
+    """Return the printed tables; if the first is `score_table` of a single configuration, `one_value_table` for it."""
+    return list(printed) if len(summaries) > 1 else [one_value_table(summaries[0]), *printed[1:]]
 
 
-def score_columns(summary: ConfigurationSummary) -> Table:
+def one_value_table(summary: ConfigurationSummary) -> Table:
     """Build a table with one row. Its scores are those of `score_table` and all others that are of no other paper."""
     others = {name for names in METRICS_OF_METHOD.values() for name in names} - {*paper_metrics_of(summary.method)}
     scores = {name: summary.scores[name] for name in SCORES if name in summary.scores and name not in others}
