@@ -15,7 +15,18 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 
 CORE = (
-    {"types", "errors", "extras", "suggestions", "text", "normalisation", "renames", "rdf_terms", "console", "grouping"},
+    {
+        "types",
+        "errors",
+        "extras",
+        "suggestions",
+        "text",
+        "normalisation",
+        "renames",
+        "rdf_terms",
+        "console",
+        "grouping",
+    },
     {"net", "datasets"},
     {"llm", "kg"},
     {"retrieval", "traces"},
