@@ -109,5 +109,6 @@ def test_every_method_declares_the_prompts_of_its_package(file: Path) -> None:
         *(import_module(each.name) for each in iter_modules(getattr(module, "__path__", ()), f"{package}.")),
     ]
     kinds = {kind for each in modules for kind in vars(each).values() if isinstance(kind, type)}
-    prompts = {kind for kind in kinds if issubclass(kind, Prompt) and "role" in vars(kind)}
+    own = {"role", "template"}
+    prompts = {each for each in kinds if issubclass(each, Prompt) and hasattr(each, "role") and own & vars(each).keys()}
     assert set(getattr(module, name).prompts) == prompts

@@ -210,7 +210,7 @@ IMPATIENT = ["kg.timeout_s=1", "llm.timeout_s=1", "llm.breaker_failures=2", "llm
 def test_a_hung_graph_replica(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     with (
         stage.struck(*IMPATIENT, after=middle(undisturbed)) as driver,
-        stopped([stage.graphs[0].pid]),
+        stopped([stage.graphs[0].process.pid]),
     ):
         printed = stage.end(driver)
     assert f"graph server {stage.graphs[0].endpoint} is unhealthy" in stage.said
@@ -220,7 +220,7 @@ def test_a_hung_graph_replica(stage: Stage, undisturbed: Undisturbed, judge: Jud
 @pytest.mark.exhaustive
 def test_all_graph_replicas_hung(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     with stage.struck(*IMPATIENT, after=middle(undisturbed)) as driver:
-        with stopped([graph.pid for graph in stage.graphs]):
+        with stopped([graph.process.pid for graph in stage.graphs]):
             stage.wait_until(lambda: stage.said.count("is unhealthy: no answer within") >= 2, driver)
         printed = stage.end(driver)
     judge("hung endpoints: all graph servers", "all unhealthy, then back", printed, most_repeated=0)
