@@ -48,12 +48,9 @@ async def reaches_gold(graph: EmbeddedGraph, topic: str, names: list[str], answe
     """Return whether the relations, in any directions, lead from the topic to a gold answer."""
     nodes = {topic}
     for name in names:
-        ends = [
-            await instantiate(graph, node, [Relation(name, direction)], limit=5000)
-            for node in sorted(nodes)
-            for direction in ("out", "in")
-        ]
-        nodes = {node for end in ends for node in end.nodes if isinstance(node, str)}
+        hops = [(node, Relation(name, direction)) for node in sorted(nodes) for direction in ("out", "in")]
+        found = await graph.neighbours(hops, 5000)
+        nodes = {node for end in found.values() for node in end.nodes if isinstance(node, str)}
     return bool(nodes & answers)
 
 
