@@ -37,6 +37,8 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
             raise UserError(f"{saved.parent} is a run folder: name its file, as in {kgqa('evaluate', saved)}")
     words = [*arguments.words, *arguments.overrides]
     files = [word for word in arguments.words if word.endswith(".yaml")]
+    if missing := [word for word in files if not storage_path(word).is_file()]:
+        raise UserError(f"{missing[0]} cannot be read: No such file or directory")
     if not files:
         return [Configuration(tuple(words), config.compose(words))]
     search = [word for word in words if word.startswith(f"{_SEARCH}=")]

@@ -50,6 +50,8 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str]) -> int:
     """Print help or the version, or run the command that the words name."""
     words = _with_current_names(argv)
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     if not words or words[0] in {*_HELP, "help"}:
         print(_overview())
         return 0

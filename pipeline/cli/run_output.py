@@ -15,9 +15,8 @@ from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
-from pipeline.engine.retry_advice import retry_refusals
+from pipeline.engine.retry_advice import TOO_LONG, count_too_long, retry_refusals
 from pipeline.engine.sources import is_own
-from pipeline.errors import ContextOverflow
 from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_file import full_score_tables
@@ -30,11 +29,6 @@ REPORT = "report.html"
 """The name of the report in a run folder."""
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows."""
-_TOO_LONG = (
-    "a prompt that is longer than the model's context (ContextOverflow) is as long with run.retry_failed=true: use a "
-    "model with a longer context, or keys of the method that make prompts shorter"
-)
-"""What to do where `run.retry_failed` does not help."""
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
@@ -68,18 +62,18 @@ def score_tables(summaries: Sequence[ConfigurationSummary]) -> list[RenderableTy
 
 def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Return the notes of `result_notes`, and why calls were not reused, by reading the runs that `run.yaml` names."""
-    return [*result_notes(folder, summaries), *_reuse_notes(folder, folder.read_summary() or {})]
+    return [*result_notes(folder, summaries, exits=True), *_reuse_notes(folder, folder.read_summary() or {})]
 
 
-def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
     """Say what the scores rest on, how many questions failed or hit a budget, and which rows could not be read.
 
-    No other folder is read.
+    No other folder is read. With `exits`, the command exits with `FAILED_RUN` if too many questions failed.
     """
     summary = folder.read_summary() or {}
     return [
         *score_notes(folder),
-        *(_failure_notes(folder, summaries) if any(each.failed for each in summaries) else []),
+        *(_failure_notes(folder, summaries, exits=exits) if any(each.failed for each in summaries) else []),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
@@ -120,7 +114,7 @@ def _last_limit(summary: ConfigurationSummary) -> str:
     return next((limit for key, _, limit in reversed(list(words)) if key == "run.limit"), "")
 
 
-def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool) -> list[str]:
     """Say how many questions failed, with the most frequent errors and one question of each."""
     errors = count_errors(folder)
     several = len(summaries) > 1
@@ -131,17 +125,18 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary])
     ]
     more = [f"  and {counted(len(errors) - _REASONS, 'other error')}"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
-    much = [f"more questions failed ({share:.1%}) than run.max_failed allows: exit code {FAILED_RUN}"] if share else []
+    code = f": exit code {FAILED_RUN}" if exits else ""
+    much = [f"more questions failed ({share:.1%}) than run.max_failed allows{code}"] if share else []
     methods = [str(point["config"]["method"]["_target_"]) for point in folder.require_run()["points"]]
     own = dict.fromkeys(name for name in methods if not is_own(name))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
     edited = retry_refusals(folder.path, own, {}, [(each.failed, each.answered) for each in summaries]) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    too_long = sum(each.count for each in errors if each.error.startswith(f"{ContextOverflow.__name__}:"))
+    too_long = count_too_long(errors)
     again = "; run.retry_failed=true runs them again" if too_long < failed else ""
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
-    return [said, *shown, *more, *([_TOO_LONG] if too_long else []), *edited, *much]
+    return [said, *shown, *more, *([TOO_LONG] if too_long else []), *edited, *much]
 
 
 def _failed_share(folder: RunFolder) -> float:

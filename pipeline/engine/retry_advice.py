@@ -7,8 +7,21 @@ from importlib.metadata import version
 from typing import Any
 
 from pipeline.engine.sources import is_own
+from pipeline.errors import ContextOverflow
+from pipeline.traces.reader import FailedRows
 
 RESTART = "run.restart=true deletes its results and starts again"
+
+TOO_LONG = (
+    "a prompt that is longer than the model's context (ContextOverflow) is as long with run.retry_failed=true: use a "
+    "model with a longer context, or keys of the method that make prompts shorter"
+)
+"""What to do where `run.retry_failed` does not help."""
+
+
+def count_too_long(errors: Iterable[FailedRows]) -> int:
+    """Count the failed rows with a prompt that is too long: `TOO_LONG` is about them."""
+    return sum(each.count for each in errors if each.error.startswith(f"{ContextOverflow.__name__}:"))
 
 
 def with_new_folder(run: object) -> str:

@@ -62,6 +62,9 @@ _COMMON = (
     "evaluation",
 )
 """Keys and sections that have one value for all configurations of a run."""
+_BLOCKED = "the run does not stop, because code computes without a pause: press Ctrl-C again to stop at once"
+_BLOCKED_S = 2.0
+"""Seconds after Ctrl-C without a turn of the event loop after which `_BLOCKED` is printed."""
 _STOPPING = "stopping: calls in flight are given up, and made again when the run goes on"
 _PACKAGES = ("kgqa-pipeline", "hydra-core", "polars", "pyarrow", "pyoxigraph", "ray")
 
@@ -315,7 +318,15 @@ def _stop_announced(say: Callable[[str], None]) -> Iterator[None]:
 
     def announce(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, stop)  # which a second Ctrl-C reaches directly
-        loop.call_soon_threadsafe(say, _STOPPING)
+        blocked = threading.Timer(_BLOCKED_S, say, [_BLOCKED])
+        blocked.daemon = True
+        blocked.start()
+
+        def stopping() -> None:
+            blocked.cancel()
+            say(_STOPPING)
+
+        loop.call_soon_threadsafe(stopping)
         stop(number, frame)
 
     signal.signal(signal.SIGINT, announce)

@@ -15,13 +15,14 @@ _NAMED = 3
 def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
     """Say which share of the calls had unreadable replies, and in which configurations it was more than 5 %.
 
-    Empty if no call was made, or an older version wrote the traces.
+    Empty if no call was made, if an older version wrote the traces, or if only failed questions may have had a reply
+    that could not be used: the server's, which no parser saw.
     """
     shares = [each.unreadable_share for each in summaries if each.unreadable_share is not None]
     if not shares:
         return ""
     if not any(shares):
-        return "every reply of the model could be used"
+        return "" if any(each.failed for each in summaries) else "every reply of the model could be used"
     high = much_unreadable(summaries)
     if len(summaries) == 1:
         decides = ", which may decide the score" if high else ""

@@ -106,9 +106,9 @@ def effect_table(
     )
     table = plain_table(title, "\n".join([caption, *retriever_lines(summaries)]))
     table.add_column("ablation", overflow="fold", min_width=16)
-    for heading in ("score", "with → without", "difference"):
+    table.add_column("score", overflow="fold", min_width=9)
+    for heading in ("with → without", "difference", "published"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("published", overflow="fold")
     calls = {summary.number: summary.counters["llm_calls"] / summary.questions for summary in summaries}
     for ablation, rows in groupby(effects, key=lambda effect: effect.ablation):
         costs = f"\n{calls[numbers[ablation.base]]:.1f} → {calls[numbers[ablation.preset]]:.1f} calls"

@@ -28,7 +28,7 @@ from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
 from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import RoleReplies, read_shards
+from pipeline.traces.reader import FailedRows, RoleReplies, count_errors, read_shards
 from pipeline.traces.run_file import code_of
 from pipeline.traces.storage import StoragePath
 
@@ -60,6 +60,8 @@ class RunInfo:
     """What its scores rest on, for the reader of the page."""
     unreadable: Sequence[RoleReplies] = ()
     """The roles of its configurations whose replies could often not be read."""
+    errors: Sequence[FailedRows] = ()
+    """The errors of its failed questions."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
         score_notes=score_notes(folder),
         unreadable=often_unreadable(folder, summaries),
+        errors=count_errors(folder) if any(each.failed for each in summaries) else (),
     )
     rows, details = _read_traces(folder, len(run["points"]))
     if missing := [each.number for each in summaries if each.number not in rows]:

@@ -71,6 +71,40 @@ def test_a_signal_ends_a_run_and_the_same_command_finishes_it(
     assert model.requests <= QUESTIONS + CONCURRENCY, "only what was in flight is asked again"
 
 
+_ENDLESS = """
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Endless:
+    name = "endless"
+
+    async def answer(self, question, tools):
+        open("begun", "w").close()
+        while True:
+            pass
+"""
+
+
+def test_ctrl_c_during_an_endless_loop_says_what_stops_it(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(_ENDLESS)
+    conf = tmp_path / "conf" / "method"
+    conf.mkdir(parents=True)
+    (conf / "endless.yaml").write_text("_target_: endless.Endless\n")
+    own = {**environment, "PYTHONPATH": os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])}
+    command = [*KGQA, "evaluate", "method=endless", "llm=oracle", "dataset.triples=2000", "run.limit=2", "run.dir=run"]
+    with subprocess.Popen(command, env=own, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert next(line for line in process.stderr if "press Ctrl-C again to stop at once" in line)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130, rest
+
+
 def test_ctrl_c_stops_the_model_in_this_process_between_tokens(
     llama: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,10 +104,6 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ),
         ("method._target_=Method", "method._target_=Method cannot be imported"),
         ("method._target_=pipeline.methods.srp.Nothing", "has no attribute 'Nothing'"),
-        (
-            "somewhere/run.yaml run.limit=3",
-            "somewhere/run.yaml holds the whole configuration: remove the other arguments",
-        ),
     ],
 )
 def test_a_wrong_argument_is_reported_before_anything_is_written(
@@ -177,6 +173,17 @@ def test_a_graph_server_that_is_down(evaluate: Kgqa, closed_port: int) -> None:
     said = evaluate("kg=sparql", f"kg.endpoints=[http://127.0.0.1:{closed_port}/sparql]").sentence
     assert f"no graph server answers at http://127.0.0.1:{closed_port}/sparql" in said
     assert "kgqa graph serve" in said
+
+
+def test_a_saved_configuration_that_is_not_there_is_named(kgqa: Kgqa) -> None:
+    for words in (["nowhere.yaml"], ["nowhere.yaml", "method=srp"]):
+        assert kgqa("evaluate", *words).sentence == "nowhere.yaml cannot be read: No such file or directory"
+
+
+def test_a_saved_configuration_takes_no_other_keys(kgqa: Kgqa) -> None:
+    Path("run.yaml").touch()
+    said = kgqa("evaluate", "run.yaml", "run.limit=3").sentence
+    assert said.startswith("run.yaml holds the whole configuration: remove the other arguments")
 
 
 def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) -> None:

@@ -84,6 +84,10 @@ def test_the_sections_of_the_overview() -> None:
     }
 
 
+def test_help_with_a_command_is_the_help_of_that_command(kgqa: Kgqa) -> None:
+    assert kgqa("help", "evaluate").out == kgqa("evaluate", "--help").out
+
+
 @pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
 def test_help_lists_the_commands(words: str, kgqa: Kgqa) -> None:
     shown = kgqa(*words.split())

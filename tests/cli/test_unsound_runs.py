@@ -87,6 +87,9 @@ def test_failed_questions_are_listed(failed: Kgqa) -> None:
     headings, row, *notes = failed("ls", ".").out.splitlines()
     assert row[headings.index("failed") :].split()[0] == str(run["failed"])
     assert "run.retry_failed=true" in notes[-1]
+    assert "run.retry_failed=true asks again." in failed("report", "run").out
+    page = html.unescape(Path("run/report.html").read_text())
+    assert "run.retry_failed=true asks failed questions again." in page
 
 
 class ShortContext(FixedReply):
@@ -107,6 +110,14 @@ def test_a_sweep_names_the_configuration_whose_questions_failed(kgqa: Kgqa) -> N
     assert "20 questions failed, of 40 in 2 configurations (each counts its own):" in shown.out
     assert "run.retry_failed=true runs them again" not in shown.out
     assert "(ContextOverflow) is as long with run.retry_failed=true" in shown.out
+    assert "every reply of the model could be used" not in shown.out, "failed calls had none"
+    reported = kgqa("report", "run").out
+    assert "asks again" not in reported
+    assert "(ContextOverflow) is as long with run.retry_failed=true" in reported
+    page = html.unescape(Path("run/report.html").read_text())
+    assert "run.retry_failed=true asks failed questions again" not in page
+    assert "(ContextOverflow) is as long with run.retry_failed=true" in page
+    assert "a prompt that is too long for the model fails again" in kgqa("ls", ".").out
     line = next(each for each in shown.out.splitlines() if "20 × ContextOverflow" in each)
     command = line.partition("(kgqa ")[2].rstrip(")").split()
     assert command[-1] == "configuration=1"

@@ -106,11 +106,15 @@ def test_a_run_whose_server_is_not_there_names_it(
 
 @pytest.mark.parametrize("words", [("run.limit=19",), ("run.limit=30", "run.max_equal_failures=null")])
 def test_the_table_names_the_errors_with_counts(
-    evaluate: Callable[..., tuple[int, str, str]], words: tuple[str, ...]
+    evaluate: Callable[..., tuple[int, str, str]], words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, table, _ = evaluate(*words)
     assert code == 3
     assert "more questions failed (100.0%) than run.max_failed allows: exit code 3" in table
+    assert main(["score", "r"]) == 0
+    scored = capsys.readouterr().out
+    assert "more questions failed (100.0%) than run.max_failed allows" in scored
+    assert "exit code" not in scored, "`kgqa score` exits with 0"
     failed = words[0].rpartition("=")[2]
     assert f"{failed} questions failed; run.retry_failed=true runs them again:" in table
     assert f"  {failed} × KeyError: " in table
