@@ -18,8 +18,8 @@ from pipeline.types import Example
 class Remarking(Protocol):
     """Optional: a model that warns of methods and datasets for which it is not made."""
 
-    def remark(self, method: str, dataset: str) -> str | None:
-        """Return the warning; None if there is nothing to warn of."""
+    def remark(self, method: str, dataset: str, keys: Mapping[str, Any]) -> str | None:
+        """Return the warning about a method with these keys; None or empty if there is nothing to warn of."""
         ...
 
 
@@ -82,8 +82,8 @@ def method_of(role: str) -> str:
     return role.partition(".")[0]
 
 
-def remarks(model: object, method: object, dataset: str) -> Iterator[str]:
-    """Yield what a model that has a `remark` says about the method and the dataset of a run.
+def remarks(model: object, method: object, dataset: str, keys: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a model that has a `remark` says about the method, its keys and the dataset of a run.
 
     A method that does not declare its prompts is one of a user's own, and its class stands for it.
     """
@@ -91,7 +91,7 @@ def remarks(model: object, method: object, dataset: str) -> Iterator[str]:
     names = [type(method).__name__] if prompts is None else [method_of(prompt.role) for prompt in prompts]
     if isinstance(model, Remarking):
         for name in dict.fromkeys(names):
-            if remark := model.remark(name, dataset):
+            if remark := model.remark(name, dataset, keys):
                 yield remark
 
 

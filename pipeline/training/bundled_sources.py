@@ -8,33 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pipeline.llm.embedded.bundled import training
+
 METHODS: Mapping[str, Sequence[str]] = {
-    "arg": ("method=arg", "method.depth=3"),
-    "srp": (
-        "method=srp",
-        "method.num_references=0",
-        "method.bind_top_k=2",
-        "method.judge_samples_per_path=5",
-        "method.shown_partial=8",
-        "method.candidates_total=20",
-        "method.temperature=0",
-    ),
-    "parog": (
-        "method=parog",
-        "method.planner=prompted",
-        "method.relation_prefilter=15",
-        "method.entity_prefilter=30",
-        "method.temperature=0",
-    ),
-    "r3": ("method=r3", "method.observation_cap=1000", "method.max_tokens=800"),
-    "tog": ("method=tog", "method.temperature_explore=0"),
-    "pog": ("method=pog", "method.entity_prefilter=30", "method.temperature=0"),
-    "dog": ("method=dog", "method.max_paths=20"),
-    "rog": ("method=rog", "method.reader_prompt_tokens=1200"),
-    "rag": ("method=rag", "method.context_tokens=1000"),
+    method: (f"method={method}", *(f"method.{key}={value}" for key, value in keys.items()))
+    for method, keys in training().methods.items()
 }
-"""Method → the overrides with which the bundled model is trained and run. They keep prompts short: of lists that can be
-long on a large graph, less is shown. `docs/bundled-model/comparison.txt` runs the same."""
+"""Method → the overrides with which the bundled model is trained, and run by `docs/bundled-model/comparison.txt`."""
 
 METAQA = ("metaqa-1", "metaqa-2", "metaqa-3")
 SLICE = ("grailqa", "simple-questions", "made-questions")

@@ -14,6 +14,7 @@ from pipeline.config import default
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL, training
 from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.training.bundled_sources import METHODS
 from pipeline.types import Example, Gold, Question
 from tests.cli.conftest import kgqa
 from tests.cli.support import Kgqa
@@ -99,12 +100,21 @@ def test_the_cap_and_the_identity_depend_on_what_it_was_trained_for(method: str,
     example = Example(Question("q", dataset, "test", "?", ()), Gold(()))
     of_question = model.for_question(example, None)
     assert of_question.identity_of(f"{method}.any") == ("llama@1-max64" if capped else "llama@1")
-    assert bool(model.remark(method, dataset)) is capped
+    assert bool(model.remark(method, dataset, {})) is capped
 
 
 def test_a_model_of_the_users_own_is_neither_capped_nor_commented() -> None:
     model = default(EmbeddedModel, model="models/mine")
-    assert model.cap("srp", "webqsp") is model.remark("srp", "webqsp") is None
+    assert model.cap("srp", "webqsp") is model.remark("srp", "webqsp", {}) is None
+
+
+def test_other_keys_than_in_training_are_said_at_the_start(kgqa: Kgqa) -> None:
+    run = ("evaluate", "llm=embedded", "run.limit=1", "dataset.triples=2000")
+    said = kgqa(*run, *(word for word in METHODS["srp"] if "temperature" not in word), "run.dir=a").err.splitlines()[0]
+    assert said.startswith("the bundled model was trained for srp with method.temperature=0: with other values")
+    for method in ("arg", "srp"):
+        words = [word for word in METHODS[method] if "depth" not in word]
+        assert "was trained for" not in kgqa(*run, *words, f"run.dir={method}").err
 
 
 def test_what_it_was_trained_for_is_no_part_of_its_identity() -> None:

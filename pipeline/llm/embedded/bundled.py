@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline.text import load_yaml
 
@@ -15,8 +16,8 @@ BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "bundled_model"
 class Training(NamedTuple):
     """What the bundled model was trained for."""
 
-    methods: list[str]
-    """Beginnings of the roles of their prompts."""
+    methods: Mapping[str, Mapping[str, Any]]
+    """Beginnings of the roles of their prompts, and the keys of each method in training."""
     datasets: list[str]
     """Beginnings of their names."""
     max_new_tokens: int
@@ -25,6 +26,11 @@ class Training(NamedTuple):
     def covers(self, method: str, dataset: str) -> bool:
         """Whether the model was trained for a method on a dataset."""
         return method in self.methods and dataset.startswith(tuple(self.datasets))
+
+    def differing(self, method: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a method that had another value in training than in `keys`, without `depth`."""
+        trained = self.methods[method]
+        return {key: value for key, value in trained.items() if key != "depth" and keys.get(key, value) != value}
 
 
 def reply_cap(model: str | None, max_new_tokens: int | None, method: str, dataset: str) -> int | None:

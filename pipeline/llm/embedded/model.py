@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -56,11 +56,17 @@ class EmbeddedModel(OneModel):
     def for_question(self, example: Example, kg: KnowledgeGraph) -> Model:
         return _Capped(self, example.question.dataset)
 
-    def remark(self, method: str, dataset: str) -> str | None:
-        """Return a warning if the bundled model was not trained for the method on the dataset."""
+    def remark(self, method: str, dataset: str, keys: Mapping[str, Any]) -> str | None:
+        """Return a warning if the bundled model was not trained for the method on the dataset, or with other keys."""
         trained = training()
-        if self.model is not None or trained.covers(method, dataset):
+        if self.model is not None:
             return None
+        if trained.covers(method, dataset):
+            words = " ".join(f"method.{key}={value}" for key, value in trained.differing(method, keys).items())
+            return words and (
+                f"the bundled model was trained for {method} with {words}: with other values, prompts are often "
+                "longer, and answers slower and worse"
+            )
         return (
             f"the bundled model was trained for {', '.join(trained.methods)} on {' and '.join(trained.datasets)}, not "
             f"for {method} on {dataset}: expect poor answers, from replies of at most {self.cap(method, dataset)} "
