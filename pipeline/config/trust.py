@@ -89,7 +89,7 @@ def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str
     if kind == "llm":
         for keys in llm_by_role(section).values():
             # A section without the variable gets the default one.
-            variable = keys.get("api_key_env", _load(conf_dir() / "llm/endpoint.yaml")["api_key_env"])
+            variable = keys.get("api_key_env", _default_variable())
             yield from ((str(url), str(variable)) for url in _listed(keys.get("base_urls")))
     if kind == "kg":
         yield from ((str(url), name) for url in _listed(section.get("endpoints")) for name in _ACCOUNT)
@@ -98,6 +98,11 @@ def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str
 def _listed(urls: object) -> list[object]:
     """Return the URLs of a key, whose value nobody has validated yet."""
     return urls if isinstance(urls, list) else [urls] if urls else []
+
+
+@cache
+def _default_variable() -> str:
+    return str(_load(conf_dir() / "llm/endpoint.yaml")["api_key_env"])
 
 
 def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
