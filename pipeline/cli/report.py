@@ -12,7 +12,7 @@ from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
-from pipeline.engine.retry_advice import TOO_LONG, count_too_long
+from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group
 from pipeline.evaluation.score_tables import percent, sweep_table
@@ -78,11 +78,11 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     summaries = [each.summary for each in configurations]
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
-        too_long = count_too_long(configurations[0].run.errors)
+        errors = configurations[0].run.errors
         again = f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
         said = f"{counted(failed, 'question')} failed and {agreeing('count', failed)} as wrong"
-        yield f"{said}{again if too_long < failed else ''}."
-        yield from [f"{TOO_LONG}."] if too_long else []
+        yield f"{said}{'' if all(map(is_too_long, errors)) else again}."
+        yield from [f"{TOO_LONG}."] if any(map(is_too_long, errors)) else []
         yield from (f"{refusal}." for refusal in retry_refusals_of(configurations))
     if much_unreadable(summaries):
         yield from unreadable_notes(RunFolder(path), summaries)

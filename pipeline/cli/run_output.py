@@ -15,7 +15,7 @@ from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
-from pipeline.engine.retry_advice import TOO_LONG, count_too_long, retry_refusals
+from pipeline.engine.retry_advice import TOO_LONG, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.evaluation.budget_limits import limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
@@ -133,10 +133,9 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary],
     edited = retry_refusals(folder.path, own, {}, [(each.failed, each.answered) for each in summaries]) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    too_long = count_too_long(errors)
-    again = "; run.retry_failed=true runs them again" if too_long < failed else ""
+    again = "" if all(map(is_too_long, errors)) else "; run.retry_failed=true runs them again"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
-    return [said, *shown, *more, *([TOO_LONG] if too_long else []), *edited, *much]
+    return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]
 
 
 def _failed_share(folder: RunFolder) -> float:

@@ -19,9 +19,9 @@ TOO_LONG = (
 """What to do where `run.retry_failed` does not help."""
 
 
-def count_too_long(errors: Iterable[FailedRows]) -> int:
-    """Count the failed rows with a prompt that is too long: `TOO_LONG` is about them."""
-    return sum(each.count for each in errors if each.error.startswith(f"{ContextOverflow.__name__}:"))
+def is_too_long(failed: FailedRows) -> bool:
+    """Whether these rows failed because of a prompt that is too long: `TOO_LONG` is about them."""
+    return failed.error.startswith(f"{ContextOverflow.__name__}:")
 
 
 def with_new_folder(run: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
-from pipeline.engine.retry_advice import TOO_LONG, count_too_long
+from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
@@ -151,7 +151,7 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
     configurations = block.configurations
     summary = block.most_complete.summary
     facts = {
-        "runs": [f"{len({id(each.run) for each in configurations}):,}"],
+        "runs": [f"{len(block.runs):,}"],
         "configurations": [f"{len(configurations):,}"],
         "questions": [f"{summary.answered:,}"],
         "model": [_model(each) for each in configurations],
@@ -209,8 +209,7 @@ def _warnings(block: Block) -> list[str]:
     score_notes = dict.fromkeys(f"{note}." for each in configurations for note in each.run.score_notes)
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
-    runs = {id(each.run): each.run for each in configurations}
-    too_long = sum(count_too_long(each.errors) for each in runs.values())
+    too_long = [is_too_long(error) for run in block.runs for error in run.errors]
     graphs = [each.served["graph"] for each in configurations]
     same_graph = all(may_be_same_graph(graphs[0], other) for other in graphs)
     edited = differing_code(each.code for each in configurations)
@@ -219,8 +218,8 @@ def _warnings(block: Block) -> list[str]:
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
         f"{counted(failed, 'question')} failed and {agreeing('count', failed)} as wrong.": failed,
-        "run.retry_failed=true asks failed questions again.": too_long < failed,
-        f"{TOO_LONG}.": too_long,
+        "run.retry_failed=true asks failed questions again.": failed and not all(too_long),
+        f"{TOO_LONG}.": failed and any(too_long),
         f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
         "decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not same_graph,
@@ -234,7 +233,7 @@ def _warnings(block: Block) -> list[str]:
 
 def _unreadable(block: Block) -> Iterator[str]:
     """Say of each run in which many replies could not be used what the terminal says of it."""
-    for run in {id(each.run): each.run for each in block.configurations}.values():
+    for run in block.runs:
         summaries = [each.summary for each in block.configurations if each.run is run]
         if much_unreadable(summaries):
             numbers = {summary.number for summary in summaries}

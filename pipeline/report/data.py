@@ -155,6 +155,11 @@ class Block:
     configurations: Sequence[Configuration]
 
     @property
+    def runs(self) -> list[RunInfo]:
+        """The runs of its configurations."""
+        return list({id(each.run): each.run for each in self.configurations}.values())
+
+    @property
     def evaluation(self) -> ScoringConfig:
         """How its configurations are scored and compared."""
         return self.configurations[0].run.evaluation

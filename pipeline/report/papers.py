@@ -55,8 +55,7 @@ class PaperTable:
 
 def paper_tables(block: Block) -> list[PaperTable]:
     """Return the published tables with the figures that the configurations of a block measured."""
-    runs = {id(each.run): each.run for each in block.configurations}
-    found = [figure for run in runs.values() for figure in _of_run(run, block)]
+    found = [figure for run in block.runs for figure in _of_run(run, block)]
     order = list(dict.fromkeys((figure.paper, figure.table) for figure in published_figures()))
     places = {table: place for place, table in enumerate(order)}
     found.sort(key=lambda each: (places.get(_table(each)[:2], len(places)), *_table(each)))
