@@ -73,9 +73,10 @@ clean:
 	touch $@
 
 # Install torch first, so that no other package installs a CUDA build. vLLM requires image and audio packages that are
-# not compatible with this torch. transformers fails if they are installed, and nothing here uses them.
+# not compatible with this torch. transformers fails if they are installed, and nothing here uses them. JupyterLab is left
+# out: with what it installs, `import ray` takes one second more, in each of the eight processes of a cluster.
 .venv/installed-test: .venv/installed
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt --editable '.[test,notebooks]'
+	$(PIP) install --constraint constraints.txt --editable '.[test]'
 	$(PIP) uninstall --yes torchvision torchaudio torchcodec
 	touch $@

@@ -304,8 +304,8 @@ class EndpointModel(CallConfig, OneModel):
                 except ValidationError as error:
                     problems.append(f"no list of models ({first_defect(error)}): {self._client.explain(answer)}")
         if not cards:
-            problem = "; ".join(problems)
-            raise UserError(f"no model server is up: {problem}; start one there, or set llm.base_urls to a running one")
+            advice = "start one there, or set llm.base_urls to a running one"
+            raise UserError(f"no model server can be used: {'; '.join(problems)}; {advice}")
         for problem in problems:
             log.warning("continuing without a model server: %s", problem)
         if len(set(cards.values())) > 1:

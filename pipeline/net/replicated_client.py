@@ -255,7 +255,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             if not tried:
                 problem = "; ".join(map(_idle_because, self.servers))
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
-        raise ServiceError(f"no {self.kind} server answered (rounds: {round + 1}); last failure: {problem}")
+        raise ServiceError(f"no {self.kind} server gave a usable answer (rounds: {round + 1}); last failure: {problem}")
 
     def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:
         """Run `check` on every server that recovers. Servers that are not in `checked` become unhealthy now."""

@@ -32,7 +32,7 @@ def test_one_cause_is_printed_once(kgqa: Kgqa) -> None:
     words = ["llm=endpoint" if word.startswith("llm=") else word for word in WORDS]
     shown = kgqa(*words, "llm.base_urls=[http://127.0.0.1:9/v1]", "llm.model=x", "llm.max_retries=0")
     text = " ".join(shown.out.split())
-    assert text.count("no model server is up") == 1
+    assert text.count("no model server can be used") == 1
     assert "it prevents a run → Fix the problem of model http://127.0.0.1:9/v1 above." in text
 
 

@@ -77,7 +77,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("evaluation.confidence=95", "evaluation.confidence=95 is wrong: input should be less than 1"),
         ("dataset.types=[sums]", "dataset.types.0='sums' is wrong: input should be '1-hop', '2-hop'"),
         ("method.depth=1,2", "'method.depth=1,2': write a list as key=[1,2]"),
-        ("runs/x", "'runs/x' is not of the form key=value"),
+        ("runs/x", "'runs/x' is not of the form key=value, and not the run.yaml of a run"),
         (
             "--run.limit=3",
             "'--run.limit=3' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=3?",
@@ -160,7 +160,7 @@ def test_the_triples_of_a_dataset_are_missing(kgqa: Kgqa, tmp_path: Path) -> Non
 
 def test_a_model_server_that_is_down(evaluate: Kgqa, closed_port: int) -> None:
     said = evaluate("llm=endpoint", f"llm.base_urls=[http://127.0.0.1:{closed_port}/v1]").sentence
-    assert f"no model server is up: http://127.0.0.1:{closed_port}/v1" in said
+    assert f"no model server can be used: http://127.0.0.1:{closed_port}/v1" in said
     assert "set llm.base_urls" in said
 
 

@@ -80,7 +80,7 @@ def test_without_another_server_a_question_fails_with_a_reason(
     assert "failed" in rows["status"].to_list()
     for row, expected in zip(rows.iter_rows(named=True), honest.iter_rows(named=True), strict=True):
         if row["status"] == "failed":
-            assert row["error"].startswith("ServiceError: no graph server answered"), row["error"]
+            assert row["error"].startswith("ServiceError: no graph server gave a usable answer"), row["error"]
         else:
             assert row["answers"] == expected["answers"]
     assert "Traceback" not in capfd.readouterr().err

@@ -438,12 +438,12 @@ class TestOpening:
 
     async def test_an_unreachable_server_is_a_user_error_with_its_url(self, server: Any) -> None:
         await server.stop()
-        with pytest.raises(UserError, match=f"no model server is up: {server.url} failed.*set llm.base_urls"):
+        with pytest.raises(UserError, match=f"no model server can be used: {server.url} failed.*set llm.base_urls"):
             await model(server).__aenter__()
 
     async def test_a_server_that_is_still_loading_is_not_up(self, server: Any) -> None:
         server.models_status = 503
-        with pytest.raises(UserError, match=r"no model server is up: .* answered 503"):
+        with pytest.raises(UserError, match=r"no model server can be used: .* answered 503"):
             await model(server).__aenter__()
 
     async def test_one_server_of_several_may_be_down(self, servers: list[Any], caplog: Any) -> None:

@@ -66,7 +66,7 @@ def test_without_another_server_every_question_fails_with_a_reason(
     rows = run(tmp_path / "run", broken)
     assert rows["status"].to_list() == ["failed"] * QUESTIONS
     for error in rows["error"]:
-        assert re.match(f"ServiceError: no model server answered.*({reason})", error, re.DOTALL), error
+        assert re.match(f"ServiceError: no model server gave a usable answer.*({reason})", error, re.DOTALL), error
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -91,7 +91,7 @@ async def test_an_unusable_reply_is_a_failure_of_its_server(servers: list[Any], 
 @pytest.mark.parametrize("cards", [None, [7], [{"id": 7}], [{"id": "llama", "max_model_len": "8k"}]])
 async def test_an_unusable_list_of_models_is_a_user_error(server: Any, cards: Any) -> None:
     server.cards = cards
-    with pytest.raises(UserError, match="no model server is up: no list of models"):
+    with pytest.raises(UserError, match="no model server can be used: no list of models"):
         await model(server).__aenter__()
 
 
