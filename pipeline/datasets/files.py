@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
@@ -151,12 +152,18 @@ def read_json(file: AnyPath) -> Any:
 
 @contextmanager
 def open_file(file: AnyPath) -> Iterator[gzip.GzipFile | BufferedReader]:
-    """Open a plain or gzipped file. Raises UserError for what goes wrong also while it is read."""
+    """Open a plain or gzipped file, after its byte-order mark if it has one, as files from Windows programs do.
+
+    Raises UserError for what goes wrong also while it is read.
+    """
     try:
         with local_copy(file).open("rb") as raw:
             zipped = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
-            yield gzip.GzipFile(fileobj=raw) if zipped else raw
+            stream = gzip.GzipFile(fileobj=raw) if zipped else raw
+            if stream.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                stream.seek(0)
+            yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {error}") from None
 

@@ -72,7 +72,7 @@ def find_graph(path: AnyPath, domain: str = "") -> AnyPath:
 def read_nodes(file: AnyPath) -> Iterator[GraphNode]:
     """Yield the nodes of a graph file. Raises UserError, naming the position, if the file is malformed."""
     with open_file(file) as stream:
-        reader = _Reader(io.TextIOWrapper(stream, encoding="utf-8-sig"))
+        reader = _Reader(io.TextIOWrapper(stream, encoding="utf-8"))
         try:
             for key in reader.members():
                 node_type = _node_type(key)

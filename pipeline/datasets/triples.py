@@ -113,7 +113,7 @@ def _chosen(file: AnyPath, names: Sequence[str]) -> Sequence[str]:
 
 def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
     with open_file(file) as stream:
-        row = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
+        row = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline="")), [])
     first = [name.lower() for name in row]
     named = set(_COLUMNS) <= set(first)
     names = first if named else [str(number) for number in range(1, len(first) + 1)]

@@ -61,6 +61,8 @@ def test_workloads_are_measured_from_runs_saved_and_read_back(kgqa: Kgqa, finish
     assert read_workloads(tmp_path / "workload.json")["synthetic"]["srp"] == found
     again = kgqa("capacity", "workload=workload.json", "+questions.synthetic=500", "gpus=[1]")
     assert again.out == shown.out
+    (tmp_path / "marked.json").write_text("\ufeff" + (tmp_path / "workload.json").read_text())
+    assert read_workloads(tmp_path / "marked.json") == read_workloads(tmp_path / "workload.json"), "a byte-order mark"
     old_key = kgqa("capacity", "demand=workload.json", "+questions.synthetic=500", "gpus=[1]")
     assert old_key.out == shown.out
     assert "demand is now called workload" in old_key.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,14 @@ from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.files import files_matching, find_files, json_array, lines
 from pipeline.datasets.grbench import GRBench
-from pipeline.datasets.triples import delimited_triples
+from pipeline.datasets.inverses import read_inverses
+from pipeline.datasets.triples import delimited_triples, read_triples
 from pipeline.errors import UserError
+from pipeline.evaluation.predictions import read_predictions
+from pipeline.training.labelled import read_held_out
+from pipeline.training.sft.texts import read_texts
 from pipeline.types import Rejected, Triple
+from tests.support import refuse
 
 
 def _row(qid: object, **other: object) -> str:
@@ -93,6 +99,39 @@ def test_gzip_is_detected_by_content_and_a_truncated_file_is_a_user_error(tmp_pa
     (tmp_path / "truncated").write_bytes(packed[: len(packed) // 2])
     with pytest.raises(UserError, match="truncated cannot be read"):
         list(lines(tmp_path / "truncated"))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_no_part_of_any_file(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """Windows programs write one at the start of UTF-8 files."""
+
+    def written(name: str, text: str) -> Path:
+        (tmp_path / name).write_bytes(pack(f"\ufeff{text}\n".encode()))
+        return tmp_path / name
+
+    fact = Triple("Ann", "knows", "Bo")
+    for name in ("facts.tsv", "facts.csv"):
+        separator = "\t" if name == "facts.tsv" else ","
+        for header in ("", f"head{separator}relation{separator}tail\n"):
+            assert list(read_triples(written(name, header + separator.join(fact)))) == [fact]
+    n_triples = Triple("http://x/a", "http://x/p", "http://x/b")
+    assert list(read_triples(written("facts.nt", "<http://x/a> <http://x/p> <http://x/b> ."))) == [n_triples]
+    assert read_inverses(written("inverses.tsv", "relation\treverse\na\tb")) == {"a": "b", "b": "a"}
+    assert list(json_array(written("array.json", "[1]"))) == [(1, 1)]
+    assert read_held_out([written("held.txt", "q1")]) == {"q1"}
+    question = '{"id": "q1", "question": "Who?", "topic_entities": [], "answers": ["Bo"]}'
+    (example,) = default(Custom, questions=written("questions.jsonl", question), triples="none").examples(refuse)
+    assert example.question.id == "q1"
+    predictions = read_predictions(written("predictions.jsonl", '{"id": "q1", "answers": ["Bo"]}'), refuse)
+    assert list(predictions.by_id) == ["q1"]
+    rows = list(read_texts([written("texts.jsonl", '{"question": "Who?", "text": "Bo"}')]))
+    assert len(rows) == 1
+
+
+def test_a_file_that_is_shorter_than_a_byte_order_mark(tmp_path: Path) -> None:
+    for text in (b"", b"x", b"\xef\xbb"):
+        (tmp_path / "short").write_bytes(text)
+        assert [line for _, line in lines(tmp_path / "short")] == [text] * bool(text)
 
 
 def test_patterns_are_tried_in_order_plain_before_gzip(tmp_path: Path) -> None:

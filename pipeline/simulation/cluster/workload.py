@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -40,7 +41,7 @@ Workloads: TypeAlias = Mapping[str, Mapping[str, Sequence[QuestionWorkload]]]
 def read_workloads(file: Path) -> Workloads:
     """Read saved workloads. Raises UserError for a file that is missing or has another format."""
     try:
-        saved = orjson.loads(file.read_bytes())
+        saved = orjson.loads(file.read_bytes().removeprefix(codecs.BOM_UTF8))
         return {
             dataset: {method: [QuestionWorkload(*row) for row in rows] for method, rows in methods.items()}
             for dataset, methods in saved.items()
