@@ -8,14 +8,17 @@
 | any other, plain or gzipped | lines of tab-separated values, without quoting |
 
 The columns are `head`, `relation` and `tail`: in CSV and Parquet by their names, among any others. Without these names
-there must be exactly three columns, in this order.
+there must be exactly three columns, in this order. The first line of a text file with other names is then a fact: a
+warning says so if each of its texts is a usual name of a column.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import logging
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import IO, cast
 
 import pyarrow as pa
@@ -29,7 +32,18 @@ from pipeline.errors import UserError
 from pipeline.rdf_terms import literal_node
 from pipeline.types import Node, Triple
 
+_log = logging.getLogger(__name__)
+
 _COLUMNS = ("head", "relation", "tail")
+_USUAL_NAMES = frozenset(
+    {"head", "h", "subject", "subj", "s", "source", "src"}
+    | {"relation", "rel", "r", "predicate", "pred", "p", "property", "edge"}
+    | {"tail", "t", "object", "obj", "o", "target", "dst"}
+)
+"""What other programs call these columns."""
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SHOWN = 200
+"""Characters of a first line that a message quotes."""
 _BATCH = 20_000
 """Rows of a Parquet file that are in memory at a time."""
 _BLOCK = 1 << 19
@@ -64,7 +78,21 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
         if not _is_one_line(parts[1]):
             raise UserError(f"{file}, line {number}: {_LINE_BREAK}")
         if number > 1 or text.lower() != header:
+            if number == 1 and header:
+                _warn_of_header(file, tuple(parts))
             yield Triple(*parts)
+
+
+@cache  # once per process, though some commands read the file several times
+def _warn_of_header(file: AnyPath, first: tuple[str, ...]) -> None:
+    """Say that the first line is read as a fact, if it looks like a header with other names."""
+    if _USUAL_NAMES.issuperset(map(str.lower, first)):
+        _log.warning(
+            "%s: the first line (%s) is read as a fact, but looks like a header: if it is one, name its columns head, "
+            "relation and tail",
+            file,
+            ", ".join(first),
+        )
 
 
 def _is_one_line(relation: str) -> bool:
@@ -108,15 +136,22 @@ def _chosen(file: AnyPath, names: Sequence[str]) -> Sequence[str]:
         return _COLUMNS
     if len(names) == len(_COLUMNS):
         return names
-    raise UserError(f"{file} has neither the columns head, relation and tail nor exactly three: {', '.join(names)}")
+    alone = names[0] if len(names) == 1 else ""
+    guess = next((f": is it separated by {each}?" for sign, each in _OTHER_SEPARATORS.items() if sign in alone), "")
+    raise UserError(
+        f"{file} has neither the columns head, relation and tail nor exactly three, but "
+        f"{', '.join(names)[:_SHOWN] or 'none'}{guess}"
+    )
 
 
 def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
     with open_file(file) as stream:
-        row = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline="")), [])
-    first = [name.lower() for name in row]
-    named = set(_COLUMNS) <= set(first)
-    names = first if named else [str(number) for number in range(1, len(first) + 1)]
+        first = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline="")), [])
+    names = [name.lower() for name in first]
+    named = set(_COLUMNS) <= set(names)
+    if not named:
+        names = [str(number) for number, _ in enumerate(_chosen(file, first), start=1)]
+        _warn_of_header(file, tuple(first))
     with open_file(file) as stream:
         yield from pa.csv.open_csv(
             stream,

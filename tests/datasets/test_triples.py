@@ -71,11 +71,17 @@ def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("x.csv", "a,b\n1,2\n", "x.csv has neither the columns head, relation and tail nor exactly three: 1, 2"),
+        (
+            "x.csv",
+            "Subject,predicate,object,x\n1,2,3,4\n",
+            "has neither the columns head, relation and tail nor exactly three, but Subject, predicate, object, x$",
+        ),
+        ("x.csv", "a;b;c\n1;2;3\n", "nor exactly three, but a;b;c: is it separated by semicolons[?]"),
+        ("x.csv", "a\tb\tc\n1\t2\t3\n", "nor exactly three, but a\tb\tc: is it separated by tabs[?]"),
         ("x.csv", "Ann,knows,Bo\nAnn,,Bo\n", "x.csv, row 2: head, relation and tail must be texts that are not empty"),
         ("x.csv", "Ann,knows,Bo\nAnn,knows\n", "x.csv, after row 0, cannot be read: .*Expected 3 columns, got 2"),
         ("x.csv", b"Ann,knows,\xff\n", "x.csv.* cannot be read: "),
-        ("x.csv", "", "x.csv has neither"),
+        ("x.csv", "", "x.csv has neither .* but none$"),
         ("x.parquet", "no parquet", "x.parquet, after row 0, cannot be read: "),
     ],
 )
@@ -119,3 +125,22 @@ def test_a_header_in_other_letters_is_no_fact(tmp_path: Path, name: str, separat
     rows = (("Head", "Relation", "TAIL"), ("Ann", "knows", "Bo"))
     (tmp_path / name).write_text("".join(f"{separator.join(row)}\n" for row in rows))
     assert list(read_triples(tmp_path / name)) == [Triple("Ann", "knows", "Bo")]
+
+
+@pytest.mark.parametrize(("name", "separator"), [("facts.tsv", "\t"), ("facts.csv", ",")])
+@pytest.mark.parametrize("first", [("subject", "predicate", "object"), ("h", "r", "t"), ("Source", "Edge", "Target")])
+def test_a_first_line_that_looks_like_a_header_is_a_fact_and_quoted_in_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, separator: str, first: tuple[str, str, str]
+) -> None:
+    (tmp_path / name).write_text(f"{separator.join(first)}\n{separator.join(FACTS[0])}\n")
+    for _ in range(2):
+        assert list(read_triples(tmp_path / name)) == [Triple(*first), FACTS[0]]
+    (said,) = caplog.messages
+    assert f"{name}: the first line ({', '.join(first)}) is read as a fact, but looks like a header" in said
+
+
+@pytest.mark.parametrize("first", ["Ann\tknows\tBo", "head\trelation\ttail", "h\tknows\tt"])
+def test_no_other_first_line_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture, first: str) -> None:
+    (tmp_path / "facts.tsv").write_text(f"{first}\nAnn\tknows\tBo\n")
+    assert list(read_triples(tmp_path / "facts.tsv"))
+    assert not caplog.messages
