@@ -30,6 +30,7 @@ from pipeline.simulation.cluster.workload import (
     read_workloads,
     save_workloads,
 )
+from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
@@ -135,12 +136,8 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build_whole(arguments.compose())
     if runs and plan.workload:
         raise UserError("give runs or a file of saved workloads (workload=), not both")
-    workloads = _measure(runs, plan) if runs else read_workloads(plan.workload or PROJECT_WORKLOADS)
-    if missing := sorted(workloads.keys() - plan.questions.keys()):
-        raise UserError(
-            f"questions.{missing[0]} is missing: give the number of questions of that dataset, as in "
-            f"+questions.{missing[0]}=1000"
-        )
+    workloads = _measure(runs) if runs else read_workloads(plan.workload or PROJECT_WORKLOADS)
+    notes = _check_questions(plan, workloads)
     if plan.save:
         save_workloads(workloads, plan.save)
     projections = _simulate(workloads, plan)
@@ -149,16 +146,40 @@ def run(arguments: Arguments) -> Output:
     figures = {"projections": list(map(asdict, projections)), "limits": list(map(asdict, limits))}
     if plan.output:
         write_whole(plan.output, _page(tables, plan).encode())
-        return Output(figures, notes=[str(plan.output)])
-    return Output(figures, [_printed(table) for table in tables], [f"each cell: {_legend()}"])
+        return Output(figures, notes=[str(plan.output), *notes])
+    return Output(figures, [_printed(table) for table in tables], [f"each cell: {_legend()}", *notes])
 
 
-def _measure(runs: Sequence[Path], plan: Plan) -> Workloads:
+def _check_questions(plan: Plan, workloads: Workloads) -> list[str]:
+    """Return a note on the datasets whose number of questions was not given, but is that of the whole test or dev set.
+
+    Raises UserError for a dataset without a number, and for a number of a dataset that is not among the workloads.
+    """
+    published = config.compose([], name="capacity")["questions"]
+    given = [name for name, number in plan.questions.items() if published.get(name) != number]
+    if unknown := [name for name in given if name not in workloads]:
+        raise UserError(
+            f"questions.{unknown[0]}: no workload of that dataset is given."
+            f"{did_you_mean(unknown[0], workloads, 'questions.')} Known: {', '.join(workloads)}"
+        )
+    if missing := sorted(workloads.keys() - plan.questions.keys()):
+        raise UserError(
+            f"questions.{missing[0]} is missing: give the number of questions of that dataset, as in "
+            f"+questions.{missing[0]}=1000"
+        )
+    assumed = [name for name in workloads if name not in given]
+    if not assumed:
+        return []
+    names = ", ".join(assumed)
+    return [f"questions of {names}: those of the whole test or dev set; questions.{assumed[0]}=… sets another number"]
+
+
+def _measure(runs: Sequence[Path]) -> Workloads:
     """Measure the workloads of runs, and show how much of them is read."""
     shards = sum(len(RunFolder(run).traces) for run in runs)
     with _progress() as progress:
         task = progress.add_task("reading the runs", total=shards)
-        return measure_workloads(runs, list(plan.questions), lambda: progress.advance(task))
+        return measure_workloads(runs, lambda: progress.advance(task))
 
 
 def _simulate(workloads: Workloads, plan: Plan) -> list[Projection]:
@@ -221,7 +242,8 @@ def _limits(workloads: Workloads, plan: Plan) -> list[Limit]:
     limits = []
     for part, limit, unit, rates, remedy in parts:
         gpus = sorted((limit / rate, name) for name, rate in rates.items() if rate)
-        limits.append(Limit(part, limit, unit, *gpus[0], *gpus[-1], remedy))
+        if gpus:  # a method such as CoT looks nothing up
+            limits.append(Limit(part, limit, unit, *gpus[0], *gpus[-1], remedy))
     return sorted(limits, key=lambda each: each.gpus)
 
 

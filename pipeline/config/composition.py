@@ -235,13 +235,19 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
         case ConfigCompositionException() if "Ambiguous value" in reason:
             return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
         case ConfigCompositionException():
-            return _unknown_key(overrides, name) or reason
+            return _unknown_key(overrides, name) or _without_plus(reason)
         case InterpolationResolutionError() if error.full_key:
             value = str(error.child_node)
             literal = value.replace("${", r"\${")
             fix = f"set {error.full_key}, or write {literal} for these characters"
             return f"{error.full_key}={value} cannot be resolved ({reason}): {fix}"
     return reason
+
+
+def _without_plus(reason: str) -> str:
+    """Return a sentence about a `+` before a key that exists, if that is what Hydra gives as the reason."""
+    found = re.search(r"An item is already at '(.+)'", reason)
+    return f"the key {found[1]} exists already: leave out the + and write {found[1]}=…" if found else reason
 
 
 def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:

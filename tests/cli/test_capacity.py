@@ -53,7 +53,7 @@ def test_workloads_are_measured_from_runs_saved_and_read_back(kgqa: Kgqa, finish
     shown = kgqa("capacity", finished, "+questions.synthetic=500", "save=workload.json", "gpus=[1]")
     assert shown.code == 0, shown.err
     assert "synthetic, 500 questions" in " ".join(shown.out.split()), "a narrow table wraps its title"
-    (found,) = measure_workloads([finished], ["synthetic"])["synthetic"].values()
+    (found,) = measure_workloads([finished])["synthetic"].values()
     rows = pl.read_parquet(finished / "traces" / "*.parquet")
     assert sum(one.calls for one in found) == rows["llm_calls"].sum()
     assert sum(one.prompt_tokens for one in found) == rows["prompt_tokens"].sum()
@@ -66,6 +66,36 @@ def test_workloads_are_measured_from_runs_saved_and_read_back(kgqa: Kgqa, finish
     old_key = kgqa("capacity", "demand=workload.json", "+questions.synthetic=500", "gpus=[1]")
     assert old_key.out == shown.out
     assert "demand is now called workload" in old_key.err
+
+
+def test_a_run_has_the_published_number_of_questions_of_its_own_dataset(kgqa: Kgqa) -> None:
+    """Not that of the whole of MetaQA, though all names of its parts begin alike."""
+    words = ("evaluate", "method=cot", "llm=oracle", "dataset.triples=2000", "run.limit=4", "dataset.name=metaqa-2hop")
+    assert kgqa(*words, "run.dir=run").code == 0
+    shown = kgqa("capacity", "run", "gpus=[1]", "json=true")
+    assert [(each["dataset"], each["questions"]) for each in json.loads(shown.out)["projections"]] == [
+        ("metaqa-2hop", 14_872)
+    ]
+    assert "questions of metaqa-2hop: those of the whole test or dev set" in shown.out
+    given = kgqa("capacity", "run", "gpus=[1]", "questions.metaqa-2hop=50", "json=true")
+    assert [each["questions"] for each in json.loads(given.out)["projections"]] == [50]
+    assert "test or dev set" not in given.out
+    for key, meant in (
+        ("+questions.nosuch=5", ""),
+        ("questions.metaqa=5", " Did you mean 'questions.metaqa-2hop'?"),
+        ("questions.metaqa-1hop=5", " Did you mean 'questions.metaqa-2hop'?"),
+    ):
+        name = key.removeprefix("+").partition("=")[0]
+        sentence = kgqa("capacity", "run", key).sentence
+        assert sentence == f"{name}: no workload of that dataset is given.{meant} Known: metaqa-2hop"
+
+
+@pytest.mark.parametrize(
+    "words", ["capacity +questions.metaqa=5", "evaluate +engine.concurrency=5", "sweep +engine.concurrency=5,6"]
+)
+def test_a_plus_before_a_key_that_exists(kgqa: Kgqa, words: str) -> None:
+    key = words.rpartition("+")[2].partition("=")[0]
+    assert kgqa(*words.split()).sentence == f"the key {key} exists already: leave out the + and write {key}=…"
 
 
 def test_user_errors_are_one_sentence(kgqa: Kgqa, finished: Path, tmp_path: Path) -> None:
@@ -94,6 +124,6 @@ def test_a_terminal_shows_how_much_is_read_and_simulated(
 def test_concurrent_calls_count_as_one_round(tmp_path: Path, kgqa: Kgqa) -> None:
     words = ("evaluate", "method=cot", "llm=oracle", "dataset.triples=2000", "run.limit=4", "llm.latency_s=0.01")
     assert kgqa(*words, "run.dir=one").code == 0
-    (found,) = measure_workloads([tmp_path / "one"], [])["synthetic"].values()
+    (found,) = measure_workloads([tmp_path / "one"])["synthetic"].values()
     assert {(one.calls, one.rounds, one.entities) for one in found} == {(1, 1, 0)}
     assert isinstance(found[0], QuestionWorkload)

@@ -40,7 +40,7 @@ def _compare(method: str, slots: int, in_flight: int, folder: Path) -> tuple[flo
     began = time.process_time()
     summary = run_method(folder, _words(method, slots, in_flight))
     cpu_s = time.process_time() - began
-    (of_methods,) = measure_workloads([folder], []).values()
+    (of_methods,) = measure_workloads([folder]).values()
     (questions,) = of_methods.values()
     paper = Cluster(
         lease_s=0,

@@ -57,20 +57,14 @@ def save_workloads(workloads: Workloads, file: Path) -> None:
     file.write_bytes(orjson.dumps(workloads, default=list) + b"\n")
 
 
-def measure_workloads(
-    runs: Sequence[Path], datasets: Sequence[str], tick: Callable[[], None] = lambda: None
-) -> Workloads:
-    """Measure the workloads of finished runs. `tick` is called after each shard.
-
-    A dataset whose name begins with one of `datasets` is counted as that one: `metaqa-1hop` as `metaqa`.
-    """
+def measure_workloads(runs: Sequence[Path], tick: Callable[[], None] = lambda: None) -> Workloads:
+    """Measure the workloads of finished runs. `tick` is called after each shard."""
     found: dict[str, dict[str, list[QuestionWorkload]]] = {}
     for run in runs:
         columns = ("question_id", "dataset", "method", "point", "steps", "texts")
         for rows in read_shards(RunFolder(run), columns):
             for (dataset, method), row in _question_workloads(rows):
-                name = next((known for known in datasets if dataset.startswith(known)), dataset)
-                found.setdefault(name, {}).setdefault(method, []).append(row)
+                found.setdefault(dataset, {}).setdefault(method, []).append(row)
             tick()
     return found
 
