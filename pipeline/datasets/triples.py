@@ -83,16 +83,17 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
             yield Triple(*parts)
 
 
+def header_doubt(file: AnyPath, first: Sequence[object]) -> str | None:
+    """Return a sentence about a first fact that looks like a header with other names; None for any other fact."""
+    if not all(str(part).lower() in _USUAL_NAMES for part in first):
+        return None
+    return f"{file}: the first line ({', '.join(map(str, first))}) is read as a fact, but looks like a header"
+
+
 @cache  # once per process, though some commands read the file several times
 def _warn_of_header(file: AnyPath, first: tuple[str, ...]) -> None:
-    """Say that the first line is read as a fact, if it looks like a header with other names."""
-    if _USUAL_NAMES.issuperset(map(str.lower, first)):
-        _log.warning(
-            "%s: the first line (%s) is read as a fact, but looks like a header: if it is one, name its columns head, "
-            "relation and tail",
-            file,
-            ", ".join(first),
-        )
+    if doubt := header_doubt(file, first):
+        _log.warning("%s: if it is one, name its columns head, relation and tail", doubt)
 
 
 def _is_one_line(relation: str) -> bool:

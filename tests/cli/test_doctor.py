@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,13 @@ def test_a_saved_run_can_be_checked(kgqa: Kgqa, finished: Path) -> None:
     assert kgqa("doctor", "many/run.yaml").sentence.startswith(
         "many/run.yaml holds 2 configurations: give the overrides"
     )
+
+
+def test_a_first_line_that_looks_like_a_header_is_a_warning(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("subject\tpredicate\tobject\nAnn\tknows\tBo\n")
+    question = {"id": "q", "question": "Who?", "topic_entities": ["Ann"], "answers": ["Bo"]}
+    (tmp_path / "questions.jsonl").write_text(json.dumps(question))
+    files = ("dataset.triples=facts.tsv", "dataset.questions=questions.jsonl")
+    shown = kgqa("doctor", "method=srp", "llm=oracle", "dataset=custom", *files, "run.dir=run", "json=true")
+    assert shown.code == 0
+    assert "the first line (subject, predicate, object) is read as a fact, but looks like a header" in shown.out

@@ -11,6 +11,10 @@ from typing import Any
 from SPARQLWrapper import DIGEST, JSON, POST, SPARQLWrapper
 
 from pipeline import config
+from pipeline.datasets.custom import Custom
+from pipeline.datasets.interface import Dataset
+from pipeline.datasets.remote import is_file
+from pipeline.datasets.triples import header_doubt, read_triples
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
 from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, UserError
@@ -39,7 +43,17 @@ async def graphs(configuration: Configuration) -> list[Finding]:
         return [*(finding for _, found in looks for finding in found), *different]
     began = time.monotonic()
     async with graph:
-        return ok("graph", f"opened in {time.monotonic() - began:.1f} s, fingerprint {graph.fingerprint}")
+        opened = ok("graph", f"opened in {time.monotonic() - began:.1f} s, fingerprint {graph.fingerprint}")
+    return [*opened, *_unnamed_columns(config.build("dataset", configuration.config))]
+
+
+def _unnamed_columns(dataset: Dataset) -> list[Finding]:
+    """Warn of a file of triples whose first fact looks like a header with other names."""
+    if not isinstance(dataset, Custom) or not is_file(dataset.triples_file):
+        return []
+    first = next(read_triples(dataset.triples_file), None)
+    doubt = first and header_doubt(dataset.triples_file, first)
+    return warning("graph", doubt, "If it is one, name its columns head, relation and tail.") if doubt else []
 
 
 async def node_search(configuration: Configuration) -> list[Finding]:
