@@ -13,6 +13,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline import config
+from pipeline.cli.main import main
 from pipeline.config import composition
 from pipeline.errors import UserError
 from pipeline.types import RUNTIME_ONLY
@@ -339,6 +340,68 @@ def test_a_user_can_add_groups(tmp_path: Path) -> None:
     assert config.compose([search, "experiment=short"])["method"]["max_path_len"] == 2
     with pytest.raises(UserError, match="Did you mean 'short'"):
         config.compose([search, "experiment=shrt"])
+
+
+WRONG_FILES = [
+    ("a: 1\nb: [50\nc: 1\n", ", line 3: expected ',' or ']', but got ':' (while parsing a flow sequence, line 2)"),
+    ("a: 1\n\tb: 1\n", ", line 2: found character '\\t' that cannot start any token"),
+    ("a: 1\na: 2\n", ", line 2: found duplicate key a (while constructing a mapping, line 1)"),
+    ("a: 1\nb: x\x07\n", ", line 2: special characters are not allowed"),
+    (b"a: caf\xe9\n", " is not UTF-8: invalid continuation byte b'\\xe9'"),
+    ("- a\n- b\n", " holds a list instead of keys"),
+    ("5", ": it holds a number instead of keys"),
+]
+"""Contents of a configuration file, and what is said about them after the name of the file."""
+
+
+@pytest.mark.parametrize(("content", "said"), WRONG_FILES)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evaluate",
+        "evaluate --help",
+        "doctor",
+        "sweep llm=oracle,similarity",
+        "evaluate method.depth=2",
+    ],
+)
+def test_a_file_of_the_user_that_is_wrong_is_named_with_its_line(
+    content: str | bytes,
+    said: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "method" / "mine.yaml"
+    file.parent.mkdir()
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "method" / "another.yaml").write_text("[\n")
+    monkeypatch.chdir(tmp_path)
+    assert main([*words.split(), "method=mine", "--config-dir", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"kgqa: {file}{said}\n"
+
+
+def test_help_names_a_file_that_is_wrong_though_it_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "conf" / "method" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("a: [")
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "--help"]) == 2
+    assert capsys.readouterr().err.startswith(f"kgqa: {file}, line 1: ")
+
+
+def test_completion_prints_nothing_about_a_file_that_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conf" / "method").mkdir(parents=True)
+    (tmp_path / "conf" / "method" / "mine.yaml").write_text("a: [")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COMP_LINE", "kgqa evaluate method=mine method.a")
+    assert main(["--shell-completion", "query=bash"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments
@@ -76,6 +77,8 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
             running.multirun("config", sweep, words, with_log_configuration=False)
         except OverrideParseException as error:
             raise UserError(f"'{error.override}' is not of the form key=value or key=value,value") from None
+        except (YAMLError, UnicodeDecodeError, OSError) as error:  # of a configuration file, or of the run
+            raise _wrong_override(overrides) or error from None
         except (HydraException, OmegaConfBaseException) as error:
             raise _wrong_override(overrides) or UserError(str(error).splitlines()[0]) from None
 
@@ -90,13 +93,14 @@ def _seeded(overrides: Sequence[str]) -> list[str]:
 def _wrong_override(overrides: Sequence[str]) -> UserError | None:
     """Return the error of the first override that is wrong by itself: `config` explains it better than Hydra."""
     words = [word for word in overrides if not word.startswith("hydra.")]
+    search = [word for word in overrides if word.startswith("hydra.searchpath")]
     lists = {word: word.partition("=")[2].split(",") for word in words if not set("([{'") & set(word)}
     firsts = {word: f"{word.partition('=')[0]}={values[0]}" for word, values in lists.items()}
     for word, values in lists.items():
         others = [firsts.get(other, other) for other in words if other != word and "(" not in other]
         for value in values:
             try:
-                config.compose([*others, f"{word.partition('=')[0]}={value}"])
+                config.compose([*search, *others, f"{word.partition('=')[0]}={value}"])
             except UserError as error:
                 return error
     return None

@@ -21,17 +21,19 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from hydra.types import RunMode
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+from yaml import YAMLError
 
 from pipeline.config import key_docs
 from pipeline.config.keys import SECTIONS, check_sections, flatten
+from pipeline.config.yaml_files import check_yaml
 from pipeline.errors import UserError
 from pipeline.renames import current_config, current_override
 from pipeline.suggestions import did_you_mean, similar_key, suggestion
 from pipeline.text import load_yaml
 from pipeline.types import DatasetKind
 
-HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError)
-"""What Hydra raises for a wrong override; ValueError for a group whose choice is not a word."""
+HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError, YAMLError, OSError)
+"""What Hydra raises for a wrong override or file; ValueError for a group whose choice is not a word."""
 
 _VALUE = re.compile(r"\+{0,2}(?!hydra)[a-z_]+\.[^/@=]+=")
 """The key of an override that sets a value: the name of a group has no dot."""
@@ -205,6 +207,8 @@ def _compose_anew(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict
     composed = hydra.compose(name, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed):
         choices = composed.pop("hydra").runtime.choices.items()
+    if any(OmegaConf.is_list(composed.get(group)) for group, _ in choices):
+        check_yaml(_user_files(overrides))
     return composed, {str(group): str(choice) for group, choice in choices if not str(group).startswith("hydra/")}
 
 
@@ -226,6 +230,8 @@ def plain(composed: DictConfig | ListConfig, *, resolve: bool = False) -> dict[s
 
 
 def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
+    if isinstance(error, (YAMLError, ValueError, OSError)):
+        check_yaml(_user_files(overrides))
     reason = str(error).splitlines()[0]
     match error:
         case MissingConfigException():
@@ -248,6 +254,14 @@ def _without_plus(reason: str) -> str:
     """Return a sentence about a `+` before a key that exists, if that is what Hydra gives as the reason."""
     found = re.search(r"An item is already at '(.+)'", reason)
     return f"the key {found[1]} exists already: leave out the + and write {found[1]}=…" if found else reason
+
+
+def _user_files(overrides: Sequence[str]) -> list[Path]:
+    """Return the user's own configuration files, the chosen ones first."""
+    chosen = {word.partition("=")[2] for word in overrides}
+    folders = key_docs.search_path(user_conf_dirs(), overrides)
+    files = [file for folder in folders for file in folder.rglob("*.yaml")]
+    return sorted(files, key=lambda file: file.stem not in chosen)
 
 
 def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:

@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from pipeline.config.yaml_files import check_yaml
+
 REQUIRED = "???"
 """The default of a key that must be given."""
 TARGET_MEANING = "The Python class that the other keys of this section configure."
@@ -64,7 +66,8 @@ class ConfigFile:
 
 
 def read_file(path: Path, group: str | None = None) -> ConfigFile:
-    """Read the keys of a file. `group` is the configuration group of its folder."""
+    """Read the keys of a file. `group` is the configuration group of its folder. Raises UserError for wrong YAML."""
+    check_yaml([path])
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     root = yaml.compose(text)
