@@ -366,20 +366,23 @@ WRONG_FILES = [
     ],
 )
 def test_a_file_of_the_user_that_is_wrong_is_named_with_its_line(
-    content: str | bytes,
-    said: str,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    content: str | bytes, said: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "method" / "mine.yaml"
     file.parent.mkdir()
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     (tmp_path / "method" / "another.yaml").write_text("[\n")
-    monkeypatch.chdir(tmp_path)
     assert main([*words.split(), "method=mine", "--config-dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"kgqa: {file}{said}\n"
+
+
+@pytest.mark.parametrize("section", ["method", "llm", "dataset", "kg", "retrieval"])
+@pytest.mark.parametrize("content", ["", "beam_width: 3\n", "name: ???\n"])
+def test_a_section_without_a_class_is_refused_for_that(section: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / section).mkdir()
+    (tmp_path / section / "mine.yaml").write_text(content)
+    with pytest.raises(UserError, match=f"^{section}._target_ must be given: the class that the section configures$"):
+        config.check(config.compose([f"hydra.searchpath=[file://{tmp_path}]", f"{section}=mine"]))
 
 
 def test_help_names_a_file_that_is_wrong_though_it_is_not_chosen(

@@ -99,6 +99,8 @@ def compose(
     Raises UserError for an unknown key, a wrong choice, a missing value and a section of a run that is not one.
     """
     composed, choices = _composed(overrides, name)
+    if name == _RUN:
+        check_sections(composed, SECTIONS)
     missing = _missing(composed)
     for key in given.keys() & set(missing):
         OmegaConf.update(composed, key, given[key])
@@ -110,8 +112,6 @@ def compose(
         resolved = {**current_config(plain(composed, resolve=True)), "choices": of_sections}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
-    if name == _RUN:
-        check_sections(resolved, SECTIONS)
     return resolved
 
 

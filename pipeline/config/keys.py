@@ -19,10 +19,12 @@ Count: TypeAlias = Annotated[int, Field(gt=0, lt=1 << 31)]
 
 
 def check_sections(config: Mapping[str, Any], sections: Iterable[str]) -> None:
-    """Raise UserError naming the first section that is missing, or is not a section."""
+    """Raise UserError naming the first section that is missing, is not a section, or names no class but needs one."""
     for section in sections:
         if not isinstance(keys := config.get(section), Mapping):
             raise UserError(f"{section}={keys} is wrong: it should be a section with keys of its own")
+        if section not in ("run", "engine") and "_target_" not in keys:
+            raise UserError(f"{section}._target_ must be given: the class that the section configures")
 
 
 class RunnerKeys(BaseModel):
