@@ -19,6 +19,7 @@ CORE = (
         "types",
         "errors",
         "extras",
+        "imports",
         "suggestions",
         "text",
         "normalisation",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from pipeline.config.keys import RUNNER_KEYS, SECTIONS, check_sections
 from pipeline.config.models import llm_by_role
 from pipeline.config.secrets import refuse_secrets
 from pipeline.errors import UserError
+from pipeline.imports import import_named
 from pipeline.renames import current_target
 from pipeline.suggestions import did_you_mean
 
@@ -79,7 +79,7 @@ def import_target(name: str) -> Any:
     Raises ImportError, AttributeError, SyntaxError or ValueError.
     """
     module, _, attribute = current_target(name).rpartition(".")
-    return getattr(import_module(module), attribute)
+    return getattr(import_named(module), attribute)
 
 
 def _check_roles(llm: Mapping[str, Any]) -> None:

@@ -140,7 +140,13 @@ class QuestionModel:
         if complaint is not None:
             inputs["complaint"] = complaint
         self._on_template(prompt.role, template)
-        messages = template.render(inputs)
+        try:
+            messages = template.render(inputs)
+        except KeyError as slot:
+            name = type(prompt).__name__
+            raise LookupError(
+                f"{name}.inputs() has no text for the slot {{{{{slot.args[0]}}}}} of its template"
+            ) from None
         content = content_hash(self._model.identity_of(prompt.role), messages, sampling, choices, self._seed)
         ordinal = self._ordinals[content]
         self._ordinals[content] += 1

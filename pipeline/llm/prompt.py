@@ -40,7 +40,7 @@ class Template:
     A run stores the text once under its `digest`; a trace step stores only the inputs.
     """
 
-    def __init__(self, *, system: str, user: str, assistant: str = "") -> None:
+    def __init__(self, *, user: str, system: str = "", assistant: str = "") -> None:
         """Split the texts at their slots. `assistant` is the beginning of the reply, which the model continues."""
         self.system = system
         self.user = user

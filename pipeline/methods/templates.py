@@ -12,7 +12,7 @@ from pipeline.text import load_yaml
 
 def load_template(module: str, name: str) -> Template:
     """Return a template of the `prompts.yaml` beside a module, given the module's `__file__`."""
-    return Template(**{"system": "", **load_texts(module, name)})
+    return Template(**load_texts(module, name))
 
 
 def load_texts(module: str, name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pipeline.errors import UserError
+from pipeline.imports import import_named
 from pipeline.llm.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def load_simulators(modules: Iterable[str] = ()) -> None:
     _load_project_simulators()
     for module in modules:
         try:
-            import_module(module)
-        except ImportError as error:
+            import_named(module)
+        except (ImportError, SyntaxError, ValueError) as error:
             raise UserError(f"llm.simulators: {module} cannot be imported: {error}") from None
 
 

@@ -103,6 +103,55 @@ def test_a_method_with_a_syntax_error_is_named(outside: list[str], evaluate: Kgq
     assert "method._target_=outside_method.Mine cannot be imported: invalid syntax" in evaluate(*outside).sentence
 
 
+def test_an_exception_while_a_method_is_imported_is_a_sentence(
+    outside: list[str], evaluate: Kgqa, tmp_path: Path
+) -> None:
+    sys.modules.pop("outside_method", None)
+    file = tmp_path / "code" / "outside_method.py"
+    file.write_text("from pipeline import Template\n\n\nclass Mine:\n    template = Template(syst='')\n")
+    said = evaluate(*outside).sentence
+    assert said.startswith("method._target_=outside_method.Mine cannot be imported: TypeError: Template.__init__() ")
+    assert said.endswith(f" ({file}, line 5)")
+
+
+SLOTS = """
+from dataclasses import dataclass
+
+from pipeline import Answer, Prompt, Sampling, Template
+
+
+class Ask(Prompt[str]):
+    role = "mine.ask"
+    template = Template(user="{{question}} {{extra}}")
+
+    def inputs(self):
+        return {"question": "Who?"}
+
+    def parse(self, text):
+        return text
+
+    def fallback(self, text):
+        return text
+
+
+@dataclass
+class Mine:
+    name: str
+    word: str
+
+    async def answer(self, question, tools):
+        await tools.llm.ask(Ask(), Sampling())
+        return Answer(())
+"""
+
+
+def test_a_slot_that_a_prompt_does_not_fill_is_named(outside: list[str], evaluate: Kgqa, tmp_path: Path) -> None:
+    sys.modules.pop("outside_method", None)
+    (tmp_path / "code" / "outside_method.py").write_text(SLOTS)
+    ran = evaluate(*outside, "llm=oracle")
+    assert "LookupError: Ask.inputs() has no text for the slot {{extra}} of its template" in ran.out + ran.err
+
+
 def test_the_last_line_says_how_many_rows_could_not_be_read(kgqa: Kgqa, tmp_path: Path) -> None:
     question = {"question": "Who is Ann's son?", "topic_entities": ["Ann"], "answers": ["Bob"]}
     rows = [json.dumps({"id": f"q{number}", **question}) for number in range(6)]

@@ -102,6 +102,14 @@ def test_the_modules_in_llm_simulators_are_imported(
     assert (tmp_path / "imported").exists()
 
 
+def test_an_exception_while_a_module_is_imported_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "failing_simulators.py"
+    file.write_text("import pydantic\n\nx = 1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserError, match=r"failing_simulators cannot be imported: ZeroDivisionError: .*line 3\)$"):
+        default(Oracle, simulators=("failing_simulators",))
+
+
 @pytest.mark.parametrize("model", [Oracle, Similarity])
 def test_a_module_that_cannot_be_imported_is_named(model: Any) -> None:
     with pytest.raises(UserError, match=r"llm\.simulators: no_such_module cannot be imported: No module named"):

@@ -43,7 +43,7 @@ def read_wording(file: str | None) -> Wording:
         return OWN
     try:
         entries = load_yaml(Path(file).expanduser().read_text(encoding="utf-8"))
-        templates = {each.name: Template(**{"system": "", **entries[each.name]}) for each in fields(Wording)}
+        templates = {each.name: Template(**entries[each.name]) for each in fields(Wording)}
         for name, template in templates.items():
             template.render(dict.fromkeys(_INPUTS[name], ""))
     except OSError as error:

@@ -1,0 +1,20 @@
+"""Imports modules that a configuration names, which may be the user's own."""
+
+from __future__ import annotations
+
+import traceback
+from importlib import import_module
+from types import ModuleType
+
+
+def import_named(name: str) -> ModuleType:
+    """Import a module. Raises SyntaxError, or ImportError: for any other exception of its code, with file and line."""
+    try:
+        return import_module(name)
+    except (ImportError, SyntaxError):
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), __file__)
+        line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)
+        raise ImportError(f"{type(error).__name__}: {error} ({file}, line {line})") from error
