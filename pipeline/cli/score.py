@@ -22,12 +22,17 @@ from pipeline.papers.published_results import read_published_line
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
+_OF_PREDICTIONS = ("predictions", "name", "peers")
+"""The keys that only a file of predictions has a use for."""
+
 
 def run(arguments: Arguments) -> Output:
     """Score a run folder or a file of predictions."""
     if arguments.words:
         if len(arguments.words) > 1:
             raise UserError(f"{' and '.join(arguments.words)}: name one run folder")
+        if given := [word for word in arguments.overrides if config.key_of(word) in _OF_PREDICTIONS]:
+            raise UserError(f"{given[0]} is about a file of predictions: give a run or predictions=FILE, not both")
         folder = RunFolder(storage_path(arguments.words[0]))
         return _score_run(folder, arguments.overrides)
     composed = _compose(arguments.overrides)

@@ -32,6 +32,12 @@ def predictions(rows: list[dict[str, object]]) -> bytes:
     return "\n".join(json.dumps(row) for row in rows).encode()
 
 
+@pytest.mark.parametrize("word", ["predictions=nowhere.jsonl", "name=mine", "peers=true"])
+def test_a_run_and_a_key_of_predictions_are_refused(word: str, finished: Path, kgqa: Kgqa) -> None:
+    said = kgqa("score", finished, word).sentence
+    assert said == f"{word} is about a file of predictions: give a run or predictions=FILE, not both"
+
+
 def test_scoring_a_run_again_changes_nothing(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "copy")
     before = json.loads((finished / "summary.json").read_text())
